@@ -24,11 +24,11 @@ from typing import ParamSpec, TypeVar
 from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
 from mainspring.app.build import open_store
 from mainspring.client.client import Client
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.claims import ClaimRequest, CompleteRequest, StartRequest
-from tests.e2e.town import Town, until
-from tests.generous import GENEROUS
+from tests.e2e.cluster import ServerCluster, until
 from tests.postgres import DURABLE, running_postgres
+from tests.server_settings import GENEROUS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ async def main(kind: str) -> Figures:
     """Run the benchmark on one kind of store."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         async with _url(kind, Path(folder)) as url:
-            store = await open_store(url, MachineClock())
+            store = await open_store(url, SystemClock())
             figures = await durability(kind, store)
             await store.close()
             meter = Meter(kind)
@@ -52,8 +52,8 @@ async def main(kind: str) -> Figures:
 
 def _of_server(folder: Path, url: str) -> Figures:
     """Latencies and throughput, as seen by the client."""
-    with Town(folder, url) as town:
-        server = town.server()
+    with ServerCluster(folder, url) as cluster:
+        server = cluster.server()
         with server.client() as client:
             run = client.submit(client.submit_job(JOB).id)
             until(lambda: client.count_tasks(states=["QUEUED"], run=run.id).value == TASKS, "all tasks wait")

@@ -30,7 +30,7 @@ from random import Random
 
 from benchmarks.measure import Figures, milliseconds, show
 from mainspring.client.client import Client
-from mainspring.core.explain.diagnosis import Expected, Foresight
+from mainspring.core.explain.diagnosis import Expected, ExpectedKind
 from mainspring.core.model.job import Job, JobSpec, TaskSpec, compile_job
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.run import Run
@@ -39,15 +39,15 @@ from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
 from mainspring.shard.explain.advice import advise
 from mainspring.shard.explain.diagnose import diagnose
-from mainspring.shard.explain.forecast import copy_around, foresee
+from mainspring.shard.explain.forecast import forecast_start, take_snapshot
 from mainspring.shard.shard import Shard
-from tests.e2e.town import Town, tasks_of, until
+from tests.e2e.cluster import ServerCluster, tasks_of, until
 from tests.shard.mixed_load import MixedLoad
 
 WAITING = 100_000
 WORKERS = 200
-ASKED = 60
-ASKED_OVER_HTTP = 200
+SAMPLES = 60
+HTTP_SAMPLES = 200
 TASKS_OF_A_RUN, KINDS = 100, 50
 """Over HTTP: tasks per run, and jobs with distinct requirements."""
 QUICK_MS = 50.0
@@ -58,15 +58,15 @@ _GIB = 1 << 30
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def waiting_shard(lines: int, random: Random) -> tuple[Shard, datetime, list[str]]:
+def waiting_shard(queues: int, random: Random) -> tuple[Shard, datetime, list[str]]:
     """A shard with a full fleet and queued tasks in this many queues; with a sample of task ids."""
     shard, now = Shard("pool", seed=(1, 0)), _NOW
     for number in range(WORKERS):
         offer = Offer(4_000, 16 * _GIB)
         name = f"w{number}"
         shard.handle([_registered(name, offer)], now=now)
-    tenants = [f"tenant{number}" for number in range(max(1, min(100, lines // 100)))]
-    kinds = [_job(number, random) for number in range(max(1, lines // len(tenants)))]
+    tenants = [f"tenant{number}" for number in range(max(1, min(100, queues // 100)))]
+    kinds = [_job(number, random) for number in range(max(1, queues // len(tenants)))]
     for tenant in tenants:
         for kind in kinds:
             for _ in range(20):
@@ -82,7 +82,7 @@ def waiting_shard(lines: int, random: Random) -> tuple[Shard, datetime, list[str
     while shard.has_more():
         shard.handle([], now=now, budget=4_000)
     _start_all(shard, now)
-    asked = random.sample(range(WAITING - 1_000), ASKED - 1)
+    asked = random.sample(range(WAITING - 1_000), SAMPLES - 1)
     ids = [f"task_{one:06}.0" for one in (WAITING - 1, *asked)]
     return shard, now + timedelta(seconds=5), [one for one in ids if _is_queued(shard, one)]
 
@@ -121,9 +121,9 @@ def _start_all(shard: Shard, now: datetime) -> None:
     shard.handle(events, now=now, budget=4_000)
 
 
-def cost(lines: int, random: Random) -> Figures:
+def cost(queues: int, random: Random) -> Figures:
     """Measure the parts of a diagnosis."""
-    shard, now, asked = waiting_shard(lines, random)
+    shard, now, asked = waiting_shard(queues, random)
     parts: dict[str, list[float]] = {"diagnose": [], "copy": [], "advise": [], "all": []}
     gc.collect()
     gc.disable()
@@ -131,17 +131,17 @@ def cost(lines: int, random: Random) -> Figures:
         began = time.thread_time()
         found = diagnose(shard.memory, task_id, now)
         diagnosed = time.thread_time()
-        scene = copy_around(shard.memory, task_id, now)
+        snapshot = take_snapshot(shard.memory, task_id, now)
         copied = time.thread_time()
         assert found is not None, task_id
-        advise(found, scene)
+        advise(found, snapshot)
         ended = time.thread_time()
         for name, seconds in zip(
             parts, (diagnosed - began, copied - diagnosed, ended - copied, ended - began), strict=True
         ):
             parts[name].append(seconds)
     gc.enable()
-    figures: Figures = {"lines": sum(1 for _ in shard.memory.queues.lines()), "asked": len(asked)}
+    figures: Figures = {"lines": sum(1 for _ in shard.memory.queues.queues()), "asked": len(asked)}
     for name, values in parts.items():
         figures[f"{name}_ms_p50"] = milliseconds(values, 50)
         figures[f"{name}_ms_p99"] = milliseconds(values, 99)
@@ -150,24 +150,24 @@ def cost(lines: int, random: Random) -> Figures:
 
 def over_http(random: Random) -> Figures:
     """Measure the latency of a real server."""
-    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, Town(Path(folder)) as town:
-        server = town.server()
-        town.worker(server, name="full", cpu=4)
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, ServerCluster(Path(folder)) as cluster:
+        server = cluster.server()
+        cluster.worker(server, name="full", cpu=4)
         with server.client() as client:
             runs = _fill(client)
             tasks = [
                 task for run in random.sample(runs, 20) for task in tasks_of(client, run) if task.state == "QUEUED"
             ]
-            asked = random.sample(tasks, ASKED_OVER_HTTP)
+            asked = random.sample(tasks, HTTP_SAMPLES)
             found = []
             answers = [_lasts(lambda one=one: found.append(client.diagnosis("tasks", one.id))) for one in asked]  # type: ignore[misc]
-            sums = [_lasts(client.queue_reasons) for _ in range(ASKED_OVER_HTTP // 10)]
+            sums = [_lasts(client.queue_reasons) for _ in range(HTTP_SAMPLES // 10)]
             waiting = sum(client.queue().waiting.values())
     return {
         "waiting": waiting,
         "asked": len(asked),
         "by_leader": round(sum(one.by == "leader" for one in found) / len(found), 3),
-        "advised": round(sum(bool(one.acts) for one in found) / len(found), 3),
+        "advised": round(sum(bool(one.suggestions) for one in found) / len(found), 3),
         "why_p50_ms": milliseconds(answers, 50),
         "why_p99_ms": milliseconds(answers, 99),
         "under_50_ms": milliseconds(answers, 99) < QUICK_MS,
@@ -207,14 +207,14 @@ def truth(seeds: range) -> Figures:
         for _ in range(8):
             waiting = [task.id for task in load.queued() if task.id not in said]
             for task_id in load.random.sample(waiting, min(8, len(waiting))):
-                said[task_id] = load.now, foresee(copy_around(load.shard.memory, task_id, load.now))
+                said[task_id] = load.now, forecast_start(take_snapshot(load.shard.memory, task_id, load.now))
                 load.first_starts.pop(task_id, None)
             load.advance(20)
         load.advance_until(said, 5_000)
         asked += len(said)
         for task_id, (_, expected) in said.items():
             start = load.first_starts.get(task_id)
-            if expected.foresight is Foresight.RANGE and expected.earliest and expected.latest:
+            if expected.kind is ExpectedKind.RANGE and expected.earliest and expected.latest:
                 given += 1
                 true += start is not None and expected.earliest <= start <= expected.latest
     return {

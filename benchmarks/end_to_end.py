@@ -36,9 +36,9 @@ from benchmarks.load import submit
 from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
 from mainspring.client.client import Client
 from mainspring.protocol.rest.runs import RunRequest, TaskView
-from tests.e2e.town import Process, Server, Town, ended, tasks_of, until
-from tests.generous import GENEROUS
+from tests.e2e.cluster import Process, Server, ServerCluster, ended, tasks_of, until
 from tests.postgres import DURABLE, running_postgres
+from tests.server_settings import GENEROUS
 
 DRAINS = 3
 PROBES = 300
@@ -66,11 +66,11 @@ def main(kind: str, tasks: int) -> Figures:
     """Run the benchmark on one kind of store."""
     drains = []
     for _ in range(DRAINS):
-        with temporary_town(kind) as (town, postgres):
-            drains.append(_drain(town, postgres, tasks))
+        with temporary_cluster(kind) as (cluster, postgres):
+            drains.append(_drain(cluster, postgres, tasks))
     best = max(drains, key=lambda one: one["tasks_per_s"])
-    with temporary_town(kind) as (town, _):
-        latencies = _latencies(town)
+    with temporary_cluster(kind) as (cluster, _):
+        latencies = _latencies(cluster)
     limit = uvloop.run(_limit(kind, tasks))
     return {
         **uvloop.run(promises(kind)),
@@ -85,15 +85,15 @@ def main(kind: str, tasks: int) -> Figures:
 
 
 @contextmanager
-def temporary_town(kind: str) -> Iterator[tuple[Town, psutil.Process | None]]:
+def temporary_cluster(kind: str) -> Iterator[tuple[ServerCluster, psutil.Process | None]]:
     """An empty cluster on a new store, as durable as in production, with the database's process."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         if kind == "sqlite":
-            with Town(Path(folder)) as town:
-                yield town, None
+            with ServerCluster(Path(folder)) as cluster:
+                yield cluster, None
             return
-        with running_postgres(DURABLE) as url, Town(Path(folder), url) as town:
-            yield town, uvloop.run(_process_of(url))
+        with running_postgres(DURABLE) as url, ServerCluster(Path(folder), url) as cluster:
+            yield cluster, uvloop.run(_process_of(url))
 
 
 async def _process_of(url: str) -> psutil.Process:
@@ -105,28 +105,28 @@ async def _process_of(url: str) -> psutil.Process:
         await connection.close()
 
 
-def _drain(town: Town, postgres: psutil.Process | None, tasks: int) -> dict[str, float]:
+def _drain(cluster: ServerCluster, postgres: psutil.Process | None, tasks: int) -> dict[str, float]:
     """Submit no-ops that may all start at a future time, and measure until the last one has ended.
 
     Includes everything from intake to the last reply, and nothing before.
     """
-    server = town.server()
-    worker = town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+    server = cluster.server()
+    worker = cluster.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
     with server.client() as client:
         job = client.submit_job(_NOOP)
         start_at = datetime.now(UTC) + timedelta(seconds=max(5.0, tasks / SLOWEST_SUBMISSION_PER_S))
         began = time.perf_counter()
-        wishes = (RunRequest(job=job.id, start_at=start_at) for _ in range(tasks))
-        assert all(line.id for line in client.submit_many(wishes))
+        requests = (RunRequest(job=job.id, start_at=start_at) for _ in range(tasks))
+        assert all(line.id for line in client.submit_many(requests))
         submitted = time.perf_counter() - began
         left = (start_at - datetime.now(UTC)).total_seconds()
         assert left > 0, "submitting took longer than was thought"
         time.sleep(left)
-        spent_before = _cpu(server, worker, town, postgres)
+        spent_before = _cpu(server, worker, cluster, postgres)
         time.sleep(tasks / FASTEST_TASKS_PER_S)
         until(lambda: not any(_unended(client)), "all runs end", seconds=600)
-        spent = _cpu(server, worker, town, postgres)
-        memory = _memory(server, worker, town)
+        spent = _cpu(server, worker, cluster, postgres)
+        memory = _memory(server, worker, cluster)
         runs = list(client.runs())
     assert len(runs) == tasks
     assert {run.state for run in runs} == {"SUCCEEDED"}
@@ -147,22 +147,22 @@ def _unended(client: Client) -> Iterator[object]:
         yield from client.runs(states=[state], limit=1)
 
 
-def _cpu(server: Process, worker: Process, town: Town, postgres: psutil.Process | None) -> dict[str, float]:
+def _cpu(server: Process, worker: Process, cluster: ServerCluster, postgres: psutil.Process | None) -> dict[str, float]:
     """CPU seconds of each part so far, including children."""
-    parts = {name: sum(map(_seconds, processes)) for name, processes in _parts(server, worker, town).items()}
+    parts = {name: sum(map(_seconds, processes)) for name, processes in _parts(server, worker, cluster).items()}
     if postgres is not None:
         # The parent has the time of closed connections' backends; those of open ones are added.
         parts["postgres"] = sum(map(_seconds, [postgres, *postgres.children(recursive=True)]))
     return parts
 
 
-def _parts(server: Process, worker: Process, town: Town) -> Mapping[str, list[psutil.Process]]:
-    guards = town.guards()
+def _parts(server: Process, worker: Process, cluster: ServerCluster) -> Mapping[str, list[psutil.Process]]:
+    supervisors = cluster.supervisors()
     return {
         "server": [psutil.Process(server.pid)],
         "agent": [psutil.Process(worker.pid)],
-        "guard": guards,
-        "children": [child for guard in guards for child in guard.children(recursive=True)],
+        "guard": supervisors,
+        "children": [child for supervisor in supervisors for child in supervisor.children(recursive=True)],
     }
 
 
@@ -171,17 +171,17 @@ def _seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _memory(server: Process, worker: Process, town: Town) -> dict[str, int]:
+def _memory(server: Process, worker: Process, cluster: ServerCluster) -> dict[str, int]:
     return {
         name: sum(process.memory_info().rss for process in processes)
-        for name, processes in _parts(server, worker, town).items()
+        for name, processes in _parts(server, worker, cluster).items()
     }
 
 
-def _latencies(town: Town) -> Figures:
+def _latencies(cluster: ServerCluster) -> Figures:
     """Measure latencies on an idle system."""
-    server = town.server()
-    town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+    server = cluster.server()
+    cluster.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
     with server.client() as client:
         stamp = client.submit_job(_STAMP).id
         chain = client.submit_job(_CHAIN).id

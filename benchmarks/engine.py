@@ -29,7 +29,7 @@ from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy
 from mainspring.store.ports.store import Store
 
@@ -111,7 +111,7 @@ async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter
         if ended >= tasks:
             done.set()
 
-    engine = Engine(store, MachineClock())
+    engine = Engine(store, SystemClock())
     engine.host.on_lead = lambda leader: setattr(leader, "on_commit", committed)
     async with engine.running(), Working(engine):
         meter = Meter(kind)

@@ -15,10 +15,10 @@ import asyncpg
 
 from benchmarks.measure import Figures, show
 from mainspring.app.build import POOL, open_store
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from tests.e2e.processes import HostProcess, hosts
 from tests.postgres import DURABLE, running_postgres
-from tests.submitting import submit
+from tests.submission import submit
 
 RUNS = 2_000
 
@@ -26,7 +26,7 @@ RUNS = 2_000
 async def main(rounds: int) -> Figures:
     """The time of each round, and the longest."""
     with running_postgres(DURABLE) as url:
-        store = await open_store(url, MachineClock())
+        store = await open_store(url, SystemClock())
         await store.ensure_shard(POOL)
         rows = await asyncpg.connect(url)
         try:

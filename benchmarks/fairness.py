@@ -27,17 +27,17 @@ from contextlib import asynccontextmanager
 import msgspec
 import uvloop
 
-from benchmarks.load import come_true, probe, submit
+from benchmarks.load import accuracy, probe, submit
 from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
-from mainspring.app.build import POOL, Engine, play
+from mainspring.app.build import POOL, Engine, run_virtual_worker
 from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
 from mainspring.core.model.job import JobSpec, TaskSpec
-from mainspring.core.model.resources import NOTHING, Resources, dominant_share
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources, dominant_share
 from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.wire import Assignment, Offer
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import NOW
@@ -52,7 +52,7 @@ CORE_SECONDS = sum(cores * seconds for cores, _, seconds in SIZES) / len(SIZES)
 SURPLUS = 1.6
 """Submitted work, as a multiple of capacity: every tenant has queued tasks until the end."""
 WARM_UP_SECONDS = 6.0
-LOOK_EVERY_SECONDS = 0.1
+POLL_INTERVAL_SECONDS = 0.1
 FLOOD_SECONDS = (2.0, 2.5, 3.0, 3.5, 4.0)
 """Of different durations, or all would keep ending at the same time."""
 FLOOD_PART = 100
@@ -93,15 +93,15 @@ def lasts(assignment: Assignment) -> float:
 @asynccontextmanager
 async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIterator[Engine]:
     """An engine with all workers."""
-    engine = Engine(store, MachineClock(), given=settings)
+    engine = Engine(store, SystemClock(), given=settings)
     offer = Offer(CORES * 1_000, 4 * CORES * GIB)
-    played = [PlayedWorker(f"played-{number}", offer, MachineClock(), seconds_of=lasts) for number in range(WORKERS)]
+    played = [VirtualWorker(f"played-{number}", offer, SystemClock(), seconds_of=lasts) for number in range(WORKERS)]
     await store.ensure_shard(POOL)
     async with engine.running():
-        playing = [asyncio.create_task(play(engine, worker)) for worker in played]
+        playing = [asyncio.create_task(run_virtual_worker(engine, worker)) for worker in played]
         try:
             leader = await engine.leader(POOL)
-            await come_true(lambda: leader.shard.memory.capacity.cpu_millis == WORKERS * CORES * 1_000)
+            await accuracy(lambda: leader.shard.memory.capacity.cpu_millis == WORKERS * CORES * 1_000)
             yield engine
         finally:
             for one in playing:
@@ -112,7 +112,7 @@ async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIt
 async def give(store: Store, tenant: str, quota: Quota) -> None:
     """Set a tenant's default quota."""
     row = QuotaRow(tenant=tenant, pool="", quota=quota, raised=None, version=0, updated_at=NOW, updated_by="benchmark")
-    await store.put_quota(row, None, an_entry(act="put_quota"))
+    await store.put_quota(row, None, an_entry(action="put_quota"))
 
 
 async def submit_mixed(store: Store, tenant: str, tasks: int) -> None:
@@ -160,11 +160,11 @@ async def _watch(leader: Leader, tenants: list[str], seconds: float) -> tuple[di
     used, saturated, looks = 0.0, 0, 0
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
-        await asyncio.sleep(LOOK_EVERY_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
         memory = leader.shard.memory
         looks += 1
         for tenant in tenants:
-            had[tenant] += dominant_share(memory.use.get(tenant, NOTHING), memory.capacity)
+            had[tenant] += dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity)
         used += sum(use.cpu_millis for use in memory.use.values()) / memory.capacity.cpu_millis
         saturated += {tenant for _, tenant in memory.queues.depth} >= set(tenants)
     return {tenant: total / looks for tenant, total in had.items()}, used / looks, saturated / looks
@@ -186,7 +186,7 @@ async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
         await flooding
         took = time.perf_counter() - began
         leader = await engine.leader(POOL)
-        await come_true(lambda: leader.shard.memory.use.get("flood", NOTHING).cpu_millis > most - 4_000)
+        await accuracy(lambda: leader.shard.memory.use.get("flood", ZERO_RESOURCES).cpu_millis > most - 4_000)
         felt = await probe(engine, probes)
         waiting = dict(await store.count_intake(POOL, flood))
         ordinary.cancel()
@@ -233,12 +233,12 @@ async def measure_return(store: Store) -> Figures:
         leader = await engine.leader(POOL)
 
         def has(tenant: str) -> int:
-            return leader.shard.memory.use.get(tenant, NOTHING).cpu_millis
+            return leader.shard.memory.use.get(tenant, ZERO_RESOURCES).cpu_millis
 
-        await come_true(lambda: has("guest") == WORKERS * CORES * 1_000)
+        await accuracy(lambda: has("guest") == WORKERS * CORES * 1_000)
         began = time.perf_counter()
         await submit(store, WORKERS * CORES // 8, ["owner"], spec=job(4, 4, 600.0))
-        await come_true(lambda: has("owner") >= promised.cpu_millis, 0.01)
+        await accuracy(lambda: has("owner") >= promised.cpu_millis, 0.01)
         took = time.perf_counter() - began
     return {
         "grace_s": GRACE_SECONDS,

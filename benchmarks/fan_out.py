@@ -23,14 +23,14 @@ from contextlib import contextmanager
 import msgspec
 import uvloop
 
-from benchmarks.end_to_end import HANDLERS, promises, temporary_town
+from benchmarks.end_to_end import HANDLERS, promises, temporary_cluster
 from benchmarks.load import p0_waits, submit
 from benchmarks.measure import Figures, arguments, fresh_store, milliseconds, percentile, show
 from mainspring.client.client import Client
 from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 from mainspring.host.loop import Leader
-from tests.e2e.town import Server, ended
-from tests.generous import GENEROUS
+from tests.e2e.cluster import Server, ended
+from tests.server_settings import GENEROUS
 
 WIDE, VERY_WIDE = 1_000, 10_000
 ROUNDS = 10
@@ -75,9 +75,9 @@ def main(kind: str) -> Figures:
 @contextmanager
 def _serving(kind: str, slots: int) -> Iterator[Server]:
     """A server with one worker that has so many slots, and a warm child for each core."""
-    with temporary_town(kind) as (town, _):
-        server = town.server()
-        town.worker(server, name="w", cpu=slots, extra=["--handlers", HANDLERS])
+    with temporary_cluster(kind) as (cluster, _):
+        server = cluster.server()
+        cluster.worker(server, name="w", cpu=slots, extra=["--handlers", HANDLERS])
         yield server
 
 

@@ -19,12 +19,12 @@ import uvloop
 from msgspec.structs import replace
 
 from benchmarks.measure import Figures, arguments, durability, fresh_store, show
-from mainspring.protocol.clock import MachineClock, cpu_seconds
-from mainspring.simulation.capacity.driver import play_pool
+from mainspring.protocol.clock import SystemClock, cpu_seconds
+from mainspring.simulation.capacity.driver import simulate_pool
 from mainspring.simulation.capacity.report import Delays, Report
 from mainspring.simulation.capacity.scenario import Host
-from tests.fleet.real import play_real
-from tests.fleet.small import report_of, small
+from tests.simulation.real_engine import play_real
+from tests.simulation.small_fleet import report_of, small
 
 CLOSE_PART = 0.25
 CLOSE_SECONDS = 0.15
@@ -35,11 +35,11 @@ async def main(kind: str, seconds: float, seed: int) -> Figures:
     """The results of both, side by side."""
     scenario = replace(small(), lasts=seconds, host=Host())
     began = time.perf_counter()
-    simulated = report_of(scenario, [play_pool(scenario, 0, seed, cpu=cpu_seconds)])
+    simulated = report_of(scenario, [simulate_pool(scenario, 0, seed, cpu=cpu_seconds)])
     took = time.perf_counter() - began
     async with fresh_store(kind) as store:
         figures = await durability(kind, store)
-        real = report_of(scenario, [await play_real(scenario, seed, store, MachineClock())])
+        real = report_of(scenario, [await play_real(scenario, seed, store, SystemClock())])
     pairs = list(_pairs(simulated, real))
     orders = _order(simulated), _order(real)
     figures |= {

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measure import Figures, show
+from tests.e2e.cluster import until
 from tests.e2e.folders import Folder, a_folder
-from tests.e2e.town import until
 
 EDITS = 5
 IDLE_SECONDS = 10.0

@@ -111,7 +111,7 @@ async def waits_during_adoption(kind: str, probes: int) -> tuple[Figures, list[f
 
     def adopted(leader: Leader) -> bool:
         runs = leader.shard.memory.runs.values()
-        return any(run.run.task_count == LARGE and not run.spreads for run in runs)
+        return any(run.run.task_count == LARGE and not run.bulk_operations for run in runs)
 
     async with fresh_store(kind) as store:
         await submit(store, 1, ["large"], spec=wide(LARGE))

@@ -12,8 +12,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from mainspring.protocol.wire import (
     Answer,
     Assign,
-    Beat,
     FromWorker,
+    Heartbeat,
     Offer,
     Outcome,
     Received,
@@ -25,7 +25,7 @@ from mainspring.protocol.wire import (
 )
 
 T = TypeVar("T")
-_NOBODYS = "att_000000000000-0000000000000000"
+_UNKNOWN_ATTEMPT = "att_000000000000-0000000000000000"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
@@ -59,7 +59,7 @@ class LinkProbe:
     async def _time_beat(self, link: ClientConnection, words: AsyncIterator[ToWorker]) -> None:
         """A receipt for an unknown attempt is answered with `Stop`, after the heartbeat before it was processed."""
         sent = time.perf_counter()
-        await _say(link, Beat(), Received((_NOBODYS,)))
+        await _say(link, Heartbeat(), Received((_UNKNOWN_ATTEMPT,)))
         await _next(words, Stop)
         self.beats.append(time.perf_counter() - sent)
 

@@ -32,12 +32,12 @@ import uvloop
 from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
 from mainspring.app.build import POOL, open_store
 from mainspring.core.model.run import RunState
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.front import RunFilter
 from mainspring.store.ports.store import Store
-from tests.e2e.town import Town
-from tests.generous import GENEROUS
+from tests.e2e.cluster import ServerCluster
 from tests.postgres import DURABLE, running_postgres
+from tests.server_settings import GENEROUS
 
 RUNS, FEW = 1_000_000, 1_000
 DAYS, KEPT = timedelta(days=30), timedelta(days=90)
@@ -122,8 +122,8 @@ async def _of_store(kind: str, url: str, runs: int, small: dict[str, list[float]
 
 def _of_server(url: str) -> Figures:
     """Latencies over HTTP, without concurrent requests."""
-    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, Town(Path(folder), url) as town:
-        server = town.server()
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, ServerCluster(Path(folder), url) as cluster:
+        server = cluster.server()
         with server.client() as client:
             client.submit_job({"name": "asked", "tasks": [{"name": "only"}]})
             ids = [client.submit("asked").id for _ in range(ASKED)]
@@ -179,30 +179,30 @@ async def _filled(kind: str, runs: int) -> AsyncIterator[str]:
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
             path = Path(folder) / "bench.db"
-            await (await open_store(f"sqlite:///{path}", MachineClock())).close()
+            await (await open_store(f"sqlite:///{path}", SystemClock())).close()
             with closing(sqlite3.connect(path)) as database, database:
                 for statement in _statements(_SQLITE, runs, now):
                     database.execute(statement)
             yield f"sqlite:///{path}"
         return
     with running_postgres(DURABLE) as url:
-        await (await open_store(url, MachineClock())).close()
-        aside = await asyncpg.connect(url)
+        await (await open_store(url, SystemClock())).close()
+        observer = await asyncpg.connect(url)
         for days in range(KEPT.days):
             day = (now - timedelta(days=days)).date()
-            await aside.execute(
+            await observer.execute(
                 f"""CREATE TABLE IF NOT EXISTS runs_history_{day:%Y%m%d} PARTITION OF runs_history
                     FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"""
             )
         for statement in [*_statements(_POSTGRES, runs, now), "VACUUM ANALYZE"]:
-            await aside.execute(statement)
-        await aside.close()
+            await observer.execute(statement)
+        await observer.close()
         yield url
 
 
 @asynccontextmanager
 async def _opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, MachineClock())
+    store = await open_store(url, SystemClock())
     try:
         yield store
     finally:

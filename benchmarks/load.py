@@ -9,19 +9,19 @@ from random import Random
 
 import msgspec
 
-from mainspring.app.build import POOL, Engine, play
+from mainspring.app.build import POOL, Engine, run_virtual_worker
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import JobRow, JobSpec, TaskSpec
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.host.loop import Leader
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.wire import Offer
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
-from tests import submitting
-from tests.submitting import NOOP
+from tests import submission
+from tests.submission import NOOP
 
 WORKERS = 4
 CORES_PER_WORKER = 8
@@ -35,7 +35,7 @@ async def submit(
 ) -> list[Run]:
     """Put runs of a job into intake, round robin by tenant."""
     await store.ensure_shard(POOL)
-    return await submitting.submit(store, runs, tenants, spec=spec, priority=priority, by="benchmark")
+    return await submission.submit(store, runs, tenants, spec=spec, priority=priority, by="benchmark")
 
 
 async def insert(store: Store, runs: Sequence[Run]) -> None:
@@ -43,10 +43,10 @@ async def insert(store: Store, runs: Sequence[Run]) -> None:
     definition = msgspec.json.encode(NOOP).decode()
     for job_id, tenant in {run.job_id: run.tenant for run in runs}.items():
         await store.insert_job(JobRow(id=job_id, tenant=tenant, name=NOOP.name, version=0, definition=definition))
-    await submitting.insert(store, runs)
+    await submission.insert(store, runs)
 
 
-async def come_true(holds: Callable[[], bool], every_seconds: float = 0.1) -> None:
+async def accuracy(holds: Callable[[], bool], every_seconds: float = 0.1) -> None:
     """Wait until a condition holds."""
     while not holds():  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(every_seconds)
@@ -55,24 +55,26 @@ async def come_true(holds: Callable[[], bool], every_seconds: float = 0.1) -> No
 class Working:
     """Run virtual workers during a block: the default ones, or these."""
 
-    def __init__(self, engine: Engine, fleet: Sequence[PlayedWorker] = ()) -> None:
+    def __init__(self, engine: Engine, fleet: Sequence[VirtualWorker] = ()) -> None:
         offer = Offer(CORES_PER_WORKER * 1_000, 64 << 30)
-        self._fleet = fleet or [PlayedWorker(f"played-{number}", offer, MachineClock()) for number in range(WORKERS)]
+        self._fleet = fleet or [VirtualWorker(f"played-{number}", offer, SystemClock()) for number in range(WORKERS)]
         self._engine = engine
-        self._playing: list[asyncio.Task[None]] = []
+        self._virtual_workers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> None:
-        self._playing = [asyncio.create_task(play(self._engine, worker)) for worker in self._fleet]
+        self._virtual_workers = [
+            asyncio.create_task(run_virtual_worker(self._engine, worker)) for worker in self._fleet
+        ]
 
     async def __aexit__(self, *_: object) -> None:
-        for one in self._playing:
+        for one in self._virtual_workers:
             one.cancel()
-        await asyncio.gather(*self._playing, return_exceptions=True)
+        await asyncio.gather(*self._virtual_workers, return_exceptions=True)
 
 
 async def p0_waits(store: Store, probes: int, until: Callable[[Leader], bool]) -> list[float]:
     """Latency of P0 runs of a separate tenant while the engine processes the store's content."""
-    engine = Engine(store, MachineClock())
+    engine = Engine(store, SystemClock())
     async with engine.running(), Working(engine):
         return await probe(engine, probes, until)
 

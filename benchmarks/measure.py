@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from mainspring.app.build import open_store
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.store import Store
 from mainspring.telemetry.log_output import configure_logging
 from tests.postgres import DURABLE, running_postgres
@@ -46,14 +46,14 @@ async def fresh_store(kind: str) -> AsyncIterator[Store]:
     """An empty store of this kind, as durable as in production."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         if kind == "sqlite":
-            store = await open_store(f"sqlite:///{Path(folder) / 'bench.db'}", MachineClock())
+            store = await open_store(f"sqlite:///{Path(folder) / 'bench.db'}", SystemClock())
             try:
                 yield store
             finally:
                 await store.close()
             return
         with running_postgres(DURABLE) as url:
-            store = await open_store(url, MachineClock())
+            store = await open_store(url, SystemClock())
             try:
                 yield store
             finally:

@@ -28,7 +28,7 @@ from itertools import islice
 from random import Random
 
 from benchmarks.measure import Figures, percentile, show
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.core.placement.feasibility import choose
@@ -226,7 +226,7 @@ def _pack(tasks: Iterable[Resources], random: Random, *, turn: int) -> int:
         worker = choose(shape, fleet.open, random, priority=Priority.P2, shortlists=shortlists)
         assert worker is not None, "the fleet is too small"
         fleet.take(worker, task)
-    return sum(worker.used != NOTHING for worker in fleet.workers)
+    return sum(worker.used != ZERO_RESOURCES for worker in fleet.workers)
 
 
 def _identical(size: int) -> Iterator[Worker]:

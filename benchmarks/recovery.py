@@ -16,9 +16,9 @@ from benchmarks.measure import Figures, arguments, percentile, show
 from mainspring.client.client import Client
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import RunView
-from tests.e2e.town import Town, ended, in_state, submit, tasks_of, until
-from tests.generous import GENEROUS
+from tests.e2e.cluster import ServerCluster, ended, in_state, submit, tasks_of, until
 from tests.postgres import DURABLE, running_postgres
+from tests.server_settings import GENEROUS
 
 ROUNDS = 3
 _LONG = {"name": "long", "tasks": [{"name": "long", "work": {"run": ["sleep", "600"]}}]}
@@ -29,10 +29,18 @@ def main() -> Figures:
     """Measure both, several times."""
     workers, leaders = [], []
     for _ in range(ROUNDS):
-        with tempfile.TemporaryDirectory() as folder, running_postgres(DURABLE) as url, Town(Path(folder), url) as town:
-            workers.append(_kill_worker(town))
-        with tempfile.TemporaryDirectory() as folder, running_postgres(DURABLE) as url, Town(Path(folder), url) as town:
-            leaders.append(_kill_leader(town))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running_postgres(DURABLE) as url,
+            ServerCluster(Path(folder), url) as cluster,
+        ):
+            workers.append(_kill_worker(cluster))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running_postgres(DURABLE) as url,
+            ServerCluster(Path(folder), url) as cluster,
+        ):
+            leaders.append(_kill_leader(cluster))
     return {
         "worker_killed_to_rerun_s": round(percentile(workers, 50), 1),
         "worker_killed_to_rerun_s_max": round(max(workers), 1),
@@ -42,22 +50,22 @@ def main() -> Figures:
     }
 
 
-def _kill_worker(town: Town) -> float:
-    server = town.server()
-    doomed = town.worker(server, name="doomed")
+def _kill_worker(cluster: ServerCluster) -> float:
+    server = cluster.server()
+    doomed = cluster.worker(server, name="doomed")
     with server.client() as client:
         run = submit(client, _LONG)
         in_state(client, run.id, "RUNNING", 1)
-        town.worker(server, name="heir")
+        cluster.worker(server, name="heir")
         doomed.kill()
         began = time.monotonic()
         until(lambda: any(one.worker == "heir" and one.started_at for one in tasks_of(client, run.id)), "it runs again")
         return time.monotonic() - began
 
 
-def _kill_leader(town: Town) -> float:
-    first, second = town.server(), town.server()
-    town.worker(first, second, name="w")
+def _kill_leader(cluster: ServerCluster) -> float:
+    first, second = cluster.server(), cluster.server()
+    cluster.worker(first, second, name="w")
     with first.client() as one, second.client() as other:
         ended(one, submit(one, _SHORT).id)
         leads = bool(one.server().leads)

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 from mainspring.app.build import POOL
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
 from mainspring.core.fairness.pools import Policy, PoolRow
-from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow, Raise
+from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaOverride, QuotaRow
 from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.model.resources import Resources
 from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
-from tests.submitting import NOOP
+from tests.submission import NOOP
 
 GIB = 1 << 30
 GROUPS: dict[str, float | None] = {"licence": None, "partner": 1.0}
 """Each task is in a concurrency group and in a rate group."""
-MOST_OF_GROUP = 1_000_000
+MAX_IN_GROUP = 1_000_000
 """Limits that are never reached: only the cost of counting is measured."""
 LABELLED = replace(NOOP, labels={"eu_data": "yes", "team": "ml"}, pool=POOL)
 """The job of the other drains, matched by a policy."""
@@ -47,11 +47,11 @@ async def set_rules(store: Store, tenants: Sequence[str]) -> None:
             weight=1 + number, max_tasks=1_000, guaranteed=Resources(cpu_millis=2_000, memory_bytes=4 * GIB),
             burst=Ceiling(cpu_millis=1_000_000), failures_per_hour=500,
         )  # fmt: skip
-        raised = Raise(quota=replace(quota, weight=2.0), until=now + timedelta(hours=1), by="benchmark", why="")
+        raised = QuotaOverride(quota=replace(quota, weight=2.0), until=now + timedelta(hours=1), by="benchmark", why="")
         row = QuotaRow(tenant=tenant, pool="", quota=quota, raised=raised if number % 3 == 0 else None, **last)
         await store.put_quota(row, None, an_entry())
         for name, seconds in GROUPS.items():
-            group = GroupRow(tenant=tenant, name=name, most=MOST_OF_GROUP, per_seconds=seconds, note="", **last)
+            group = GroupRow(tenant=tenant, name=name, most=MAX_IN_GROUP, per_seconds=seconds, note="", **last)
             await store.put_group(group, None, an_entry())
         frozen = FreezeRow(kind=FreezeKind.JOB, subject=f"{tenant}/other", by="ann", why="", since=now, until=None)
         await store.freeze(frozen, an_entry())

@@ -39,15 +39,15 @@ from mainspring.core.schedules.schedule_actions import new_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.trigger_loop import AT_ONCE, Triggers
-from mainspring.protocol.clock import MachineClock
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.trigger_loop import MAX_PER_PASS, TriggerLoop
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres import rows as postgres_rows
 from mainspring.store.sqlite import rows as sqlite_rows
 from tests.postgres import DURABLE, running_postgres
-from tests.submitting import NOOP
+from tests.submission import NOOP
 
 SCHEDULES = 200_000
 WAVES = (1_000, 20_000)
@@ -114,8 +114,8 @@ async def _runs_alone(store: Store) -> float:
         for _ in range(WAVES[-1])
     ]  # fmt: skip
     began = time.perf_counter()
-    for first in range(0, len(runs), AT_ONCE):
-        await store.insert_runs(runs[first : first + AT_ONCE])
+    for first in range(0, len(runs), MAX_PER_PASS):
+        await store.insert_runs(runs[first : first + MAX_PER_PASS])
     return time.perf_counter() - began
 
 
@@ -157,7 +157,7 @@ class OnSqlite:
         if self._store is not None:
             yield self._store
             return
-        self._store = await open_store(f"sqlite:///{self._path}", MachineClock())
+        self._store = await open_store(f"sqlite:///{self._path}", SystemClock())
         try:
             yield self._store
         finally:
@@ -178,8 +178,8 @@ class OnSqlite:
 
     async def count(self, query: str) -> int:
         """Return the number that a query returns."""
-        with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as aside:
-            return int(aside.execute(query).fetchone()[0])
+        with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as observer:
+            return int(observer.execute(query).fetchone()[0])
 
     async def insert(self, rows: Sequence[ScheduleRow]) -> None:
         """Insert schedules while the store is closed."""
@@ -192,14 +192,14 @@ class OnSqlite:
 class OnPostgres:
     """PostgreSQL. Each trigger is a separate process."""
 
-    def __init__(self, url: str, aside: asyncpg.Connection[asyncpg.Record]) -> None:
+    def __init__(self, url: str, observer: asyncpg.Connection[asyncpg.Record]) -> None:
         self._url = url
-        self._aside = aside
+        self._observer = observer
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
         """A store on it."""
-        store = await open_store(self._url, MachineClock())
+        store = await open_store(self._url, SystemClock())
         try:
             yield store
         finally:
@@ -219,13 +219,13 @@ class OnPostgres:
 
     async def count(self, query: str) -> int:
         """Return the number that a query returns."""
-        return int(await self._aside.fetchval(query))
+        return int(await self._observer.fetchval(query))
 
     async def insert(self, rows: Sequence[ScheduleRow]) -> None:
         """Insert schedules."""
         codec = postgres_rows.SCHEDULES
-        await self._aside.copy_records_to_table("schedules", records=codec.rows(rows), columns=list(codec.names))
-        await self._aside.execute("ANALYZE schedules")
+        await self._observer.copy_records_to_table("schedules", records=codec.rows(rows), columns=list(codec.names))
+        await self._observer.execute("ANALYZE schedules")
 
 
 Place = OnSqlite | OnPostgres
@@ -239,21 +239,21 @@ async def _place(kind: str) -> AsyncIterator[Place]:
             yield OnSqlite(Path(folder) / "bench.db")
         return
     with running_postgres(DURABLE) as url:
-        await (await open_store(url, MachineClock())).close()
-        aside = await asyncpg.connect(url)
+        await (await open_store(url, SystemClock())).close()
+        observer = await asyncpg.connect(url)
         try:
-            yield OnPostgres(url, aside)
+            yield OnPostgres(url, observer)
         finally:
-            await aside.close()
+            await observer.close()
 
 
 async def _fire(store: Store) -> None:
-    await Triggers(store, MachineClock(), Settler(store, make_context())).run()
+    await TriggerLoop(store, SystemClock(), ScheduleEvaluator(store, make_context())).run()
 
 
 async def _be_a_trigger(url: str) -> None:
     """Fire due schedules until stopped."""
-    store = await open_store(url, MachineClock())
+    store = await open_store(url, SystemClock())
     firing = asyncio.create_task(_fire(store))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firing.cancel)
     await asyncio.gather(firing, return_exceptions=True)

@@ -84,7 +84,7 @@ SELECT reset.fingerprint();
 )
 
 _PORT = 5432  # names the socket; nothing listens on it
-_LONGEST_DIRECTORY = 85  # the path of a socket must fit into 104 bytes, and its name takes up to 19 of them
+_MAX_DIRECTORY_LENGTH = 85  # the path of a socket must fit into 104 bytes, and its name takes up to 19 of them
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -238,7 +238,7 @@ def running_server(settings: Mapping[str, str] | None = None, *, under: Path | N
 def _make_directory(under: Path | None) -> Path:
     """Create a private directory for the server's user, with a path that is short enough for a socket."""
     directory = Path(tempfile.mkdtemp(prefix="ms-pg-", dir=under)).resolve()
-    if len(str(directory)) > _LONGEST_DIRECTORY:
+    if len(str(directory)) > _MAX_DIRECTORY_LENGTH:
         directory.rmdir()
         if under is not None:
             raise ValueError(f"a socket can't live under {under}: the path is too long")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.migrations import Migration, migrations
 from mainspring.store.sqlite import store as sqlite
 from mainspring.store.sqlite.store import SqliteStore, inline
@@ -30,7 +30,7 @@ def content(db: sqlite3.Connection) -> list[str]:
 async def test_a_copied_store_equals_a_migrated_one(tmp_path: Path) -> None:
     plain = migrated()
     for path in (":memory:", tmp_path / "store.db"):
-        store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+        store = SqliteStore.open(path, clock=SystemClock(), run=inline)
         for db in (store._writer, store._reader):
             assert content(db) == content(plain)
             for query in ("SELECT version, sha256 FROM schema_migrations ORDER BY 1", "PRAGMA integrity_check"):
@@ -44,7 +44,7 @@ async def test_a_copied_store_equals_a_migrated_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("time", ["first", "second"])
 async def test_copies_are_independent(time: str) -> None:
     """Runs twice, and each has two at a time."""
-    one, two = (SqliteStore.open(":memory:", clock=MachineClock(), run=inline) for _ in range(2))
+    one, two = (SqliteStore.open(":memory:", clock=SystemClock(), run=inline) for _ in range(2))
     await (await Leader.of(one)).adopt(a_run())
 
     assert [shard.batch_no for shard in await one.shards()] == [1]

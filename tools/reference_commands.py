@@ -24,7 +24,7 @@ _SHARED_BEGINNING = """\
 Commands with one of these options list it by name only.
 """
 _EXAMPLES = "\b\nExamples:\n"
-_MANY = 20
+_SHARED_BY = 20
 """An option of this many commands is explained once."""
 
 Option = tuple[str, str]
@@ -36,7 +36,7 @@ def commands_page() -> str:
     root = click.Context(main, info_name="mainspring")
     tree = dict(walk(root))
     counts = Counter(option for command in tree.values() for option in _options(command))
-    shared = {option for option, count in counts.items() if count >= _MANY}
+    shared = {option for option, count in counts.items() if count >= _SHARED_BY}
     lines = [_BEGINNING, _SHARED_BEGINNING, *table(["Option", ""], sorted(shared, key=_by_long_name))]
     for path, command in tree.items():
         lines += _section(path, command, shared)

@@ -33,11 +33,11 @@ _EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
     ("A folder of pipelines", ("PipelineScheduler",)),
     ("Clients", ("Client",)),
 )
-_TOLD_BY_CLIENT = "AsyncClient"
+_DOCUMENTED_BY_CLIENT = "AsyncClient"
 _OPTIONS = (TaskOptions, JobOptions, ScheduleOptions)
 _RESULTS = (RunResult, TaskResult, RunHandle, Plan, PlannedTask, EventStream)
-_FOR_TESTS = ("run", "context", "SpokenContext", "World", "FrozenClock")
-_GIVEN = {"Task", "Job", "Context", "SpokenContext", *(kind.__name__ for kind in (*_RESULTS, *_OPTIONS))}
+_TESTING = ("run", "context", "RecordedContext", "World", "FrozenClock")
+_GIVEN = {"Task", "Job", "Context", "RecordedContext", *(kind.__name__ for kind in (*_RESULTS, *_OPTIONS))}
 """Classes that users don't instantiate."""
 _OUR_OWN = frozenset({"record", "record_map", "recorded", "bind", "fields"})
 """Internal methods."""
@@ -45,17 +45,17 @@ _OUR_OWN = frozenset({"record", "record_map", "recorded", "bind", "fields"})
 
 def sdk_page() -> str:
     """Return the text of the page. Raises ValueError if an export is missing on it."""
-    told = {name for _, names in _EXPORTED for name in names} | {_TOLD_BY_CLIENT}
-    untold = {name for name in mainspring.__all__ if not name.startswith("_")} ^ told
-    if untold:
-        raise ValueError(f"tools/reference_sdk.py has no section for {sorted(untold)}")
+    documented = {name for _, names in _EXPORTED for name in names} | {_DOCUMENTED_BY_CLIENT}
+    undocumented = {name for name in mainspring.__all__ if not name.startswith("_")} ^ documented
+    if undocumented:
+        raise ValueError(f"tools/reference_sdk.py has no section for {sorted(undocumented)}")
     lines = [_BEGINNING]
     for heading, names in _EXPORTED:
         lines += _section(heading, [getattr(mainspring, name) for name in names])
     lines += [_CLIENTS, ""]
     lines += _section("Options", _OPTIONS)
     lines += _section("Results", _RESULTS)
-    lines += _section("mainspring.testing", [getattr(testing, name) for name in _FOR_TESTS])
+    lines += _section("mainspring.testing", [getattr(testing, name) for name in _TESTING])
     return "\n".join(lines)
 
 
@@ -89,9 +89,9 @@ def _of_class(kind: type) -> Iterator[str]:
 
 def _members(kind: type) -> Iterator[tuple[str, str]]:
     """Return the properties and methods of a class, sorted; those of a context are documented once."""
-    told = dir(Context) if issubclass(kind, Context) and kind is not Context else ()
+    documented = dir(Context) if issubclass(kind, Context) and kind is not Context else ()
     for name, member in inspect.getmembers(kind):
-        if name.startswith("_") or name in _OUR_OWN or name in told:
+        if name.startswith("_") or name in _OUR_OWN or name in documented:
             continue
         if isinstance(member, property | cached_property):
             yield name, first_sentence(member)

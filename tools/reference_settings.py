@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.model.settings import SETTINGS, Number, Retention, Setting, Tuning
+from mainspring.core.model.settings import SETTINGS, Number, Retention, SchedulerSettings, Setting
 from tools.markdown import code, table
 
 _BEGINNING = """\
@@ -17,14 +17,14 @@ Settings are set per server with `--set NAME=VALUE`, or on all servers at runtim
 def settings_page() -> str:
     """Return the text of the page."""
     lines = [_BEGINNING]
-    for heading, kind in (("Scheduling", Tuning), ("Retention", Retention)):
+    for heading, kind in (("Scheduling", SchedulerSettings), ("Retention", Retention)):
         rows = [_row(SETTINGS[name]) for name in kind.__struct_fields__]
         lines += [f"## {heading}", "", *table(["Name", "Default", "Min", "Max", "Description"], rows)]
     return "\n".join(lines)
 
 
 def _row(setting: Setting) -> list[str]:
-    numbers = map(_written, (setting.default, setting.least, setting.most))
+    numbers = map(_written, (setting.default, setting.minimum, setting.maximum))
     return [code(setting.name), *numbers, setting.about]
 
 

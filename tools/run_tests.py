@@ -3,7 +3,7 @@
 1. The first group has the tests that start no processes, the second group those that do (marker `processes`). The
    second group measures real time, and runs alone.
 2. Only failures of the second group are repeated: once, in one process, after both groups. A test that then passes is
-   flaky; it is reported and counted, and the run succeeds. More than `MOST_REPEATED` failures are not repeated.
+   flaky; it is reported and counted, and the run succeeds. More than `MAX_REPEATED` failures are not repeated.
 3. An abnormal end of a group fails the run: nothing collected, an internal error, an interruption.
 4. Ctrl-C ends pytest and all its processes, even if the shell that started this ignores it.
 
@@ -29,7 +29,7 @@ import psutil
 
 GROUPS = {"without processes": "not soak and not processes", "with processes": "processes and not soak"}
 """The groups and their markers."""
-MOST_REPEATED = 20
+MAX_REPEATED = 20
 SLOWEST = 20
 _NOTHING_COLLECTED = 5
 _GRACE_SECONDS = 3.0
@@ -108,10 +108,10 @@ def read_reports(lines: Iterable[str]) -> dict[str, Result]:
     return tests
 
 
-def error_of(name: str, group: GroupResult, *, may_be_empty: bool) -> str | None:
+def error_of(name: str, group: GroupResult, *, may_select_nothing: bool) -> str | None:
     """Return why a group failed as a whole, if it did."""
     if group.exit_code == _NOTHING_COLLECTED:
-        return None if may_be_empty else f"{name}: no tests were collected"
+        return None if may_select_nothing else f"{name}: no tests were collected"
     if group.exit_code not in {0, 1}:
         return f"{name}: pytest ended with {group.exit_code}"
     if group.exit_code == 1 and not group.failed():
@@ -122,7 +122,7 @@ def error_of(name: str, group: GroupResult, *, may_be_empty: bool) -> str | None
 def failures_to_repeat(group: GroupResult) -> list[str]:
     """Return the failed tests of the second group to repeat. Modules are excluded."""
     failed = [test for test in group.failed() if "::" in test]
-    return failed if len(failed) <= MOST_REPEATED else []
+    return failed if len(failed) <= MAX_REPEATED else []
 
 
 def chooses_tests(arguments: Sequence[str]) -> bool:
@@ -198,19 +198,21 @@ def main() -> None:
 def _run_all(processes: str, arguments: Sequence[str]) -> Summary:
     groups: list[GroupResult] = []
     for name, marks in GROUPS.items():
-        _say(f"Tests {name}")
+        _report(f"Tests {name}")
         groups.append(run_pytest(["-n", processes, *arguments, "-m", marks]))
-    may_be_empty = chooses_tests(arguments) and any(group.tests for group in groups)
-    errors = [error_of(name, group, may_be_empty=may_be_empty) for name, group in zip(GROUPS, groups, strict=True)]
+    may_select_nothing = chooses_tests(arguments) and any(group.tests for group in groups)
+    errors = [
+        error_of(name, group, may_select_nothing=may_select_nothing) for name, group in zip(GROUPS, groups, strict=True)
+    ]
     again = None
     if repeated := failures_to_repeat(groups[1]):
-        _say(f"Repeating {len(repeated)} tests that failed in the second group")
+        _report(f"Repeating {len(repeated)} tests that failed in the second group")
         coverage = [argument for argument in arguments if argument.startswith("--cov")]
         again = run_pytest(["-n", "0", *coverage, "-m", GROUPS["with processes"], *repeated])
     return summarize(groups, [error for error in errors if error is not None], again)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     sys.stdout.write(f"\n{line}\n")
     sys.stdout.flush()
 

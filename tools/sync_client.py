@@ -30,7 +30,7 @@ _WORDS = (
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
 )
 """Patterns and their replacements."""
-_MENDED = ("--fix", "--unsafe-fixes", "--select", "I,UP028")
+_RUFF_FIXES = ("--fix", "--unsafe-fixes", "--select", "I,UP028")
 """Sort imports, and use `yield from`, which async generators don't have."""
 
 
@@ -39,20 +39,20 @@ def target_of(source: Path) -> Path:
     return SDK / source.name
 
 
-def made_from(source: Path) -> str:
+def generate(source: Path) -> str:
     """Return the text of the generated file."""
     text = source.read_text(encoding="utf-8")
     for pattern, replacement in _WORDS:
         text = re.sub(pattern, replacement, text)
     text = _HEAD.format(name=source.name) + text
-    text = _ruff("check", "--quiet", "--exit-zero", *_MENDED, text=text, target=target_of(source))
+    text = _ruff("check", "--quiet", "--exit-zero", *_RUFF_FIXES, text=text, target=target_of(source))
     return _ruff("format", "--quiet", text=text, target=target_of(source))
 
 
 def make() -> None:
     """Write all generated files."""
     for source in SOURCES:
-        target_of(source).write_text(made_from(source), encoding="utf-8")
+        target_of(source).write_text(generate(source), encoding="utf-8")
 
 
 def _ruff(*arguments: str, text: str, target: Path) -> str:

@@ -31,11 +31,11 @@ from benchmarks.peers.figures import Report, Row
 from benchmarks.peers.machine import this_machine
 from benchmarks.peers.measuring import measure
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.processes import Trouble, stop_what_is_left
+from benchmarks.peers.processes import SystemFailure, kill_leftovers
 from benchmarks.peers.table import markdown, plain
 from mainspring.worker.sandbox.prctl import become_subreaper
 
-LONGEST_SECONDS = 3_300.0
+MAX_SECONDS = 3_300.0
 """No system is started after this time, so that a run takes at most an hour."""
 
 
@@ -50,7 +50,7 @@ def main() -> int:
         _say("broken off")
         return 130
     finally:
-        stop_what_is_left()
+        kill_leftovers()
     _write(report, options.out)
     if options.output == "json":
         print(msgspec.json.format(msgspec.json.encode(report)).decode())
@@ -69,17 +69,17 @@ def run(peers: list[Peer], scale: float, environments: Path) -> Report:
     failed: dict[str, str] = {}
     for peer in peers:
         why = failed if peer.required else skipped
-        if time.monotonic() - began > LONGEST_SECONDS:
+        if time.monotonic() - began > MAX_SECONDS:
             why[peer.name] = "there was no time left"
             continue
         try:
             for row in _rows(peer, scale, environments):
                 rows.append(row)
-                if row.troubles and peer.required:
-                    failed[peer.name] = "; ".join(row.troubles)
-        except (Trouble, OSError, RuntimeError, subprocess.SubprocessError) as trouble:
-            why[peer.name] = str(trouble)
-            _say(f"{peer.name} could not be measured: {trouble}")
+                if row.failures and peer.required:
+                    failed[peer.name] = "; ".join(row.failures)
+        except (SystemFailure, OSError, RuntimeError, subprocess.SubprocessError) as failure:
+            why[peer.name] = str(failure)
+            _say(f"{peer.name} could not be measured: {failure}")
     return Report(
         began_at=began_at.strftime("%Y-%m-%d %H:%M UTC"),
         seconds=round(time.monotonic() - began, 1),
@@ -94,17 +94,17 @@ def run(peers: list[Peer], scale: float, environments: Path) -> Report:
 def _rows(peer: Peer, scale: float, environments: Path) -> list[Row]:
     _say(f"{peer.title}: looking for its environment")
     environment = environment_of(peer, environments)
-    found, troubles = [], []
+    found, failures = [], []
     for variant in peer.variants:
         began = time.monotonic()
         _say(f"{variant.name}: starting")
         try:
             found.append(measure(peer, variant, environment, scale, _say))
-        except Trouble as trouble:
-            troubles.append(f"{variant.name}: {trouble}")
+        except SystemFailure as failure:
+            failures.append(f"{variant.name}: {failure}")
         _say(f"{variant.name}: over after {time.monotonic() - began:.0f} s")
-    if troubles and (peer.required or not found):
-        raise Trouble("; ".join(troubles))
+    if failures and (peer.required or not found):
+        raise SystemFailure("; ".join(failures))
     return found
 
 

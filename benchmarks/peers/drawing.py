@@ -19,7 +19,7 @@ _ROW = 26
 HEAD = 44
 FOOT = 24
 _LINE = 16
-_LONGEST_LINE = 130
+_MAX_LINE_LENGTH = 130
 """Maximum number of small characters per line."""
 STYLE = (
     "text{font:13px sans-serif;fill:#333}.title{font-weight:bold;font-size:15px}.tick{fill:#777;font-size:11px}"
@@ -67,7 +67,7 @@ def stacked(title: str, about: str, drawings: Iterable[tuple[float, str]]) -> st
     for height, drawing in drawings:
         drawn.append(f'<g transform="translate(0 {top:g})">{drawing}</g>')
         top += height
-    for line in wrap(about, _LONGEST_LINE):
+    for line in wrap(about, _MAX_LINE_LENGTH):
         drawn.append(f'<text class="tick" x="12" y="{top + 14:g}">{escape(line)}</text>')
         top += _LINE
     return (

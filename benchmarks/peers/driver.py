@@ -8,9 +8,9 @@ from subprocess import Popen
 from typing import NamedTuple
 
 from benchmarks.peers.peer import Words
-from benchmarks.peers.processes import READY_SECONDS, Processes, Trouble
+from benchmarks.peers.processes import READY_SECONDS, Processes, SystemFailure
 
-ANSWER_SECONDS = 300.0
+RESPONSE_SECONDS = 300.0
 
 
 class Answer(NamedTuple):
@@ -49,8 +49,8 @@ class Driver:
             self._process.stdin.write(json.dumps({"do": action, **values}) + "\n")
         except BrokenPipeError:
             self._processes.check()
-            raise Trouble("the driver has gone away") from None
-        said = self._read(ANSWER_SECONDS)
+            raise SystemFailure("the driver has gone away") from None
+        said = self._read(RESPONSE_SECONDS)
         return Answer(_number(said["began_at"]), _number(said["ended_at"]), _optional(said["answer"]))
 
     def _read(self, seconds: float) -> dict[str, object]:
@@ -61,7 +61,7 @@ class Driver:
             if readable:  # it has closed its end, so it is about to exit
                 self._process.wait(timeout=READY_SECONDS)
             self._processes.check()
-            raise Trouble(f"the driver did not answer in {seconds:.0f} s")
+            raise SystemFailure(f"the driver did not answer in {seconds:.0f} s")
         said = json.loads(line)
         assert isinstance(said, dict)
         return said

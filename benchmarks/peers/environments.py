@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import mainspring
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.processes import Trouble
+from benchmarks.peers.processes import SystemFailure
 
 ROOT = Path(__file__).parents[2]
 _STAMP = "installed.json"
-_LONGEST_SECONDS = 900
+_MAX_SECONDS = 900
 _ASK_VERSIONS = (
     "import importlib.metadata as m, json, sys; "
     "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
@@ -84,7 +84,7 @@ def bare_name(requirement: str) -> str:
 
 def _install(peer: Peer, folder: Path) -> None:
     if shutil.which("npm") is None and peer.modules:
-        raise Trouble("npm is not here. It comes with Node: as root, apt-get install npm")
+        raise SystemFailure("npm is not here. It comes with Node: as root, apt-get install npm")
     folder.mkdir(parents=True)
     _run([sys.executable, "-m", "venv", str(folder)])
     packages = [*peer.packages, *(["--requirement", str(ROOT / peer.lock)] if peer.lock else [])]
@@ -99,11 +99,11 @@ def _install(peer: Peer, folder: Path) -> None:
 
 def _run(words: Sequence[str], folder: Path | None = None) -> None:
     ended = subprocess.run(
-        words, capture_output=True, text=True, check=False, cwd=folder, timeout=_LONGEST_SECONDS,
+        words, capture_output=True, text=True, check=False, cwd=folder, timeout=_MAX_SECONDS,
         stdin=subprocess.DEVNULL, env={**os.environ, **_UNTOLD},
     )  # fmt: skip
     if ended.returncode != 0:
-        raise Trouble(f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr.strip()[-_LAST_LETTERS:]}")
+        raise SystemFailure(f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr.strip()[-_LAST_LETTERS:]}")
 
 
 def _versions(peer: Peer, folder: Path) -> dict[str, str]:

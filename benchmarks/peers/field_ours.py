@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.peers.peer import Peer, Service, Sizes, Variant, program
-from tests.generous import SET_GENEROUS
+from tests.server_settings import SET_GENEROUS
 
 _COMMAND = ("{python}", "-m", "mainspring.cli.main")
 _SETTINGS = (

@@ -54,7 +54,7 @@ class Row(msgspec.Struct, kw_only=True):
     quick_start: list[str]
     versions: dict[str, str]
     figures: dict[Measure, Figure] = {}
-    troubles: list[str] = []
+    failures: list[str] = []
     """Errors of the parts that could not be measured."""
 
 

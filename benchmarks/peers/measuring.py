@@ -16,8 +16,8 @@ from benchmarks.peers.figures import Measure, Row, figure
 from benchmarks.peers.load import between, read_load
 from benchmarks.peers.marks import PATH_VARIABLE, Marks
 from benchmarks.peers.peer import Peer, Service, Variant, Words, scaled
-from benchmarks.peers.processes import Processes, Trouble
-from benchmarks.peers.stages import STAGES, Stand, first_task
+from benchmarks.peers.processes import Processes, SystemFailure
+from benchmarks.peers.stages import STAGES, RunningSystem, first_task
 from benchmarks.peers.stores import free_ports, running_store
 
 _PORTS = 6
@@ -33,7 +33,7 @@ def measure(peer: Peer, variant: Variant, environment: Environment, scale: float
     row = Row(
         peer=peer.name, name=variant.name, store=variant.store, settings=variant.settings, durable=variant.durable,
         lacks=peer.lacks, quick_start=list(peer.quick_start), versions=dict(environment.versions), figures={},
-        troubles=[],
+        failures=[],
     )  # fmt: skip
     row.figures[Measure.INSTALL] = figure(environment.seconds, note="when its environment was made")
     with (
@@ -67,19 +67,19 @@ def _measure_all(
     services.start_all(variant.services)
     with Processes(services.environment, Path(names["folder"])) as driving:
         driver = Driver(driving, _fill(peer.driver, names))
-        stand = Stand(
+        running = RunningSystem(
             driver, marks, scaled(variant.sizes, scale), services, workers, variant.workers, variant.driver_works
         )
-        began_at = first_task(stand)
+        began_at = first_task(running)
         foreign = between(before, read_load()).foreign_cores
         row.figures[Measure.FIRST_RUN] = figure(began_at - before.at, foreign)
         for name, stage in STAGES.items():
             began = time.monotonic()
             try:
-                row.figures |= stage(stand)
-            except Trouble as trouble:
-                row.troubles.append(f"{name}: {trouble}")
-                say(f"{variant.name}: {name} failed, and nothing more is tried: {trouble}")
+                row.figures |= stage(running)
+            except SystemFailure as failure:
+                row.failures.append(f"{name}: {failure}")
+                say(f"{variant.name}: {name} failed, and nothing more is tried: {failure}")
                 break  # late tasks would be counted in the next stage
             else:
                 say(f"{variant.name}: {name} took {time.monotonic() - began:.1f} s")

@@ -27,7 +27,7 @@ _LAST_LINES = 15
 _NOT_FOUND = 404
 
 
-class Trouble(Exception):
+class SystemFailure(Exception):
     """A failure of a system, with a message for the report."""
 
 
@@ -68,9 +68,9 @@ class Processes:
         try:
             code = process.wait(READY_SECONDS)
         except subprocess.TimeoutExpired:
-            raise Trouble(f"{words[0]} did not end in {READY_SECONDS:.0f} s: {last_words(log)}") from None
+            raise SystemFailure(f"{words[0]} did not end in {READY_SECONDS:.0f} s: {last_words(log)}") from None
         if code != 0:
-            raise Trouble(f"{words[0]} ended with {code}: {last_words(log)}")
+            raise SystemFailure(f"{words[0]} ended with {code}: {last_words(log)}")
         self._running.remove(process)
 
     def open(self, words: Words) -> subprocess.Popen[str]:
@@ -108,7 +108,7 @@ class Processes:
         """Raise if one of them has ended."""
         for process in self._running:
             if process.poll() is not None:
-                raise Trouble(f"{process.args!r} ended with {process.returncode}: {self._last_words()}")
+                raise SystemFailure(f"{process.args!r} ended with {process.returncode}: {self._last_lines()}")
 
     def _start(self, service: Service) -> None:
         log = self._log(service.words)
@@ -121,9 +121,9 @@ class Processes:
         give_up_at = time.monotonic() + READY_SECONDS
         while service.ready and not _is_ready(service.ready):
             if process.poll() is not None:
-                raise Trouble(f"{service.words[0]} ended with {process.returncode}: {last_words(log)}")
+                raise SystemFailure(f"{service.words[0]} ended with {process.returncode}: {last_words(log)}")
             if time.monotonic() > give_up_at:
-                raise Trouble(f"{service.words[0]} was not ready in {READY_SECONDS:.0f} s: {last_words(log)}")
+                raise SystemFailure(f"{service.words[0]} was not ready in {READY_SECONDS:.0f} s: {last_words(log)}")
             time.sleep(_POLL_SECONDS)
 
     def _log(self, words: Words) -> Path:
@@ -132,11 +132,11 @@ class Processes:
         logs.mkdir(exist_ok=True)
         return logs / f"{time.monotonic_ns()}-{self._count}-{Path(words[0]).name}.log"
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         return " / ".join(last_words(log) for log in sorted((self._folder / "logs").iterdir()))
 
 
-def stop_what_is_left() -> None:
+def kill_leftovers() -> None:
     """Kill all remaining descendants of this process."""
     for one in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # already ended

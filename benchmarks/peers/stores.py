@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.peers.peer import Service
-from benchmarks.peers.processes import Processes, Trouble
+from benchmarks.peers.processes import Processes, SystemFailure
 from tests.postgres import DURABLE, running_server
 
 _REDIS_IS_MISSING = "redis-server is not here. Debian and Ubuntu have it; as root: apt-get install redis-server"
@@ -76,7 +76,7 @@ def _redis_program() -> str:
             subprocess.run([*_APT, *words], env=environment, stdout=subprocess.DEVNULL, check=False)
     program = shutil.which("redis-server")
     if program is None:
-        raise Trouble(_REDIS_IS_MISSING)
+        raise SystemFailure(_REDIS_IS_MISSING)
     return program
 
 

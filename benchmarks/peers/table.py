@@ -93,7 +93,7 @@ def _about(report: Report) -> str:
 def _absences(report: Report) -> str:
     lines = [f"- {name} FAILED: {_end(why)}" for name, why in report.failed.items()]
     lines += [f"- {name} was not measured: {_end(why)}" for name, why in report.skipped.items()]
-    lines += [f"- {row.name}: {_end(trouble)}" for row in report.rows for trouble in row.troubles]
+    lines += [f"- {row.name}: {_end(failure)}" for row in report.rows for failure in row.failures]
     return "\n".join(lines)
 
 

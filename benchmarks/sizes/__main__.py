@@ -37,7 +37,7 @@ from benchmarks.sizes.drawing import svg
 from benchmarks.sizes.growth import Report, Series, Visit, is_within, points, were_disturbed, worst_of
 from benchmarks.sizes.site import open_site
 from benchmarks.sizes.table import markdown, plain
-from mainspring.app.server import collect_seldom
+from mainspring.app.server import tune_garbage_collector
 from mainspring.telemetry.log_output import configure_logging
 
 TASKS = 5_000
@@ -99,7 +99,7 @@ def main() -> None:
     """Measure what was asked for, and write it down."""
     options = _options()
     configure_logging("text", "warning")
-    collect_seldom()  # as a server does
+    tune_garbage_collector()  # as a server does
     chosen = [one.up_to(options.largest) for one in DIMENSIONS if not options.only or one.name in options.only]
     report = uvloop.run(run(chosen, options.tasks, options.probes, options.visits))
     encoded = msgspec.json.format(msgspec.json.encode(report)).decode()

@@ -10,7 +10,7 @@ from benchmarks.peers.drawing import FOOT, HEAD, LEFT, RIGHT, WIDTH, across, sca
 from benchmarks.sizes.growth import LIMIT, Point, Report, Series
 
 _TALL = 150
-_LEAST_TOP = 2.0
+_MIN_TOP = 2.0
 _LINES: dict[str, tuple[str, Callable[[Point], float]]] = {
     "time per task": ("#d2691e", lambda point: point.throughput_ratio),
     "latency of P0": ("#4472a8", lambda point: point.latency_ratio),
@@ -30,9 +30,7 @@ def svg(report: Report) -> str:
 
 def top_of(series: Series) -> float:
     """The upper end of the scale of ratios: all have room, and so has the limit."""
-    return max(
-        _LEAST_TOP, float(math.ceil(max(ratio(point) for point in series.points for _, ratio in _LINES.values())))
-    )
+    return max(_MIN_TOP, float(math.ceil(max(ratio(point) for point in series.points for _, ratio in _LINES.values()))))
 
 
 def abscissa(size: int, smallest: int) -> float:

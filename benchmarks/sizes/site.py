@@ -35,28 +35,28 @@ from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.host.intake import HIGH_WATER_TASKS
 from mainspring.host.loop import Leader
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.wire import Assignment, Offer
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
 from tests.postgres import DURABLE, running_postgres
-from tests.submitting import NOOP
+from tests.submission import NOOP
 
 GIB = 1 << 30
-LEAST_WARMING = 500
-LOOK_SECONDS = 0.2
-QUIET_LOOKS = 5
+MIN_WARM_UP = 500
+CHECK_SECONDS = 0.2
+IDLE_CHECKS = 5
 """The system is idle if this many consecutive checks see no change."""
-FOR_EVER_SECONDS = 7_200.0
+ENDLESS_SECONDS = 7_200.0
 HELD = JobSpec(
     name="held",
     tasks=(
         TaskSpec(
             name="held",
             resources=Resources(memory_bytes=1 << 10),
-            work=msgspec.Raw(json.dumps({"seconds": FOR_EVER_SECONDS}).encode()),
-            timeout_seconds=2 * FOR_EVER_SECONDS,
+            work=msgspec.Raw(json.dumps({"seconds": ENDLESS_SECONDS}).encode()),
+            timeout_seconds=2 * ENDLESS_SECONDS,
         ),
     ),
 )
@@ -65,7 +65,7 @@ HELD = JobSpec(
 _random = Random(entropy())
 
 
-class Site:
+class Deployment:
     """A store with its load, and the workers of every visit."""
 
     def __init__(self, store: Store, setting: Setting) -> None:
@@ -76,7 +76,7 @@ class Site:
         cores = setting.places // setting.workers
         offer = Offer(cores * 1_000, 4 * cores * GIB)
         names = (f"played-{number}" for number in range(setting.workers))
-        self._fleet = [PlayedWorker(name, offer, MachineClock(), seconds_of=_lasts) for name in names]
+        self._fleet = [VirtualWorker(name, offer, SystemClock(), seconds_of=_lasts) for name in names]
 
     async def furnish(self, connection: asyncpg.Connection) -> None:
         """Create the background load."""
@@ -95,11 +95,11 @@ class Site:
 
     async def visit(self, tasks: int, probes: int) -> Visit:
         """Measure once."""
-        engine = Engine(self.store, MachineClock())
+        engine = Engine(self.store, SystemClock())
         async with engine.running(), Working(engine, self._fleet):
             leader = await engine.leader(POOL)
             await self._rest(leader)
-            await self._drain(leader, max(LEAST_WARMING, min(self._setting.tenants, tasks)))
+            await self._drain(leader, max(MIN_WARM_UP, min(self._setting.tenants, tasks)))
             meter = await self._drain(leader, tasks)
             await self._rest(leader)
             waits = await probe(engine, probes)
@@ -115,8 +115,8 @@ class Site:
     async def _rest(self, leader: Leader) -> None:
         """Wait until all workers are connected, the queue is loaded, and the system is idle."""
         same, before = 0, (0, 0, 0)
-        while same < QUIET_LOOKS:
-            await asyncio.sleep(LOOK_SECONDS)
+        while same < IDLE_CHECKS:
+            await asyncio.sleep(CHECK_SECONDS)
             memory = leader.shard.memory
             seen = (memory.capacity.cpu_millis, len(memory.runs), len(memory.attempts))
             is_full = seen[1] >= min(self._setting.held, HIGH_WATER_TASKS)
@@ -143,12 +143,12 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(setting: Setting) -> AsyncIterator[Site]:
+async def open_site(setting: Setting) -> AsyncIterator[Deployment]:
     """A site in a separate database server, as durable as in production."""
     with running_postgres(DURABLE) as url:
-        store = await open_store(url, MachineClock())
+        store = await open_store(url, SystemClock())
         try:
-            site = Site(store, setting)
+            site = Deployment(store, setting)
             connection = await asyncpg.connect(url)
             try:
                 await site.furnish(connection)

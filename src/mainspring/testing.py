@@ -28,16 +28,16 @@ from typing import Any
 import msgspec
 
 from mainspring.client.results import RunResult
-from mainspring.definitions.quantities import seconds_of
+from mainspring.definitions.quantities import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import Refused
-from mainspring.simulation.inprocess.runner import run_virtually
+from mainspring.simulation.inprocess.runner import run_in_virtual_time
 from mainspring.simulation.inprocess.virtual_server import World
 from mainspring.task_context.task_context import Context, Identity, inside
 
-__all__ = ["BEGINNING", "FrozenClock", "SpokenContext", "World", "context", "run"]
+__all__ = ["START_TIME", "FrozenClock", "RecordedContext", "World", "context", "run"]
 
-BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+START_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 """Default start of virtual time."""
 
 
@@ -46,19 +46,19 @@ def run(job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
 
     Real time passes while a function computes in a thread or waits for a socket.
     """
-    return run_virtually(job, job.bind(args, params), BEGINNING)
+    return run_in_virtual_time(job, job.bind(args, params), START_TIME)
 
 
-class SpokenContext(Context):
+class RecordedContext(Context):
     """A context that records what a task reports."""
 
-    def __init__(self, identity: Identity, *, voice: _Ear, **given: Any) -> None:
-        super().__init__(identity, voice=voice, **given)
-        self.checkpoints = voice.checkpoints
+    def __init__(self, identity: Identity, *, backend: _Recorder, **given: Any) -> None:
+        super().__init__(identity, backend=backend, **given)
+        self.checkpoints = backend.checkpoints
         """Saved checkpoints, in order."""
-        self.progresses = voice.progresses
+        self.progresses = backend.progresses
         """Reported progress, as percent and note, in order."""
-        self.extensions = voice.extensions
+        self.extensions = backend.extensions
         """Requested timeout extensions in seconds, in order."""
 
 
@@ -78,7 +78,7 @@ def context(
     tenant: str = "default",
     task_name: str = "task",
     inputs: Path | None = None,
-) -> Iterator[SpokenContext]:
+) -> Iterator[RecordedContext]:
     """Provide the context of tasks called in this block: attempt, checkpoint, parameters, upstream outputs.
 
     `inputs` is a directory with the fetched files; files that the task writes are in `context.artifacts`.
@@ -95,23 +95,23 @@ def context(
         total=total,
         window=window,
     )
-    made = SpokenContext(
+    recorded = RecordedContext(
         identity,
-        voice=_Ear(inputs),
+        backend=_Recorder(inputs),
         params=_json(params or {}),
         outputs={name: _json(output) for name, output in (outputs or {}).items()},
         checkpoint=None if checkpoint is None else _json(checkpoint),
         item=None if item is None else _json(item),
         deadline=deadline,
     )
-    with inside(made):
-        yield made
+    with inside(recorded):
+        yield recorded
 
 
 class FrozenClock:
     """A clock that only advances explicitly. `sleep` advances it and returns at once."""
 
-    def __init__(self, at: datetime = BEGINNING) -> None:
+    def __init__(self, at: datetime = START_TIME) -> None:
         self._start = at
         self._passed = 0.0
 
@@ -129,10 +129,10 @@ class FrozenClock:
 
     def advance(self, length: str | float) -> None:
         """Advance by a duration: `90`, `"1h30m"`."""
-        self._passed += seconds_of(length)
+        self._passed += parse_seconds(length)
 
 
-class _Ear:
+class _Recorder:
     """Records what a task reports."""
 
     def __init__(self, inputs: Path | None) -> None:
@@ -142,11 +142,11 @@ class _Ear:
         self.progresses: list[tuple[float | None, str]] = []
         self.extensions: list[float] = []
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Record progress."""
         self.progresses.append((percent, note))
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Record a checkpoint."""
         self.checkpoints.append(msgspec.json.decode(document))
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.api.office import Office
+from tests.api.api_harness import ApiHarness
 
 
 @pytest_asyncio.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+async def harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     """A server that requires a token from every caller; no leader yet."""
-    office = Office(tmp_path)
-    yield office
-    await office.close()
+    harness = ApiHarness(tmp_path)
+    yield harness
+    await harness.close()
 
 
 @pytest_asyncio.fixture
-async def local_office(tmp_path: Path) -> AsyncIterator[Office]:
+async def local_harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     """A server for local callers without tokens."""
-    office = Office(tmp_path, open_locally=True)
-    yield office
-    await office.close()
+    harness = ApiHarness(tmp_path, open_locally=True)
+    yield harness
+    await harness.close()

@@ -9,7 +9,7 @@ from mainspring.core.model.batch import Batch, BreakerRow, DurationRow
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
 from mainspring.store.ports.schedules import AlertRow
-from tests.api.office import Office, all_pages, problem, read, submit
+from tests.api.api_harness import ApiHarness, all_pages, problem, read, submit
 
 _numbers = count(1)
 
@@ -22,20 +22,20 @@ def _alert(tenant: str, now: datetime) -> AlertRow:
     )  # fmt: skip
 
 
-async def _commit(office: Office, batch: Batch) -> None:
-    await office.store.ensure_shard("default")
-    term = await office.store.campaign("default", "a test", 7, timedelta(seconds=60))
+async def _commit(harness: ApiHarness, batch: Batch) -> None:
+    await harness.store.ensure_shard("default")
+    term = await harness.store.campaign("default", "a test", 7, timedelta(seconds=60))
     assert term is not None
-    await office.store.commit(term, 1, batch)
+    await harness.store.commit(term, 1, batch)
 
 
-async def test_alerts_are_listed_by_tenant_and_state(office: Office) -> None:
-    acme, everybody = await office.admin("acme"), await office.admin()
-    now = await office.store.time()
+async def test_alerts_are_listed_by_tenant_and_state(harness: ApiHarness) -> None:
+    acme, everybody = await harness.admin("acme"), await harness.admin()
+    now = await harness.store.time()
     rows = [_alert(tenant, now) for tenant in ("acme", "acme", "acme", "globex", "")]
     for row in rows:
-        assert await office.store.open_alert(row, [])
-    await office.store.resolve_alert(rows[0].key, now, lambda _: [])
+        assert await harness.store.open_alert(row, [])
+    await harness.store.resolve_alert(rows[0].key, now, lambda _: [])
 
     def ids(page: Page[AlertView]) -> list[str]:
         return [alert.id for alert in page.items]
@@ -49,24 +49,24 @@ async def test_alerts_are_listed_by_tenant_and_state(office: Office) -> None:
     problem(await acme.get("/api/v1/alerts", params={"tenant": "globex"}), 403)
 
 
-async def test_circuits_of_other_tenants_are_hidden(office: Office) -> None:
-    acme, everybody = await office.admin("acme"), await office.admin()
-    now = await office.store.time()
+async def test_circuits_of_other_tenants_are_hidden(harness: ApiHarness) -> None:
+    acme, everybody = await harness.admin("acme"), await harness.admin()
+    now = await harness.store.time()
     rows = [
         BreakerRow(shard="default", kind=kind, subject=subject, because="so it is", opened_at=now)
         for kind, subject in (("job", "acme/etl"), ("job", "globex/etl"), ("signature", "abc"))
     ]
-    await _commit(office, Batch(breakers=rows))
+    await _commit(harness, Batch(breakers=rows))
 
     mine = read(await acme.get("/api/v1/breakers"), Page[BreakerView]).items
     assert [breaker.subject for breaker in mine] == ["acme/etl"]
     assert len(read(await everybody.get("/api/v1/breakers"), Page[BreakerView]).items) == 3
 
 
-async def test_duration_statistics_of_a_job_are_listed(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_duration_statistics_of_a_job_are_listed(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await submit(caller)
-    now = await office.store.time()
+    now = await harness.store.time()
     rows = [
         DurationRow(
             shard="default", tenant="acme", job="noop", task=task, count=3, p50_seconds=1.0, p90_seconds=2.0,
@@ -74,7 +74,7 @@ async def test_duration_statistics_of_a_job_are_listed(office: Office) -> None:
         )
         for task in ("only", "")
     ]  # fmt: skip
-    await _commit(office, Batch(durations=rows))
+    await _commit(harness, Batch(durations=rows))
 
     usual = read(await caller.get("/api/v1/jobs/noop/durations"), Page[DurationView]).items
 

@@ -13,14 +13,14 @@ import pytest
 from mainspring.api.services import Role
 from mainspring.app.build import create_token, open_store
 from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry, AuditRow, ChainCheck, seal
-from mainspring.host.maintenance.audit_sealer import Sealer
-from mainspring.protocol.clock import MachineClock
+from mainspring.host.maintenance.audit_sealer import AuditSealer
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.admin import AuditView, HeadView, VerificationView
 from mainspring.protocol.rest.runs import Page, RunView, TokenView
 from mainspring.protocol.rest.schedules import ScheduleView
 from mainspring.store.ports.admin import AuditFilter
-from tests.api.matrix import OWN, scene_of, ways
-from tests.api.office import NOOP, Office, all_pages, problem, read, submit
+from tests.api.api_harness import NOOP, ApiHarness, all_pages, problem, read, submit
+from tests.api.permission_matrix import OWN, scene_of, ways
 
 DRY = {"backfill_schedule", "act_on_runs", "apply"}
 """Routes that are called as a dry run."""
@@ -39,35 +39,35 @@ async def verification(caller: httpx2.AsyncClient, **params: str) -> Verificatio
     return found
 
 
-async def grow(office: Office, acme: httpx2.AsyncClient, times: int = 5) -> None:
+async def grow(harness: ApiHarness, acme: httpx2.AsyncClient, times: int = 5) -> None:
     """Create a chain with some entries."""
     for number in range(times):
         await acme.post("/api/v1/jobs", json={**NOOP, "name": f"job{number}"})
-    await Sealer(office.store, office.clock).seal_all()
+    await AuditSealer(harness.store, harness.clock).seal_all()
 
 
-async def test_every_change_has_one_entry_under_its_request_id(office: Office) -> None:
-    async with scene_of(office) as scene:
+async def test_every_change_has_one_entry_under_its_request_id(harness: ApiHarness) -> None:
+    async with scene_of(harness) as scene:
         await scene.renew()
         caller = await scene.caller("admin.every")
         expected = {}
-        for way in ways(office):
+        for way in ways(harness):
             if way.endpoint is None or not way.endpoint.audited or way.endpoint.operation in DRY:
                 continue
             url, query = way.url(scene.things), way.query(with_tenant=True)
             answer = await caller.request(way.method, url, params=query, **way.body())  # type: ignore[arg-type]
             if answer.is_success:
                 expected[answer.headers["x-request-id"]] = way.endpoint.operation
-        rows = await office.store.list_audit(AuditFilter(actor="token:a-test"), None, 1_000)
+        rows = await harness.store.list_audit(AuditFilter(actor="token:a-test"), None, 1_000)
 
     told = [row for row in rows if row.id.partition(".")[0] in expected]
-    assert {row.id.partition(".")[0]: row.act for row in told} == expected
+    assert {row.id.partition(".")[0]: row.action for row in told} == expected
     assert len(told) == len(expected) > 30
     assert {row.tenant for row in told} <= {OWN, "default", INSTALLATION}
 
 
-async def test_an_entry_records_actor_action_object_source_and_reason(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_an_entry_records_actor_action_object_source_and_reason(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await submit(acme)
     made = read(await acme.post("/api/v1/schedules", json={"definition": HOURLY, "why": "for ann"}), ScheduleView)
     changed = {"definition": {**HOURLY, "priority": "P0"}}
@@ -75,24 +75,24 @@ async def test_an_entry_records_actor_action_object_source_and_reason(office: Of
 
     put, created = await entries(acme, object=made.id)
 
-    assert (created.act, created.why, created.source) == ("create_schedule", "for ann", "127.0.0.1")
+    assert (created.action, created.why, created.source) == ("create_schedule", "for ann", "127.0.0.1")
     assert (put.id, put.actor, put.tenant) == (answer.headers["x-request-id"], "token:a-test", "acme")
     assert b'"P0"' in bytes(put.after)
     assert b'"P0"' not in bytes(put.before)
     assert (bytes(created.before), bytes(created.after)) == (b"null", bytes(put.before))
 
 
-async def test_no_token_is_in_the_log(office: Office) -> None:
-    admin = await office.admin()
+async def test_no_token_is_in_the_log(harness: ApiHarness) -> None:
+    admin = await harness.admin()
 
     made = read(await admin.post("/api/v1/tokens", json={"name": "bot", "roles": ["viewer"]}), TokenView)
     await admin.delete(f"/api/v1/tokens/{made.id}")
     answer = await admin.get("/api/v1/audit", params={"object": made.id})
 
-    assert [entry.act for entry in read(answer, Page[AuditView]).items] == ["revoke_token", "create_token"]
+    assert [entry.action for entry in read(answer, Page[AuditView]).items] == ["revoke_token", "create_token"]
     assert made.token is not None
     assert made.token not in answer.text
-    row = await office.store.find_token(made.id)
+    row = await harness.store.find_token(made.id)
     assert row is not None
     assert row.hash not in answer.text
 
@@ -103,20 +103,20 @@ def test_the_bootstrap_token_is_audited_too(tmp_path: Path) -> None:
     token = create_token(url, "ops", ["admin"])
 
     async def look() -> list[AuditRow]:
-        store = await open_store(url, MachineClock())
+        store = await open_store(url, SystemClock())
         try:
             return await store.list_audit(AuditFilter(), None, 10)
         finally:
             await store.close()
 
     (told,) = asyncio.run(look())
-    assert (told.actor, told.act, told.tenant) == ("store", "create_token", INSTALLATION)
+    assert (told.actor, told.action, told.tenant) == ("store", "create_token", INSTALLATION)
     assert told.object in token
     assert token.rpartition("_")[2] not in str(told)
 
 
-async def test_rejected_requests_are_not_audited(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_rejected_requests_are_not_audited(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
 
     problem(await acme.post("/api/v1/runs", json={"job": "never"}), 422)
     problem(await acme.post("/api/v1/workers/w1/cordon"), 403)
@@ -124,22 +124,22 @@ async def test_rejected_requests_are_not_audited(office: Office) -> None:
     assert await entries(acme) == []
 
 
-async def test_entries_are_filtered_by_actor_action_and_time(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_entries_are_filtered_by_actor_action_and_time(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await submit(acme)
     run = read(await acme.post("/api/v1/runs", json={"job": "noop"}), RunView)
 
-    assert [entry.act for entry in await entries(acme)] == ["create_run", "create_run", "create_job"]
-    assert [entry.object for entry in await entries(acme, act="create_run", object=run.id)] == [run.id]
+    assert [entry.action for entry in await entries(acme)] == ["create_run", "create_run", "create_job"]
+    assert [entry.object for entry in await entries(acme, action="create_run", object=run.id)] == [run.id]
     assert await entries(acme, actor="token:somebody") == []
     latest = (await entries(acme))[0].at.isoformat()
     assert [entry.object for entry in await entries(acme, since=latest)] == [run.id]
     assert len(await entries(acme, before=latest)) == 2
 
 
-async def test_the_log_is_paged_without_gaps(office: Office) -> None:
-    acme = await office.admin("acme")
-    await grow(office, acme, times=3)
+async def test_the_log_is_paged_without_gaps(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    await grow(harness, acme, times=3)
     await acme.post("/api/v1/jobs", json={**NOOP, "name": "unsealed"})
 
     pages = [page async for page in all_pages(acme, "/api/v1/audit", AuditView, limit=2)]
@@ -149,10 +149,10 @@ async def test_the_log_is_paged_without_gaps(office: Office) -> None:
     assert seqs == [0, 3, 2, 1]
 
 
-async def test_a_tenant_sees_its_own_entries_and_chain_only(office: Office) -> None:
-    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
-    await grow(office, acme)
-    await grow(office, globex, times=2)
+async def test_a_tenant_sees_its_own_entries_and_chain_only(harness: ApiHarness) -> None:
+    acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
+    await grow(harness, acme)
+    await grow(harness, globex, times=2)
 
     assert {entry.tenant for entry in await entries(acme)} == {"acme"}
     assert {entry.tenant for entry in await entries(everybody)} == {"acme", "globex"}
@@ -163,23 +163,23 @@ async def test_a_tenant_sees_its_own_entries_and_chain_only(office: Office) -> N
     problem(await globex.get("/api/v1/audit/chain", params={"tenant": "acme"}), 403)
 
 
-async def test_an_untouched_chain_verifies(office: Office) -> None:
-    acme = await office.admin("acme")
-    await grow(office, acme)
+async def test_an_untouched_chain_verifies(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    await grow(harness, acme)
 
     found = await verification(acme)
 
     assert (found.tenant, found.entries, found.first_seq, found.faults) == ("acme", 5, 1, [])
     assert found.head is not None
     assert found.head.seq == 5
-    assert (await verification(await office.admin())).entries == 0
+    assert (await verification(await harness.admin())).entries == 0
 
 
-async def test_clients_can_recompute_the_hashes(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_clients_can_recompute_the_hashes(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await submit(acme)
     await acme.post("/api/v1/schedules", json={"definition": HOURLY})
-    await Sealer(office.store, office.clock).seal_all()
+    await AuditSealer(harness.store, harness.clock).seal_all()
 
     rows = []
     for after in ("0", "2"):
@@ -206,10 +206,10 @@ async def test_clients_can_recompute_the_hashes(office: Office) -> None:
     ],
 )
 async def test_tampering_is_detected_and_located(
-    office: Office, tmp_path: Path, tampering: str, seq: int, why: str
+    harness: ApiHarness, tmp_path: Path, tampering: str, seq: int, why: str
 ) -> None:
-    acme = await office.admin("acme")
-    await grow(office, acme)
+    acme = await harness.admin("acme")
+    await grow(harness, acme)
     with sqlite3.connect(tmp_path / "store.db") as db:
         db.execute(tampering)
 
@@ -219,15 +219,15 @@ async def test_tampering_is_detected_and_located(
     assert any(why in fault.why for fault in faults)
 
 
-async def test_only_administrators_read_the_log(office: Office) -> None:
-    operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
+async def test_only_administrators_read_the_log(harness: ApiHarness) -> None:
+    operator = harness.caller(await harness.token(Role.OPERATOR, tenant="acme"))
 
     problem(await operator.get("/api/v1/audit"), 403)
 
 
 def _row(view: AuditView) -> AuditRow:
     return AuditRow(
-        id=view.id, at=view.at, tenant=view.tenant, actor=view.actor, source=view.source, act=view.act,
+        id=view.id, at=view.at, tenant=view.tenant, actor=view.actor, source=view.source, action=view.action,
         object=view.object, why=view.why, before=_side(view.before), after=_side(view.after), seq=view.seq,
         hash=view.hash,
     )  # fmt: skip

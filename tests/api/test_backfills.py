@@ -8,22 +8,22 @@ import httpx2
 
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import BackfillSummary, BackfillView, FireView
-from tests.api.office import NOOP, Office, pointers, problem, read
+from tests.api.api_harness import NOOP, ApiHarness, pointers, problem, read
 
 PATH = "/api/v1/schedules/daily"
 WEEK: dict[str, Any] = {"since": "2026-01-05T00:00:00Z", "before": "2026-01-12T00:00:00Z"}
 
 
-async def _planner(office: Office) -> httpx2.AsyncClient:
-    caller = await office.admin("acme")
+async def _planner(harness: ApiHarness) -> httpx2.AsyncClient:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     definition = {"name": "daily", "job": "noop", "trigger": {"kind": "cron", "cron": "0 5 * * *"}}
     assert (await caller.post("/api/v1/schedules", json={"definition": definition})).status_code == 201
     return caller
 
 
-async def test_a_dry_run_lists_every_window_and_creates_nothing(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_dry_run_lists_every_window_and_creates_nothing(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
     await caller.post(f"{PATH}/trigger", json={"window_at": "2026-01-06T05:00:00Z"})
 
     planned = read(await caller.post(f"{PATH}/backfill", json={**WEEK, "dry_run": True}), BackfillView)
@@ -33,8 +33,8 @@ async def test_a_dry_run_lists_every_window_and_creates_nothing(office: Office) 
     assert read(await caller.get(f"{PATH}/backfills"), Page[BackfillSummary]).items == []
 
 
-async def test_a_backfill_respects_its_parallelism(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_backfill_respects_its_parallelism(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
 
     made = read(await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 2, "why": "lost"}), BackfillView)
 
@@ -45,13 +45,13 @@ async def test_a_backfill_respects_its_parallelism(office: Office) -> None:
     assert (kept.id, kept.wanted, kept.max_parallel, kept.why) == (made.id, 7, 2, "lost")
 
 
-async def test_an_invalid_range_is_rejected(office: Office) -> None:
-    caller = await _planner(office)
+async def test_an_invalid_range_is_rejected(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
 
     backwards = await caller.post(f"{PATH}/backfill", json={"since": WEEK["before"], "before": WEEK["since"]})
     naive = await caller.post(f"{PATH}/backfill", json={**WEEK, "since": "2026-01-05T00:00:00"})
-    crowd = await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 0})
+    set_spool_full = await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 0})
 
     assert problem(backwards, 422)["errors"]
     assert pointers(problem(naive, 422)) == ["/since"]
-    assert pointers(problem(crowd, 422)) == ["/max_parallel"]
+    assert pointers(problem(set_spool_full, 422)) == ["/max_parallel"]

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from mainspring.api.auth.tokens import make_attempt_token
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.rest.runs import TaskView
-from tests.api.office import SECRET, Office, pointers, problem, running_task, submit
+from tests.api.api_harness import SECRET, ApiHarness, pointers, problem, running_task, submit
 
 
 def path(task: TaskView) -> str:
@@ -19,16 +19,16 @@ def path(task: TaskView) -> str:
     return f"/api/v1/tasks/{task.id}/checkpoint"
 
 
-async def attempt(office: Office, attempt_id: str) -> httpx2.AsyncClient:
+async def attempt(harness: ApiHarness, attempt_id: str) -> httpx2.AsyncClient:
     """Return a client with the token of an attempt."""
-    until = await office.store.time() + timedelta(hours=1)
-    return office.caller(make_attempt_token(SECRET, attempt_id, until))
+    until = await harness.store.time() + timedelta(hours=1)
+    return harness.caller(make_attempt_token(SECRET, attempt_id, until))
 
 
-async def test_a_checkpoint_is_replaced_by_a_client_with_its_version(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        _, task = await running_task(office, caller, leader)
+async def test_a_checkpoint_is_replaced_by_a_client_with_its_version(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        _, task = await running_task(harness, caller, leader)
 
         first = await caller.put(path(task), json={"row": 1}, headers={"If-None-Match": "*"})
         seen = await caller.get(path(task))
@@ -49,11 +49,11 @@ async def test_a_checkpoint_is_replaced_by_a_client_with_its_version(office: Off
     assert whatever.is_success
 
 
-async def test_one_of_many_concurrent_replacements_wins(office: Office) -> None:
+async def test_one_of_many_concurrent_replacements_wins(harness: ApiHarness) -> None:
     """Late requests fail, even if only by a moment."""
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        _, task = await running_task(office, caller, leader)
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        _, task = await running_task(harness, caller, leader)
         none = {"If-None-Match": "*"}
 
         answers = await asyncio.gather(*(caller.put(path(task), json=number, headers=none) for number in range(8)))
@@ -64,16 +64,16 @@ async def test_one_of_many_concurrent_replacements_wins(office: Office) -> None:
     assert kept.json()["document"] == winner
 
 
-async def test_an_attempt_saves_its_own_checkpoint_only(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, caller, leader)
+async def test_an_attempt_saves_its_own_checkpoint_only(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, caller, leader)
         assert task.attempt_id is not None
         await submit(caller)
         another = await hand.next_task()
 
-        saved = await (await attempt(office, task.attempt_id)).put(path(task), json=[1])
-        foreign = await (await attempt(office, another.attempt)).put(path(task), json=[2])
+        saved = await (await attempt(harness, task.attempt_id)).put(path(task), json=[1])
+        foreign = await (await attempt(harness, another.attempt)).put(path(task), json=[2])
 
     assert saved.is_success, saved.text
     problem(foreign, 404)
@@ -85,7 +85,7 @@ async def test_an_attempt_saves_its_own_checkpoint_only(office: Office) -> None:
         (b"{", {}, 422, [""]),
         (b"\xff", {}, 422, [""]),
         (b'{"a": "\\u0000"}', {}, 422, ["/a"]),
-        (b'"' + b"x" * LARGEST_CHECKPOINT_BYTES + b'"', {}, 413, None),
+        (b'"' + b"x" * MAX_CHECKPOINT_BYTES + b'"', {}, 413, None),
         (b"1", {"If-Match": "7"}, 422, ["header:If-Match"]),
         (b"1", {"If-None-Match": '"7"'}, 422, ["header:If-None-Match"]),
         (b"1", {"If-Match": '"7"'}, 412, None),
@@ -93,11 +93,11 @@ async def test_an_attempt_saves_its_own_checkpoint_only(office: Office) -> None:
     ],
 )
 async def test_an_invalid_checkpoint_is_rejected(
-    office: Office, content: bytes, headers: dict[str, str], status: int, expected: list[str] | None
+    harness: ApiHarness, content: bytes, headers: dict[str, str], status: int, expected: list[str] | None
 ) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        _, task = await running_task(office, caller, leader)
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        _, task = await running_task(harness, caller, leader)
 
         body = problem(await caller.put(path(task), content=content, headers=headers), status)
 

@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from mainspring.api.auth.tokens import make_attempt_token
-from mainspring.api.routes.workers.claims import LARGEST_RESULT_BYTES
+from mainspring.api.routes.workers.claims import MAX_RESULT_BYTES
 from mainspring.api.services import Role
 from mainspring.core.model.task import AttemptEnd, TaskState
 from mainspring.protocol.rest.runs import RunView
-from tests.api.office import Office, pointers, problem, read, submit, until
+from tests.api.api_harness import ApiHarness, pointers, problem, read, submit, until
 
 CLAIM = "/api/v1/scheduler/claim-runs"
 STEP: dict[str, object] = {"name": "claimed", "tasks": [{"name": "step", "max_attempts": 3}]}
@@ -26,9 +26,9 @@ def of(run: str, call: str) -> str:
     return f"/api/v1/pipeline-runs/{run}/{call}"
 
 
-async def worker(office: Office) -> httpx2.AsyncClient:
+async def worker(harness: ApiHarness) -> httpx2.AsyncClient:
     """Return a client with the role worker."""
-    return office.caller(await office.token(Role.WORKER))
+    return harness.caller(await harness.token(Role.WORKER))
 
 
 async def claim(caller: httpx2.AsyncClient, name: str = "hands", **fields: object) -> list[dict[str, Any]]:
@@ -47,9 +47,9 @@ async def started(caller: httpx2.AsyncClient) -> str:
     return str(run["run_id"])
 
 
-async def test_work_is_claimed_started_and_completed(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_work_is_claimed_started_and_completed(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         made = await submit(admin, STEP, params={"day": "friday"})
         (run,) = await claim(hands, max_claims=10, claim_duration_seconds=60)
         begun = await hands.post(
@@ -64,9 +64,9 @@ async def test_work_is_claimed_started_and_completed(office: Office) -> None:
         )  # fmt: skip
         done = await hands.post(of(run["run_id"], "complete"), json={"result_summary": {"records": 2}})
         again = await hands.post(of(run["run_id"], "complete"), json={"result_summary": {"records": 2}})
-        task = await office.store.find_task(run["task_id"])
-        saved = await office.store.checkpoint(run["task_id"])
-        log = await office.services.logs.read(run["run_id"], 0, 1_000)
+        task = await harness.store.find_task(run["task_id"])
+        saved = await harness.store.checkpoint(run["task_id"])
+        log = await harness.services.logs.read(run["run_id"], 0, 1_000)
         run_view = read(await admin.get(f"/api/v1/runs/{made.id}"), RunView)
 
     assert (run["run"], run["task"], run["attempt"], run["customer_id"]) == (made.id, "step", 1, "acme")
@@ -84,9 +84,9 @@ async def test_work_is_claimed_started_and_completed(office: Office) -> None:
     assert run_view.state == "SUCCEEDED"
 
 
-async def test_a_claim_waits_for_work_up_to_its_limit(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_a_claim_waits_for_work_up_to_its_limit(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         nothing = await claim(hands, wait_seconds=0)
         waiting = asyncio.create_task(claim(hands, wait_seconds=30))
         await submit(admin, STEP)
@@ -96,12 +96,12 @@ async def test_a_claim_waits_for_work_up_to_its_limit(office: Office) -> None:
     assert run["task"] == "step"
 
 
-async def test_each_claim_gets_different_tasks_up_to_its_maximum(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
+async def test_each_claim_gets_different_tasks_up_to_its_maximum(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
     wide: dict[str, object] = {"name": "wide", "tasks": [{"name": f"t{number}"} for number in range(7)]}
-    async with office.led():
+    async with harness.led():
         await submit(admin, wide)
-        await until(lambda: _queued(office, 7))
+        await until(lambda: _queued(harness, 7))
         first = await claim(hands, max_claims=5)
         second = await claim(hands, max_claims=5)
         third = await claim(hands, max_claims=5, wait_seconds=0)
@@ -111,14 +111,14 @@ async def test_each_claim_gets_different_tasks_up_to_its_maximum(office: Office)
     assert sorted(names) == [f"t{number}" for number in range(7)]
 
 
-async def _queued(office: Office, count: int) -> bool:
-    leader = office.engine.host.leaders["default"]
+async def _queued(harness: ApiHarness, count: int) -> bool:
+    leader = harness.engine.host.leaders["default"]
     return sum(leader.shard.memory.queues.depth.values()) == count
 
 
-async def test_an_unstarted_claim_expires_and_its_task_gets_another_id(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_an_unstarted_claim_expires_and_its_task_gets_another_id(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         await submit(admin, STEP)
         (run,) = await claim(hands, claim_duration_seconds=1)
         (next_run,) = await claim(hands, "others", claim_duration_seconds=60)
@@ -126,22 +126,22 @@ async def test_an_unstarted_claim_expires_and_its_task_gets_another_id(office: O
         foreign = await hands.post(of(next_run["run_id"], "start"), json={"worker_id": "hands"})
         mine = await hands.post(of(next_run["run_id"], "start"), json={"worker_id": "others"})
         result = await hands.post(of(run["run_id"], "complete"), json={"result_summary": 1})
-        task = await office.store.find_task(run["task_id"])
+        task = await harness.store.find_task(run["task_id"])
 
     assert next_run["run_id"] != run["run_id"]
     assert next_run["task_id"] == run["task_id"]
     assert (next_run["parent_run_id"], next_run["attempt"]) == (run["run_id"], 2)
     assert problem(late, 409)["code"] == problem(result, 409)["code"] == "claim_expired"
-    assert problem(foreign, 409)["code"] == "not_yours"
+    assert problem(foreign, 409)["code"] == "wrong_worker"
     assert mine.is_success
     assert task is not None
     assert (task.state, task.output, task.attempt_id) == (TaskState.RUNNING, None, next_run["run_id"])
 
 
-async def test_a_failure_is_retried_unless_permanent(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
+async def test_a_failure_is_retried_unless_permanent(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
     error = {"error_type": "SERVICE_UNAVAILABLE", "error_details": {"message": "busy", "provider_error_code": "503"}}
-    async with office.led():
+    async with harness.led():
         await submit(admin, {**STEP, "retry": {"classes": {"transient": {"base_seconds": 0}}}})
         first = await started(hands)
         failed = await hands.post(of(first, "fail"), json=error)
@@ -149,8 +149,8 @@ async def test_a_failure_is_retried_unless_permanent(office: Office) -> None:
         contrary = await hands.post(of(first, "complete"), json={})
         (second,) = await claim(hands)
         last = await hands.post(of(second["run_id"], "fail"), json={**error, "should_retry": False})
-        task = await office.store.find_task(second["task_id"])
-        attempts = await office.store.attempts_of(second["task_id"])
+        task = await harness.store.find_task(second["task_id"])
+        attempts = await harness.store.attempts_of(second["task_id"])
 
     assert failed.json() == again.json() == {"run_id": first, "status": "FAILED"}
     assert problem(contrary, 409)["code"] == "attempt_over"
@@ -162,9 +162,9 @@ async def test_a_failure_is_retried_unless_permanent(office: Office) -> None:
     assert '"provider_error_code":"503"' in (task.error or "")
 
 
-async def test_a_stop_is_delivered_with_the_next_heartbeat(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_a_stop_is_delivered_with_the_next_heartbeat(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         made = await submit(admin, STEP)
         run = await started(hands)
         await admin.post(f"/api/v1/runs/{made.id}/cancel", json={"why": "no longer needed"})
@@ -181,9 +181,9 @@ async def test_a_stop_is_delivered_with_the_next_heartbeat(office: Office) -> No
     assert view.state == "CANCELLED"
 
 
-async def test_a_cancelled_claim_ends_immediately(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_a_cancelled_claim_ends_immediately(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         made = await submit(admin, STEP)
         (run,) = await claim(hands)
         await admin.post(f"/api/v1/runs/{made.id}/cancel", json={})
@@ -194,36 +194,36 @@ async def test_a_cancelled_claim_ends_immediately(office: Office) -> None:
     assert view.state == "CANCELLED"
 
 
-async def test_an_attempt_can_be_reported_by_its_own_worker_only(office: Office) -> None:
+async def test_an_attempt_can_be_reported_by_its_own_worker_only(harness: ApiHarness) -> None:
     """Another token, a task's own token, an unknown id."""
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         await submit(admin, STEP)
         run = await started(hands)
-        own = office.caller(make_attempt_token(office.services.cluster_secret, run, await _tomorrow(office)))
-        thief = office.caller(await _named(office, "thief"))
+        own = harness.caller(make_attempt_token(harness.services.cluster_secret, run, await _tomorrow(harness)))
+        thief = harness.caller(await _named(harness, "thief"))
         calls = {"start": {"worker_id": "hands"}, "heartbeat": {}, "complete": {}, "fail": {}}
         answers = [await thief.post(of(run, call), json=body) for call, body in calls.items()]
         claims = await own.post(CLAIM, json={"worker_id": "hands"})
         unknown = await hands.post(of("att_000000000000-0000000000000000", "complete"), json={})
-        task = await office.store.find_task((await office.store.find_attempts([run]))[0].task_id)
+        task = await harness.store.find_task((await harness.store.find_attempts([run]))[0].task_id)
 
-    assert [problem(answer, 409)["code"] for answer in answers] == ["not_yours"] * 4
+    assert [problem(answer, 409)["code"] for answer in answers] == ["wrong_worker"] * 4
     problem(claims, 403)
     problem(unknown, 404)
     assert task is not None
     assert task.state is TaskState.RUNNING
 
 
-async def _named(office: Office, name: str) -> str:
-    admin = await office.admin()
+async def _named(harness: ApiHarness, name: str) -> str:
+    admin = await harness.admin()
     answer = await admin.post("/api/v1/tokens", json={"name": name, "roles": ["worker"], "tenant": "*"})
     assert answer.is_success, answer.text
     return str(answer.json()["token"])
 
 
-async def _tomorrow(office: Office) -> datetime:
-    return await office.store.time() + timedelta(days=1)
+async def _tomorrow(harness: ApiHarness) -> datetime:
+    return await harness.store.time() + timedelta(days=1)
 
 
 @pytest.mark.parametrize(
@@ -240,21 +240,21 @@ async def _tomorrow(office: Office) -> datetime:
         ({"worker_id": "w", "resources": {"cpu": -1}}, "/resources/cpu"),
     ],
 )
-async def test_an_invalid_claim_is_rejected(office: Office, body: dict[str, object], pointer: str) -> None:
-    hands = await worker(office)
+async def test_an_invalid_claim_is_rejected(harness: ApiHarness, body: dict[str, object], pointer: str) -> None:
+    hands = await worker(harness)
     assert list(pointers(problem(await hands.post(CLAIM, json=body), 422))) == [pointer]
 
 
-async def test_an_oversized_body_is_rejected_and_changes_nothing(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led():
+async def test_an_oversized_body_is_rejected_and_changes_nothing(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led():
         await submit(admin, STEP)
         run = await started(hands)
-        large = await hands.post(of(run, "complete"), json={"result_summary": "x" * LARGEST_RESULT_BYTES})
+        large = await hands.post(of(run, "complete"), json={"result_summary": "x" * MAX_RESULT_BYTES})
         huge = await hands.post(of(run, "complete"), content=_endless(), headers={"content-type": "application/json"})
         checkpoint = await hands.post(of(run, "heartbeat"), json={"checkpoint": "x" * 300_000})
         nul = await hands.post(of(run, "complete"), json={"result_summary": "a\0b"})
-        attempt = (await office.store.find_attempts([run]))[0]
+        attempt = (await harness.store.find_attempts([run]))[0]
 
     assert list(pointers(problem(large, 422))) == ["/result_summary"]
     problem(huge, 413)
@@ -269,8 +269,8 @@ async def _endless() -> AsyncIterator[bytes]:
         yield b"x" * 65_536
 
 
-async def test_a_worker_gets_tasks_that_fit_its_capacity_and_labels(office: Office) -> None:
-    admin, hands = await office.admin("acme"), await worker(office)
+async def test_a_worker_gets_tasks_that_fit_its_capacity_and_labels(harness: ApiHarness) -> None:
+    admin, hands = await harness.admin("acme"), await worker(harness)
     picky: dict[str, object] = {
         "name": "picky",
         "tasks": [
@@ -279,9 +279,9 @@ async def test_a_worker_gets_tasks_that_fit_its_capacity_and_labels(office: Offi
             {"name": "plain"},
         ],
     }
-    async with office.led():
+    async with harness.led():
         await submit(admin, picky)
-        await until(lambda: _queued(office, 3))
+        await until(lambda: _queued(harness, 3))
         usual = await claim(hands, max_claims=3)
         marked = await claim(hands, max_claims=3, labels={"disk": "ssd"})
         large = await claim(hands, max_claims=3, resources={"cpu": 18, "memory": 2**34})
@@ -293,10 +293,10 @@ async def test_a_worker_gets_tasks_that_fit_its_capacity_and_labels(office: Offi
     assert problem(pool, 503)["code"] == "not_leading"
 
 
-async def test_a_disconnected_client_gets_no_work(office: Office) -> None:
+async def test_a_disconnected_client_gets_no_work(harness: ApiHarness) -> None:
     """A disconnected client is not given work that another could have."""
-    admin, hands = await office.admin("acme"), await worker(office)
-    async with office.led() as leader:
+    admin, hands = await harness.admin("acme"), await worker(harness)
+    async with harness.led() as leader:
         waiting = asyncio.create_task(claim(hands, "gone", wait_seconds=30))
         await until(lambda: _open_claims(leader, 1))
         waiting.cancel()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from mainspring.api.http.connections import LARGEST_HEAD_BYTES, MOST_THROWN_AWAY_BYTES
-from tests.api.yard import DEADLINE_SECONDS, Server, Yard
+from mainspring.api.http.connections import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES
+from tests.api.api_server import DEADLINE_SECONDS, ApiServers, Server
 
 GIGABYTE = 1_000_000_000
 PIECE = b"x" * 64 * 1024
@@ -23,8 +23,8 @@ CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     """A listening server."""
-    async with Yard(tmp_path) as yard:
-        server = await yard.server()
+    async with ApiServers(tmp_path) as api_servers:
+        server = await api_servers.server()
         yield server
         async with server.http() as client:
             assert (await client.get("/healthz")).status_code == 200, "other clients are served"
@@ -83,8 +83,8 @@ async def test_an_oversized_body_with_expect_continue_is_rejected_immediately(se
 
 
 async def test_the_body_of_an_unauthenticated_client_is_not_read(tmp_path: Path) -> None:
-    async with Yard(tmp_path) as yard:
-        server = await yard.server(open_locally=False)
+    async with ApiServers(tmp_path) as api_servers:
+        server = await api_servers.server(open_locally=False)
         answer, sent = await send(server, POST + b"content-length: %d\r\n\r\n" % GIGABYTE, PIECE, GIGABYTE)
 
     assert answer.startswith(b"HTTP/1.1 401 ")
@@ -92,7 +92,7 @@ async def test_the_body_of_an_unauthenticated_client_is_not_read(tmp_path: Path)
 
 
 async def test_a_connection_continues_after_a_small_unread_body(server: Server) -> None:
-    body = b"x" * (MOST_THROWN_AWAY_BYTES // 2)
+    body = b"x" * (MAX_DISCARDED_BYTES // 2)
     refused = b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
@@ -123,7 +123,7 @@ async def test_an_endless_head_is_rejected(server: Server, start: bytes, piece: 
 
 
 async def test_a_large_head_within_the_limit_is_accepted(server: Server) -> None:
-    filling = b"a: " + b"b" * (LARGEST_HEAD_BYTES - 1_000) + b"\r\n"
+    filling = b"a: " + b"b" * (MAX_HEAD_BYTES - 1_000) + b"\r\n"
 
     answer, _ = await send(
         server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + filling + b"\r\n"

@@ -11,9 +11,9 @@ from mainspring.app.build import POOL
 from mainspring.core.fairness.sharing_rules import rules_for
 from mainspring.core.model.batch import Batch, DurationRow
 from mainspring.protocol.rest.overviews import DeadlineView
-from mainspring.protocol.rest.runs import Done, RunView
+from mainspring.protocol.rest.runs import ActionResult, RunView
 from mainspring.protocol.rest.sharing import Amounts, QuotaView
-from tests.api.office import Office, pointers, problem, read, submit
+from tests.api.api_harness import ApiHarness, pointers, problem, read, submit
 
 QUOTA = "/api/v1/tenants/acme/quota"
 NIGHTLY: dict[str, Any] = {
@@ -30,14 +30,14 @@ CHAIN: dict[str, object] = {
 }
 
 
-async def ahead(office: Office, seconds: float) -> str:
+async def ahead(harness: ApiHarness, seconds: float) -> str:
     """Return a time this far from now."""
-    return (await office.store.time() + timedelta(seconds=seconds)).isoformat()
+    return (await harness.store.time() + timedelta(seconds=seconds)).isoformat()
 
 
-async def test_a_run_shows_its_deadline(office: Office) -> None:
-    acme = await office.admin("acme")
-    run = await submit(acme, finish_by=await ahead(office, 600))
+async def test_a_run_shows_its_deadline(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    run = await submit(acme, finish_by=await ahead(harness, 600))
     assert run.finish_by is not None
     assert read(await acme.get(f"/api/v1/runs/{run.id}"), RunView).finish_by == run.finish_by
 
@@ -50,30 +50,30 @@ async def test_a_run_shows_its_deadline(office: Office) -> None:
         ({"finish_by": "9000-01-01T00:00:00Z"}, "must be within 366 days of its start"),
     ],
 )
-async def test_an_invalid_deadline_is_rejected(office: Office, fields: dict[str, Any], why: str) -> None:
-    acme = await office.admin("acme")
+async def test_an_invalid_deadline_is_rejected(harness: ApiHarness, fields: dict[str, Any], why: str) -> None:
+    acme = await harness.admin("acme")
     await acme.post("/api/v1/jobs", json=CHAIN)
     body = problem(await acme.post("/api/v1/runs", json={"job": "chain", **fields}), 422)
     assert [(fault["pointer"], fault["detail"]) for fault in body["errors"]] == [("/finish_by", why)]
 
 
-async def test_an_expected_duration_of_zero_is_rejected(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_an_expected_duration_of_zero_is_rejected(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     body = problem(await acme.post("/api/v1/jobs", json={**CHAIN, "finish_within_seconds": 0}), 422)
     assert list(pointers(body)) == ["/finish_within_seconds"]
 
 
-async def test_the_slack_and_critical_path_of_a_run_are_shown(office: Office) -> None:
+async def test_the_slack_and_critical_path_of_a_run_are_shown(harness: ApiHarness) -> None:
     """Measured durations of `b` take precedence over its definition; `c` has neither."""
-    acme, now = await office.admin("acme"), await office.store.time()
+    acme, now = await harness.admin("acme"), await harness.store.time()
     usual = DurationRow(
         shard=POOL, tenant="acme", job="chain", task="b", count=3, p50_seconds=20.0, p90_seconds=30.0,
         p99_seconds=40.0, samples=(20.0, 30.0), updated_at=now,
     )  # fmt: skip
-    await office.store.ensure_shard(POOL)
-    term = await office.store.campaign(POOL, "a test", 7, timedelta(seconds=60))
+    await harness.store.ensure_shard(POOL)
+    term = await harness.store.campaign(POOL, "a test", 7, timedelta(seconds=60))
     assert term is not None
-    await office.store.commit(term, 1, Batch(durations=[usual]))
+    await harness.store.commit(term, 1, Batch(durations=[usual]))
     run = await submit(acme, CHAIN, finish_by=(now + timedelta(seconds=600)).isoformat())
 
     found = read(await acme.get(f"/api/v1/runs/{run.id}/deadline"), DeadlineView)
@@ -87,21 +87,21 @@ async def test_the_slack_and_critical_path_of_a_run_are_shown(office: Office) ->
     assert starts == [90.0, 30.0, 0.0]
 
 
-async def test_a_run_without_durations_has_no_estimate(office: Office) -> None:
-    acme = await office.admin("acme")
-    run = await submit(acme, finish_by=await ahead(office, 600))
+async def test_a_run_without_durations_has_no_estimate(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    run = await submit(acme, finish_by=await ahead(harness, 600))
     found = read(await acme.get(f"/api/v1/runs/{run.id}/deadline"), DeadlineView)
     assert (found.left_seconds, found.slack_seconds, found.latest_start_at, found.path) == (None, None, None, [])
 
 
-async def test_a_run_without_a_deadline_has_no_deadline_view(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_a_run_without_a_deadline_has_no_deadline_view(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     run = await submit(acme)
     problem(await acme.get(f"/api/v1/runs/{run.id}/deadline"), 404)
 
 
-async def test_a_booking_guarantees_capacity_at_recurring_times(office: Office) -> None:
-    everybody, acme = await office.admin(), await office.admin("acme")
+async def test_a_booking_guarantees_capacity_at_recurring_times(harness: ApiHarness) -> None:
+    everybody, acme = await harness.admin(), await harness.admin("acme")
     await everybody.put(QUOTA, json={"max_tasks": 5, "guaranteed": {"cpu": 2}})
 
     made = read(await everybody.put(f"{QUOTA}/bookings/nightly", json=NIGHTLY), QuotaView)
@@ -112,7 +112,7 @@ async def test_a_booking_guarantees_capacity_at_recurring_times(office: Office) 
     )  # fmt: skip
     assert booking.next_at is not None
     assert (made.quota.max_tasks, made.version) == (5, 2)
-    rules = rules_for(POOL, await office.services.rules.refresh())
+    rules = rules_for(POOL, await harness.services.rules.refresh())
     assert cores(rules.quota("acme", booking.next_at - timedelta(seconds=601)).guaranteed.cpu_millis) == 2
     assert cores(rules.quota("acme", booking.next_at - timedelta(seconds=600)).guaranteed.cpu_millis) == 16
     assert read(await acme.get(QUOTA), QuotaView).bookings[0].name == "nightly"
@@ -126,20 +126,20 @@ def cores(millis: int) -> float:
     return millis / 1_000
 
 
-async def test_a_booking_is_replaced_by_name_and_deleted(office: Office) -> None:
-    everybody = await office.admin()
+async def test_a_booking_is_replaced_by_name_and_deleted(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
     await everybody.put(f"{QUOTA}/bookings/nightly", json=NIGHTLY)
     await everybody.put(f"{QUOTA}/bookings/close", json={**NIGHTLY, "cron": "0 20 L * *"})
     changed = read(await everybody.put(f"{QUOTA}/bookings/nightly", json={**NIGHTLY, "seconds": 60}), QuotaView)
     assert [(one.name, one.seconds) for one in changed.bookings] == [("close", 7200), ("nightly", 60)]
 
-    assert read(await everybody.delete(f"{QUOTA}/bookings/nightly"), Done).changed
-    assert not read(await everybody.delete(f"{QUOTA}/bookings/nightly"), Done).changed
+    assert read(await everybody.delete(f"{QUOTA}/bookings/nightly"), ActionResult).changed
+    assert not read(await everybody.delete(f"{QUOTA}/bookings/nightly"), ActionResult).changed
     assert [one.name for one in read(await everybody.get(QUOTA), QuotaView).bookings] == ["close"]
 
 
-async def test_an_invalid_booking_is_rejected_with_all_faults(office: Office) -> None:
-    everybody = await office.admin()
+async def test_an_invalid_booking_is_rejected_with_all_faults(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
     bad = {"cron": "0 25 * * *", "zone": "Mars", "seconds": 0, "lead_seconds": -1, "guaranteed": {"cpu": -1}}
     body = problem(await everybody.put(f"{QUOTA}/bookings/No%20Name", json=bad), 422)
     assert list(pointers(body)) == [
@@ -147,8 +147,8 @@ async def test_an_invalid_booking_is_rejected_with_all_faults(office: Office) ->
     ]  # fmt: skip
 
 
-async def test_the_number_of_bookings_is_limited(office: Office) -> None:
-    everybody = await office.admin()
+async def test_the_number_of_bookings_is_limited(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
     for number in range(20):
         assert (await everybody.put(f"{QUOTA}/bookings/b{number}", json=NIGHTLY)).is_success
     body = problem(await everybody.put(f"{QUOTA}/bookings/more", json=NIGHTLY), 422)

@@ -8,12 +8,12 @@ import httpx2
 
 from mainspring.app.build import POOL
 from mainspring.core.model.batch import Batch
-from mainspring.core.model.decisions import DecisionKind, PushedOut
+from mainspring.core.model.decisions import DecisionKind, PreemptedTask
 from mainspring.core.model.task import Priority
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.runs import Page
-from tests.api.office import Office, all_pages, problem, read, submit, until
-from tests.host.hall import Hand
+from tests.api.api_harness import ApiHarness, all_pages, problem, read, submit, until
+from tests.host.host_harness import ScriptedWorker
 from tests.store.builders import a_decision, a_run, a_task
 
 LARGE: dict[str, object] = {
@@ -28,10 +28,10 @@ async def decisions(caller: httpx2.AsyncClient, path: str = "/api/v1/decisions",
     return found
 
 
-async def test_a_preemption_shows_victims_to_admins_and_their_number_to_the_tenant(office: Office) -> None:
-    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+async def test_a_preemption_shows_victims_to_admins_and_their_number_to_the_tenant(harness: ApiHarness) -> None:
+    acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         await submit(globex, LARGE, priority="P2")
         low = await hand.next_task()
         high = await submit(acme, LARGE, priority="P0")
@@ -46,18 +46,18 @@ async def test_a_preemption_shows_victims_to_admins_and_their_number_to_the_tena
     assert (whole.run_id, whole.tenant, whole.pool, whole.worker) == (high.id, "acme", POOL, "w1")
     assert (whole.request.resources.cpu, whole.free and whole.free.cpu) == (4.0, 0.0)
     assert [(one.task_id, one.tenant, one.priority) for one in whole.victims] == [(low.task, "globex", "P2")]
-    assert (own.victims, own.victims_in_all) == ([], 1)
+    assert (own.victims, own.victim_total) == ([], 1)
     assert "globex" not in str(own)
     assert await decisions(globex, kind="preempts") == []
     problem(await globex.get(f"/api/v1/tasks/{whole.task_id}/decisions"), 404)
 
 
-async def test_decisions_are_paged_and_filtered(office: Office) -> None:
-    acme, now = await office.admin("acme"), await office.store.time()
+async def test_decisions_are_paged_and_filtered(harness: ApiHarness) -> None:
+    acme, now = await harness.admin("acme"), await harness.store.time()
     first, second = (a_task(a_run(shard=POOL)) for _ in range(2))
     theirs = a_task(a_run(shard=POOL, tenant="globex"))
     victims = tuple(
-        PushedOut(task_id=f"task_{tenant}", tenant=tenant, priority=Priority.P2, lost_seconds=1.0)
+        PreemptedTask(task_id=f"task_{tenant}", tenant=tenant, priority=Priority.P2, lost_seconds=1.0)
         for tenant in ("acme", "globex")
     )
     rows = [
@@ -65,18 +65,18 @@ async def test_decisions_are_paged_and_filtered(office: Office) -> None:
         a_decision(second, at=now, worker_id="w2", kind=DecisionKind.PREEMPTS, victims=victims, victim_count=2),
         a_decision(theirs, at=now),
     ]
-    await office.store.ensure_shard(POOL)
-    term = await office.store.campaign(POOL, "a test", 7, timedelta(seconds=60))
+    await harness.store.ensure_shard(POOL)
+    term = await harness.store.campaign(POOL, "a test", 7, timedelta(seconds=60))
     assert term is not None
-    await office.store.commit(term, 1, Batch(decisions=rows))
+    await harness.store.commit(term, 1, Batch(decisions=rows))
     mine = sorted((row for row in rows if row.tenant == "acme"), key=lambda row: (row.at, row.id), reverse=True)
 
     pages = [page async for page in all_pages(acme, "/api/v1/decisions", DecisionView, limit=2)]
     assert [view.id for page in pages for view in page] == [row.id for row in mine]
     (one,) = await decisions(acme, worker="w2", kind="preempts", run=second.run_id, task=second.id)
-    assert ([victim.task_id for victim in one.victims], one.victims_in_all) == (["task_acme"], 2)
+    assert ([victim.task_id for victim in one.victims], one.victim_total) == (["task_acme"], 2)
     assert len(await decisions(acme, before=(now - timedelta(seconds=4)).isoformat())) == 2
-    assert len(await decisions(await office.admin())) == 7
+    assert len(await decisions(await harness.admin())) == 7
     problem(await acme.get("/api/v1/decisions", params={"tenant": "globex"}), 403)
     problem(await acme.get("/api/v1/decisions", params={"kind": "guessed"}), 422)
     problem(await acme.get("/api/v1/decisions", params={"cursor": "bm9uZQ"}), 422)

@@ -17,8 +17,8 @@ from mainspring.core.model.task import Task
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfView
 from mainspring.protocol.rest.runs import Page, RunView, TaskView
 from mainspring.protocol.rest.schedules import ScheduleView
-from tests.api.office import NOOP, Office, pointers, problem, read, submit, until
-from tests.host.hall import Hand
+from tests.api.api_harness import NOOP, ApiHarness, pointers, problem, read, submit, until
+from tests.host.host_harness import ScriptedWorker
 
 LARGE: dict[str, object] = {
     "name": "large",
@@ -47,11 +47,11 @@ async def why(caller: httpx2.AsyncClient, path: str, **params: str) -> Diagnosis
 
 
 @asynccontextmanager
-async def crowded(office: Office) -> AsyncIterator[tuple[TaskView, TaskView]]:
+async def crowded(harness: ApiHarness) -> AsyncIterator[tuple[TaskView, TaskView]]:
     """A worker whose four cores acme uses; one task of globex and one of acme are queued."""
-    acme, globex = await office.admin("acme"), await office.admin("globex")
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+    acme, globex = await harness.admin("acme"), await harness.admin("globex")
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         beating = asyncio.create_task(hand.beat())
         for _ in range(2):
             await submit(acme, LARGE)
@@ -61,10 +61,10 @@ async def crowded(office: Office) -> AsyncIterator[tuple[TaskView, TaskView]]:
         beating.cancel()
 
 
-async def test_a_task_for_a_missing_gpu_names_it(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        await Hand("w1", leader, "s1").welcome()
+async def test_a_task_for_a_missing_gpu_names_it(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        await ScriptedWorker("w1", leader, "s1").welcome()
         task = await first_task(acme, await submit(acme, WITH_GPU))
         found = await why(acme, f"tasks/{task.id}")
 
@@ -76,10 +76,10 @@ async def test_a_task_for_a_missing_gpu_names_it(office: Office) -> None:
     assert not found.is_stale
 
 
-async def test_json_text_and_markdown_have_the_same_verdict(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        await Hand("w1", leader, "s1").welcome()
+async def test_json_text_and_markdown_have_the_same_verdict(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        await ScriptedWorker("w1", leader, "s1").welcome()
         run = await submit(acme, WITH_GPU)
         task = await first_task(acme, run)
         url = f"/api/v1/tasks/{task.id}/diagnosis"
@@ -98,22 +98,22 @@ async def test_json_text_and_markdown_have_the_same_verdict(office: Office) -> N
     assert (of_run.subject, of_run.task_id, of_run.verdict) == (run.id, task.id, found.verdict)
 
 
-async def test_other_tenants_are_reduced_to_counts(office: Office) -> None:
-    async with crowded(office) as (of_globex, _):
-        own = await why(await office.admin("globex"), f"tasks/{of_globex.id}")
-        every = await why(await office.admin(), f"tasks/{of_globex.id}")
-        text = (await (await office.admin("globex")).get(f"/api/v1/tasks/{of_globex.id}/diagnosis")).text
+async def test_other_tenants_are_reduced_to_counts(harness: ApiHarness) -> None:
+    async with crowded(harness) as (of_globex, _):
+        own = await why(await harness.admin("globex"), f"tasks/{of_globex.id}")
+        every = await why(await harness.admin(), f"tasks/{of_globex.id}")
+        text = (await (await harness.admin("globex")).get(f"/api/v1/tasks/{of_globex.id}/diagnosis")).text
 
-    others = [one for one in every.in_the_way if one.tenant == "acme"]
+    others = [one for one in every.blockers if one.tenant == "acme"]
     assert others
     assert "acme" not in text
-    assert own.others_in_the_way == every.others_in_the_way + len(others)
+    assert own.more_blockers == every.more_blockers + len(others)
     assert own.verdict == every.verdict
 
 
-async def test_a_task_waiting_for_capacity_has_suggestions(office: Office) -> None:
-    async with crowded(office) as (_, of_acme):
-        caller = await office.admin("acme")
+async def test_a_task_waiting_for_capacity_has_suggestions(harness: ApiHarness) -> None:
+    async with crowded(harness) as (_, of_acme):
+        caller = await harness.admin("acme")
         found = await why(caller, f"tasks/{of_acme.id}")
         url = f"/api/v1/tasks/{of_acme.id}/what-if"
         more = read(await caller.post(url, json={"changes": ["2 workers 8"]}), WhatIfView)
@@ -122,7 +122,7 @@ async def test_a_task_waiting_for_capacity_has_suggestions(office: Office) -> No
 
     assert found.reason in {"NO_WORKER_CAPACITY", "FAIR_SHARE"}
     assert found.expected is not None
-    assert (more.starts_now, more.pushes_out, more.holds) == (True, [], "")
+    assert (more.starts_now, more.preempts, more.holds) == (True, [], "")
     assert more.worker is not None
     assert (less.starts_now, less.worker) == (False, None)
     assert less.holds
@@ -130,10 +130,10 @@ async def test_a_task_waiting_for_capacity_has_suggestions(office: Office) -> No
     assert text.startswith(f"starts now on {more.worker}  with: 2 workers 8\n")
 
 
-async def test_an_invalid_what_if_is_rejected(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+async def test_an_invalid_what_if_is_rejected(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         await submit(acme, NOOP)
         running = await hand.next_task()
         url = f"/api/v1/tasks/{running.task}/what-if"
@@ -146,11 +146,11 @@ async def test_an_invalid_what_if_is_rejected(office: Office) -> None:
     assert started["code"] == "conflict"
 
 
-async def test_queued_tasks_are_counted_by_reason_and_tenant(office: Office) -> None:
-    async with crowded(office) as (of_globex, of_acme):
-        every = read(await (await office.admin()).get("/api/v1/queue/reasons"), QueueReasonsView)
-        own = read(await (await office.admin("globex")).get("/api/v1/queue/reasons"), QueueReasonsView)
-        problem(await (await office.admin()).get("/api/v1/queue/reasons", params={"pool": "never"}), 404)
+async def test_queued_tasks_are_counted_by_reason_and_tenant(harness: ApiHarness) -> None:
+    async with crowded(harness) as (of_globex, of_acme):
+        every = read(await (await harness.admin()).get("/api/v1/queue/reasons"), QueueReasonsView)
+        own = read(await (await harness.admin("globex")).get("/api/v1/queue/reasons"), QueueReasonsView)
+        problem(await (await harness.admin()).get("/api/v1/queue/reasons", params={"pool": "never"}), 404)
 
     assert every.pool == POOL
     assert sum(one.tasks for one in every.reasons) == 2
@@ -160,34 +160,34 @@ async def test_queued_tasks_are_counted_by_reason_and_tenant(office: Office) -> 
 
 @pytest.mark.parametrize(("is_held", "reason"), [(True, "SCHEDULER_LAG"), (False, "UNKNOWN")])
 async def test_without_a_leader_rows_are_shown_with_their_age_and_no_suggestions(
-    office: Office, is_held: bool, reason: str
+    harness: ApiHarness, is_held: bool, reason: str
 ) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        await Hand("w1", leader, "s1").welcome()
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        await ScriptedWorker("w1", leader, "s1").welcome()
         run = await submit(acme, WITH_GPU)
         task = await first_task(acme, run)
     if is_held:
-        await office.store.campaign(POOL, "far-away", 7, timedelta(hours=1))
+        await harness.store.campaign(POOL, "far-away", 7, timedelta(hours=1))
 
     for path in (f"tasks/{task.id}", f"runs/{run.id}"):
         found = await why(acme, path)
-        assert (found.reason, found.by, found.acts, found.in_the_way) == (reason, "rows", [], [])
+        assert (found.reason, found.by, found.suggestions, found.blockers) == (reason, "rows", [], [])
         assert found.expected is not None
-        assert found.expected.foresight == "unknown"
+        assert found.expected.kind == "unknown"
         assert "gpu" not in found.verdict
     problem(await acme.post(f"/api/v1/tasks/{task.id}/what-if", json={"changes": ["cpu 1"]}), 503)
     problem(await acme.get("/api/v1/queue/reasons"), 503)
 
 
-async def test_an_ended_run_explains_its_end(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+async def test_an_ended_run_explains_its_end(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         run = await submit(acme, NOOP)
         assignment = await hand.next_task()
         await hand.finish(assignment.attempt)
-        await until(lambda: _is_over(office, run.id))
+        await until(lambda: _is_over(harness, run.id))
         found = await why(acme, f"runs/{run.id}")
         of_task = await why(acme, f"tasks/{assignment.task}")
         of_job = await why(acme, "jobs/noop")
@@ -200,34 +200,34 @@ async def test_an_ended_run_explains_its_end(office: Office) -> None:
     assert run.id in of_job.verdict
 
 
-async def test_a_run_in_intake_is_diagnosed_from_rows(office: Office) -> None:
-    acme = await office.admin("acme")
-    later = (await office.store.time() + timedelta(hours=1)).isoformat()
+async def test_a_run_in_intake_is_diagnosed_from_rows(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    later = (await harness.store.time() + timedelta(hours=1)).isoformat()
     waits = await submit(acme, NOOP, start_at=later)
     now = await submit(acme, NOOP)
 
     by_time, unled = await why(acme, f"runs/{waits.id}"), await why(acme, f"runs/{now.id}")
-    await office.store.ensure_shard(POOL)
-    await office.store.campaign(POOL, "far-away", 7, timedelta(hours=1))
+    await harness.store.ensure_shard(POOL)
+    await harness.store.campaign(POOL, "far-away", 7, timedelta(hours=1))
     in_intake = await why(acme, f"runs/{now.id}")
 
     assert (by_time.reason, by_time.is_problem) == ("WAITING_TIME", False)
     assert by_time.expected is not None
     assert by_time.expected.earliest == waits.start_at
-    assert (unled.reason, unled.acts) == ("UNKNOWN", [])
+    assert (unled.reason, unled.suggestions) == ("UNKNOWN", [])
     assert POOL in unled.verdict
     assert (in_intake.reason, in_intake.numbers) == ("PRIORITY_QUEUE_WAIT", {"ahead": 0.0})
 
 
-async def test_a_schedule_and_its_job_have_the_same_diagnosis(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_a_schedule_and_its_job_have_the_same_diagnosis(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await acme.post("/api/v1/jobs", json=NOOP)
     schedule = read(await acme.post("/api/v1/schedules", json={"definition": HOURLY}), ScheduleView)
 
     planned = await why(acme, "schedules/hourly")
     await acme.post("/api/v1/schedules/hourly/pause", json={"why": "warehouse move"})
     paused, of_job = await why(acme, f"schedules/{schedule.id}"), await why(acme, "jobs/noop")
-    everybody = await why(await office.admin(), "jobs/noop", tenant="acme")
+    everybody = await why(await harness.admin(), "jobs/noop", tenant="acme")
 
     assert (planned.reason, planned.state, planned.is_problem) == ("WAITING_TIME", "active", False)
     assert (paused.reason, paused.state, paused.is_problem) == ("PAUSED", "paused", True)
@@ -237,24 +237,24 @@ async def test_a_schedule_and_its_job_have_the_same_diagnosis(office: Office) ->
     assert everybody.reason == "PAUSED"
 
 
-async def test_waiting_windows_show_the_blocking_run_and_backfill_progress(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_waiting_windows_show_the_blocking_run_and_backfill_progress(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await acme.post("/api/v1/jobs", json=NOOP)
     read(await acme.post("/api/v1/schedules", json={"definition": HOURLY}), ScheduleView)
-    wish = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-01T05:00:00Z", "max_parallel": 2}
-    assert (await acme.post("/api/v1/schedules/hourly/backfill", json=wish)).is_success
+    payload = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-01T05:00:00Z", "max_parallel": 2}
+    assert (await acme.post("/api/v1/schedules/hourly/backfill", json=payload)).is_success
 
     found = await why(acme, "schedules/hourly")
 
     assert found.reason == "BACKFILL_THROTTLED"
     assert (found.numbers["total"], found.numbers["done"], found.numbers["waiting"]) == (5, 0, 3)
-    assert [one.kind for one in found.in_the_way] == ["run", "run"]
+    assert [one.kind for one in found.blockers] == ["run", "run"]
 
 
-async def test_a_stuck_run_takes_precedence_over_the_schedule(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
-        await Hand("w1", leader, "s1").welcome()
+async def test_a_stuck_run_takes_precedence_over_the_schedule(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
+        await ScriptedWorker("w1", leader, "s1").welcome()
         task = await first_task(acme, await submit(acme, WITH_GPU))
         hourly = {**HOURLY, "job": "thumbs"}
         read(await acme.post("/api/v1/schedules", json={"definition": hourly}), ScheduleView)
@@ -263,17 +263,17 @@ async def test_a_stuck_run_takes_precedence_over_the_schedule(office: Office) ->
     assert (found.reason, found.task_id) == ("NO_MATCHING_WORKER", task.id)
 
 
-async def test_a_what_if_is_charged_as_a_query_and_changes_nothing(office: Office) -> None:
-    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
-    async with crowded(office) as (_, of_acme):
-        before: Task | None = await office.store.find_task(of_acme.id)
+async def test_a_what_if_is_charged_as_a_query_and_changes_nothing(harness: ApiHarness) -> None:
+    viewer = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
+    async with crowded(harness) as (_, of_acme):
+        before: Task | None = await harness.store.find_task(of_acme.id)
         answer = await viewer.post(f"/api/v1/tasks/{of_acme.id}/what-if", json={"changes": ["worker 8"]})
-        after: Task | None = await office.store.find_task(of_acme.id)
+        after: Task | None = await harness.store.find_task(of_acme.id)
 
     assert answer.status_code == 200
     assert before == after
 
 
-async def _is_over(office: Office, run_id: str) -> bool:
-    run: Run | None = await office.store.run(run_id)
+async def _is_over(harness: ApiHarness, run_id: str) -> bool:
+    run: Run | None = await harness.store.run(run_id)
     return run is not None and run.ended_at is not None

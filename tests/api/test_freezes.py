@@ -11,19 +11,19 @@ from mainspring.api.services import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.rest.admin import AuditView
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import FreezeView
-from tests.api.office import NOOP, Office, pointers, problem, read
+from tests.api.api_harness import NOOP, ApiHarness, pointers, problem, read
 
 URL = "/api/v1/freezes"
 
 
 @pytest.fixture
-async def acme(office: Office) -> httpx2.AsyncClient:
+async def acme(harness: ApiHarness) -> httpx2.AsyncClient:
     """Return an operator of a tenant that has a job."""
-    await (await office.admin("acme")).post("/api/v1/jobs", json=NOOP)
-    await office.store.ensure_shard(POOL)
-    return office.caller(await office.token(Role.OPERATOR, tenant="acme"))
+    await (await harness.admin("acme")).post("/api/v1/jobs", json=NOOP)
+    await harness.store.ensure_shard(POOL)
+    return harness.caller(await harness.token(Role.OPERATOR, tenant="acme"))
 
 
 async def frozen(caller: httpx2.AsyncClient) -> list[tuple[str, str]]:
@@ -32,35 +32,35 @@ async def frozen(caller: httpx2.AsyncClient) -> list[tuple[str, str]]:
     return [(one.kind, one.subject) for one in items]
 
 
-async def test_everything_is_frozen_and_unfrozen(office: Office, acme: httpx2.AsyncClient) -> None:
-    everybody = office.caller(await office.token(Role.OPERATOR))
+async def test_everything_is_frozen_and_unfrozen(harness: ApiHarness, acme: httpx2.AsyncClient) -> None:
+    everybody = harness.caller(await harness.token(Role.OPERATOR))
 
     made = read(await everybody.post(URL, json={"kind": "all", "why": "the disk is full"}), FreezeView)
 
     assert (made.kind, made.subject, made.by, made.why) == ("all", "", "token:a-test", "the disk is full")
     assert made.until is None
     assert await frozen(acme) == [("all", "")]
-    assert read(await everybody.delete(URL, params={"kind": "all", "why": "it is not"}), Done).changed
-    assert not read(await everybody.delete(URL, params={"kind": "all"}), Done).changed
+    assert read(await everybody.delete(URL, params={"kind": "all", "why": "it is not"}), ActionResult).changed
+    assert not read(await everybody.delete(URL, params={"kind": "all"}), ActionResult).changed
     assert await frozen(everybody) == []
-    told = read(await (await office.admin()).get("/api/v1/audit", params={"object": "all"}), Page[AuditView]).items
-    assert [(one.act, one.why, one.tenant) for one in told] == [
+    told = read(await (await harness.admin()).get("/api/v1/audit", params={"object": "all"}), Page[AuditView]).items
+    assert [(one.action, one.why, one.tenant) for one in told] == [
         ("unfreeze", "", INSTALLATION), ("unfreeze", "it is not", INSTALLATION),
         ("freeze", "the disk is full", INSTALLATION),
     ]  # fmt: skip
     assert b"the disk is full" in bytes(told[1].before)
 
 
-async def test_a_leader_applies_it_immediately(office: Office) -> None:
-    everybody = await office.admin()
-    async with office.led() as leader:
+async def test_a_leader_applies_it_immediately(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
+    async with harness.led() as leader:
         await everybody.post(URL, json={"kind": "pool", "subject": POOL})
 
-        assert leader.rules.freeze_of_all(await office.store.time()) is not None
+        assert leader.rules.freeze_of_all(await harness.store.time()) is not None
 
 
-async def test_a_tenant_freezes_its_own_work(office: Office, acme: httpx2.AsyncClient) -> None:
-    globex, everybody = await office.admin("globex"), await office.admin()
+async def test_a_tenant_freezes_its_own_work(harness: ApiHarness, acme: httpx2.AsyncClient) -> None:
+    globex, everybody = await harness.admin("globex"), await harness.admin()
 
     read(await acme.post(URL, json={"kind": "tenant", "subject": "acme"}), FreezeView)
     read(await acme.post(URL, json={"kind": "job", "subject": "noop"}), FreezeView)
@@ -68,13 +68,13 @@ async def test_a_tenant_freezes_its_own_work(office: Office, acme: httpx2.AsyncC
     own = [("job", "acme/noop"), ("tenant", "acme")]
     assert await frozen(acme) == await frozen(everybody) == own
     assert await frozen(globex) == []
-    told = read(await (await office.admin("acme")).get("/api/v1/audit"), Page[AuditView]).items
+    told = read(await (await harness.admin("acme")).get("/api/v1/audit"), Page[AuditView]).items
     assert [one.object for one in told[:2]] == ["job:acme/noop", "tenant:acme"]
-    assert read(await everybody.delete(URL, params={"kind": "job", "subject": "acme/noop"}), Done).changed
+    assert read(await everybody.delete(URL, params={"kind": "job", "subject": "acme/noop"}), ActionResult).changed
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "payload",
     [
         {"kind": "all"},
         {"kind": "pool", "subject": POOL},
@@ -82,22 +82,22 @@ async def test_a_tenant_freezes_its_own_work(office: Office, acme: httpx2.AsyncC
         {"kind": "job", "subject": "globex/noop"},
     ],
 )
-async def test_a_tenant_can_not_freeze_other_work(acme: httpx2.AsyncClient, wish: dict[str, str]) -> None:
-    problem(await acme.post(URL, json=wish), 403)
-    problem(await acme.delete(URL, params=wish), 403)
+async def test_a_tenant_can_not_freeze_other_work(acme: httpx2.AsyncClient, payload: dict[str, str]) -> None:
+    problem(await acme.post(URL, json=payload), 403)
+    problem(await acme.delete(URL, params=payload), 403)
 
 
-async def test_a_freeze_expires(office: Office, acme: httpx2.AsyncClient) -> None:
+async def test_a_freeze_expires(harness: ApiHarness, acme: httpx2.AsyncClient) -> None:
     made = read(await acme.post(URL, json={"kind": "tenant", "subject": "acme", "seconds": 60}), FreezeView)
     assert made.until is not None
 
-    office.clock.ahead = 61
+    harness.clock.ahead = 61
 
     assert await frozen(acme) == []
 
 
 @pytest.mark.parametrize(
-    ("wish", "where"),
+    ("payload", "where"),
     [
         ({"kind": "all", "subject": "acme"}, ["/subject"]),
         ({"kind": "pool"}, ["/subject"]),
@@ -110,8 +110,8 @@ async def test_a_freeze_expires(office: Office, acme: httpx2.AsyncClient) -> Non
     ],
 )
 async def test_an_invalid_request_is_rejected_with_its_faults(
-    office: Office, wish: dict[str, Any], where: list[str]
+    harness: ApiHarness, payload: dict[str, Any], where: list[str]
 ) -> None:
-    body = problem(await (await office.admin()).post(URL, json=wish), 422)
+    body = problem(await (await harness.admin()).post(URL, json=payload), 422)
 
     assert list(pointers(body)) == where

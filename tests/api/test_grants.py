@@ -7,17 +7,17 @@ import pytest
 
 from mainspring.api.services import Role
 from mainspring.protocol.rest.admin import AuditView
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GrantView
-from tests.api.office import Office, pointers, problem, read
+from tests.api.api_harness import ApiHarness, pointers, problem, read
 
 URL = "/api/v1/tenants/acme/p0-grant"
 
 
 @pytest.fixture
-async def approver(office: Office) -> httpx2.AsyncClient:
+async def approver(harness: ApiHarness) -> httpx2.AsyncClient:
     """Return an approver of all tenants."""
-    return office.caller(await office.token(Role.APPROVER))
+    return harness.caller(await harness.token(Role.APPROVER))
 
 
 async def grants(caller: httpx2.AsyncClient, **params: str) -> list[GrantView]:
@@ -25,50 +25,50 @@ async def grants(caller: httpx2.AsyncClient, **params: str) -> list[GrantView]:
     return read(await caller.get("/api/v1/p0-grants", params=params), Page[GrantView]).items
 
 
-async def test_an_approver_grants_and_revokes(office: Office, approver: httpx2.AsyncClient) -> None:
-    acme, globex = await office.admin("acme"), await office.admin("globex")
+async def test_an_approver_grants_and_revokes(harness: ApiHarness, approver: httpx2.AsyncClient) -> None:
+    acme, globex = await harness.admin("acme"), await harness.admin("globex")
 
     made = read(await approver.put(URL, json={"why": "on call"}), GrantView)
 
     assert (made.tenant, made.by, made.why, made.until) == ("acme", "token:a-test", "on call", None)
     assert await grants(acme) == await grants(approver) == [made]
     assert await grants(globex) == []
-    rules = await office.services.rules.refresh()
-    assert rules.granted_p0("acme", await office.store.time())
-    assert read(await approver.delete(URL, params={"why": "no more"}), Done).changed
-    assert not read(await approver.delete(URL), Done).changed
+    rules = await harness.services.rules.refresh()
+    assert rules.granted_p0("acme", await harness.store.time())
+    assert read(await approver.delete(URL, params={"why": "no more"}), ActionResult).changed
+    assert not read(await approver.delete(URL), ActionResult).changed
     assert await grants(approver) == []
     told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
-    assert [(one.act, one.why) for one in told] == [
+    assert [(one.action, one.why) for one in told] == [
         ("revoke_p0", ""),
         ("revoke_p0", "no more"),
         ("grant_p0", "on call"),
     ]
 
 
-async def test_a_grant_expires(office: Office, approver: httpx2.AsyncClient) -> None:
+async def test_a_grant_expires(harness: ApiHarness, approver: httpx2.AsyncClient) -> None:
     made = read(await approver.put(URL, json={"seconds": 60}), GrantView)
     assert made.until is not None
 
-    office.clock.ahead = 61
+    harness.clock.ahead = 61
 
     assert await grants(approver) == []
-    assert not (await office.services.rules.refresh()).granted_p0("acme", await office.store.time())
+    assert not (await harness.services.rules.refresh()).granted_p0("acme", await harness.store.time())
 
 
-async def test_approvers_of_one_tenant_can_not_grant(office: Office) -> None:
-    operator = office.caller(await office.token(Role.OPERATOR))
-    own = office.caller(await office.token(Role.APPROVER, tenant="acme"))
+async def test_approvers_of_one_tenant_can_not_grant(harness: ApiHarness) -> None:
+    operator = harness.caller(await harness.token(Role.OPERATOR))
+    own = harness.caller(await harness.token(Role.APPROVER, tenant="acme"))
 
-    for caller in (operator, own, await office.admin("acme")):
+    for caller in (operator, own, await harness.admin("acme")):
         problem(await caller.put(URL, json={}), 403)
         problem(await caller.delete(URL), 403)
     problem(await own.get("/api/v1/p0-grants", params={"tenant": "globex"}), 403)
 
 
 async def test_an_invalid_grant_is_rejected_with_its_faults(approver: httpx2.AsyncClient) -> None:
-    wish = {"seconds": 0, "why": "x" * 1_001}
+    payload = {"seconds": 0, "why": "x" * 1_001}
 
-    body = problem(await approver.put("/api/v1/tenants/No%20Name/p0-grant", json=wish), 422)
+    body = problem(await approver.put("/api/v1/tenants/No%20Name/p0-grant", json=payload), 422)
 
     assert list(pointers(body)) == ["path:name", "/why", "/seconds"]

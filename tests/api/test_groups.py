@@ -6,9 +6,9 @@ import httpx2
 
 from mainspring.api.services import Role
 from mainspring.protocol.rest.admin import AuditView
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupView
-from tests.api.office import Office, pointers, problem, read
+from tests.api.api_harness import ApiHarness, pointers, problem, read
 
 URL = "/api/v1/groups/db"
 
@@ -19,8 +19,8 @@ async def groups(caller: httpx2.AsyncClient, **params: str) -> list[tuple[str, s
     return [(one.tenant, one.name) for one in items]
 
 
-async def test_a_group_belongs_to_its_tenant(office: Office) -> None:
-    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
+async def test_a_group_belongs_to_its_tenant(harness: ApiHarness) -> None:
+    acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
 
     made = read(await acme.put(URL, json={"most": 3, "note": "connections"}), GroupView)
     rate = read(await everybody.put(URL, json={"most": 9, "per_seconds": 60}, params={"tenant": "globex"}), GroupView)
@@ -37,17 +37,17 @@ async def test_a_group_belongs_to_its_tenant(office: Office) -> None:
     problem(await acme.get("/api/v1/groups/never"), 404)
 
 
-async def test_a_leader_applies_it_immediately(office: Office) -> None:
-    acme = await office.admin("acme")
-    async with office.led() as leader:
+async def test_a_leader_applies_it_immediately(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
+    async with harness.led() as leader:
         await acme.put(URL, json={"most": 3})
 
         assert [row.most for row in leader.rules.groups.values()] == [3]
 
 
-async def test_operators_define_groups_and_submitters_read(office: Office) -> None:
-    operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
-    submitter = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
+async def test_operators_define_groups_and_submitters_read(harness: ApiHarness) -> None:
+    operator = harness.caller(await harness.token(Role.OPERATOR, tenant="acme"))
+    submitter = harness.caller(await harness.token(Role.SUBMITTER, tenant="acme"))
 
     made = read(await operator.put(URL, json={"most": 3}), GroupView)
 
@@ -56,24 +56,24 @@ async def test_operators_define_groups_and_submitters_read(office: Office) -> No
     problem(await submitter.delete(URL), 403)
 
 
-async def test_a_group_is_deleted_and_audited(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_a_group_is_deleted_and_audited(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
     await acme.put(URL, json={"most": 3})
     await acme.put(URL, json={"most": 4})
 
-    assert read(await acme.delete(URL, params={"why": "moved"}), Done).changed
+    assert read(await acme.delete(URL, params={"why": "moved"}), ActionResult).changed
 
     problem(await acme.delete(URL), 404)
     told = read(await acme.get("/api/v1/audit", params={"object": "db"}), Page[AuditView]).items
-    assert [(one.act, one.why) for one in told] == [("drop_group", "moved"), ("put_group", ""), ("put_group", "")]
+    assert [(one.action, one.why) for one in told] == [("drop_group", "moved"), ("put_group", ""), ("put_group", "")]
     assert bytes(told[1].before) == b'{"most":3}'
 
 
-async def test_an_invalid_group_is_rejected_with_its_faults(office: Office) -> None:
-    wish = {"most": 0, "per_seconds": 0.5, "note": "x" * 4_001}
+async def test_an_invalid_group_is_rejected_with_its_faults(harness: ApiHarness) -> None:
+    payload = {"most": 0, "per_seconds": 0.5, "note": "x" * 4_001}
 
     body = problem(
-        await (await office.admin()).put("/api/v1/groups/No%20Name", json=wish, params={"tenant": "No Tenant"}), 422
+        await (await harness.admin()).put("/api/v1/groups/No%20Name", json=payload, params={"tenant": "No Tenant"}), 422
     )
 
     assert list(pointers(body)) == ["query:tenant", "path:name", "/most", "/per_seconds", "/note"]

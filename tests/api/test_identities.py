@@ -13,16 +13,16 @@ from mainspring.api.services import Role
 from mainspring.protocol.ids import task_id
 from mainspring.protocol.rest.runs import TaskView
 from mainspring.protocol.wire import Outcome, Result
-from tests.api.office import SECRET, Office, problem, read, running_task, submit, until
+from tests.api.api_harness import SECRET, ApiHarness, problem, read, running_task, submit, until
 
 RUNS = "/api/v1/runs"
 
 
-async def test_a_token_authenticates_and_only_its_hash_is_stored(office: Office) -> None:
-    token = await office.token(Role.VIEWER, tenant="acme")
+async def test_a_token_authenticates_and_only_its_hash_is_stored(harness: ApiHarness) -> None:
+    token = await harness.token(Role.VIEWER, tenant="acme")
 
-    assert (await office.caller(token).get(RUNS)).status_code == 200
-    (row,) = await office.store.list_tokens(None)
+    assert (await harness.caller(token).get(RUNS)).status_code == 200
+    (row,) = await harness.store.list_tokens(None)
     assert row.hash == hashlib.sha256(token.encode()).hexdigest()
     assert token.rpartition("_")[2] not in str(row)
 
@@ -34,45 +34,45 @@ async def test_a_token_authenticates_and_only_its_hash_is_stored(office: Office)
         "Bearer {token}x", "Bearer {other_secret}", "Bearer msa_x", "Bearer \xff", "{token}",
     ],
 )  # fmt: skip
-async def test_an_invalid_token_is_rejected(office: Office, authorization: str) -> None:
-    token = await office.token(Role.ADMIN)
+async def test_an_invalid_token_is_rejected(harness: ApiHarness, authorization: str) -> None:
+    token = await harness.token(Role.ADMIN)
     said = authorization.format(token=token, other_secret=token[:-1] + ("0" if token[-1] != "0" else "1"))
 
-    answer = await office.caller().get(RUNS, headers=[(b"authorization", said.encode("latin-1"))])
+    answer = await harness.caller().get(RUNS, headers=[(b"authorization", said.encode("latin-1"))])
 
     assert problem(answer, 401)["code"] == "unauthenticated"
 
 
-async def test_a_token_is_valid_until_it_expires(office: Office) -> None:
-    caller = office.caller(await office.token(Role.VIEWER, days=1))
+async def test_a_token_is_valid_until_it_expires(harness: ApiHarness) -> None:
+    caller = harness.caller(await harness.token(Role.VIEWER, days=1))
 
-    office.clock.ahead = 86_400 - 60
+    harness.clock.ahead = 86_400 - 60
     assert (await caller.get(RUNS)).status_code == 200
-    office.clock.ahead = 86_400 + 1
+    harness.clock.ahead = 86_400 + 1
     assert (await caller.get(RUNS)).status_code == 401
 
 
-async def test_a_revoked_token_is_rejected_after_ten_seconds(office: Office) -> None:
+async def test_a_revoked_token_is_rejected_after_ten_seconds(harness: ApiHarness) -> None:
     """It was used just before, so that it is cached."""
-    token = await office.token(Role.VIEWER)
-    caller, admin = office.caller(token), await office.admin()
+    token = await harness.token(Role.VIEWER)
+    caller, admin = harness.caller(token), await harness.admin()
     await caller.get(RUNS)
 
     revoked = await admin.delete(f"/api/v1/tokens/{token.split('_')[1]}")
-    office.clock.ahead = 10
+    harness.clock.ahead = 10
 
     assert revoked.json()["changed"] is True
     assert "revoked" in problem(await caller.get(RUNS), 401)["detail"]
 
 
-async def test_the_use_of_a_token_is_recorded(office: Office) -> None:
-    token = await office.token(Role.VIEWER)
+async def test_the_use_of_a_token_is_recorded(harness: ApiHarness) -> None:
+    token = await harness.token(Role.VIEWER)
     token_id = token.split("_")[1]
 
-    await office.caller(token).get(RUNS)
+    await harness.caller(token).get(RUNS)
 
     async def is_noted() -> bool:
-        row = await office.store.find_token(token_id)
+        row = await harness.store.find_token(token_id)
         return row is not None and row.last_used_at is not None
 
     await until(is_noted)
@@ -82,8 +82,8 @@ async def test_the_use_of_a_token_is_recorded(office: Office) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost:8484", "LOCALHOST", "127.0.0.1:8484", "[::1]:8484", "127.9.9.9"])
-async def test_local_callers_need_no_token(local_office: Office, host: str) -> None:
-    caller = local_office.caller(host=host, origin=f"http://{host}")
+async def test_local_callers_need_no_token(local_harness: ApiHarness, host: str) -> None:
+    caller = local_harness.caller(host=host, origin=f"http://{host}")
 
     run = await submit(caller)
 
@@ -106,16 +106,16 @@ async def test_local_callers_need_no_token(local_office: Office, host: str) -> N
         ("127.0.0.1", {"authorization": "Bearer msp_wrong"}),
     ],
 )
-async def test_remote_callers_are_not_local(local_office: Office, address: str, headers: dict[str, str]) -> None:
-    caller = local_office.caller(address=address, **headers)
+async def test_remote_callers_are_not_local(local_harness: ApiHarness, address: str, headers: dict[str, str]) -> None:
+    caller = local_harness.caller(address=address, **headers)
 
     for answer in (await caller.get(RUNS), await caller.post("/api/v1/jobs", json={})):
         assert problem(answer, 401)["code"] == "unauthenticated"
 
 
-async def test_a_token_is_valid_from_any_address(local_office: Office) -> None:
-    token = await local_office.token(Role.VIEWER)
-    caller = local_office.caller(
+async def test_a_token_is_valid_from_any_address(local_harness: ApiHarness) -> None:
+    token = await local_harness.token(Role.VIEWER)
+    caller = local_harness.caller(
         token, address="10.0.0.7", host="mainspring.example", origin="http://elsewhere.example"
     )
 
@@ -135,52 +135,52 @@ def test_other_addresses_are_not_loopback(address: str) -> None:
 # attempts
 
 
-async def test_a_running_attempt_sees_its_own_task_only(office: Office) -> None:
-    admin = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, admin, leader)
+async def test_a_running_attempt_sees_its_own_task_only(harness: ApiHarness) -> None:
+    admin = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, admin, leader)
         foreign_id = task_id((await submit(admin)).id, 0)
 
         async def is_there() -> bool:
-            return await office.store.find_task(foreign_id) is not None
+            return await harness.store.find_task(foreign_id) is not None
 
         await until(is_there)
         assert task.attempt_id is not None
-        token = make_attempt_token(SECRET, task.attempt_id, await office.store.time() + timedelta(hours=1))
-        attempt = office.caller(token)
+        token = make_attempt_token(SECRET, task.attempt_id, await harness.store.time() + timedelta(hours=1))
+        attempt = harness.caller(token)
 
         own = read(await attempt.get(f"/api/v1/tasks/{task.id}"), TaskView)
         foreign = await attempt.get(f"/api/v1/tasks/{foreign_id}")
         lists = await attempt.get("/api/v1/tasks")
-        deed = await attempt.post(f"/api/v1/tasks/{task.id}/cancel")
+        action = await attempt.post(f"/api/v1/tasks/{task.id}/cancel")
         await hand.finish(task.attempt_id)
         afterwards = await attempt.get(f"/api/v1/tasks/{task.id}")
 
     assert own.id == task.id
     problem(foreign, 404)
     problem(lists, 403)
-    problem(deed, 403)
+    problem(action, 403)
     problem(afterwards, 401)
 
 
-async def test_the_token_of_a_superseded_attempt_is_rejected(office: Office) -> None:
+async def test_the_token_of_a_superseded_attempt_is_rejected(harness: ApiHarness) -> None:
     """The task is retried: the token of its first attempt is not valid for the second."""
-    operator = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, operator, leader)
+    operator = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, operator, leader)
         assert task.attempt_id is not None
-        later = await office.store.time() + timedelta(hours=1)
-        first = office.caller(make_attempt_token(SECRET, task.attempt_id, later))
+        later = await harness.store.time() + timedelta(hours=1)
+        first = harness.caller(make_attempt_token(SECRET, task.attempt_id, later))
         path = f"/api/v1/tasks/{task.id}/checkpoint"
         assert (await first.put(path, json={"at": 1})).is_success
         killed = await operator.post(f"/api/v1/tasks/{task.id}/kill", json={"grace_seconds": 0, "again": True})
         assert killed.is_success, killed.text
-        hand.say(Result(task.attempt_id, Outcome.STOPPED))
+        hand.send(Result(task.attempt_id, Outcome.STOPPED))
         now = await hand.next_task()
-        second = office.caller(make_attempt_token(SECRET, now.attempt, later))
+        second = harness.caller(make_attempt_token(SECRET, now.attempt, later))
 
         async def is_running() -> bool:
-            found = await office.store.find_task(task.id)
+            found = await harness.store.find_task(task.id)
             return found is not None and found.attempt_id == now.attempt and found.started_at is not None
 
         await until(is_running)
@@ -191,8 +191,8 @@ async def test_the_token_of_a_superseded_attempt_is_rejected(office: Office) -> 
         assert (await second.get(path)).json()["document"] == {"at": 1}
 
 
-async def test_the_token_of_an_attempt_can_not_be_forged(office: Office) -> None:
-    now = await office.store.time()
+async def test_the_token_of_an_attempt_can_not_be_forged(harness: ApiHarness) -> None:
+    now = await harness.store.time()
     attempt = "att_018f3c2e9b07-5be0d1c27f3a9946"
     token = make_attempt_token(SECRET, attempt, now + timedelta(seconds=60))
     longer = token.replace(token.split(".")[1], str(int(token.split(".")[1]) + 1))
@@ -202,4 +202,4 @@ async def test_the_token_of_an_attempt_can_not_be_forged(office: Office) -> None
     assert read_attempt_token(SECRET, longer, now) is None
     assert read_attempt_token("another secret", token, now) is None
     assert read_attempt_token(SECRET, token.replace("9946", "9947"), now) is None
-    problem(await office.caller(token).get("/api/v1/tasks/none"), 401)
+    problem(await harness.caller(token).get("/api/v1/tasks/none"), 401)

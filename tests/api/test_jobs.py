@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.api.submission.known_jobs import THERE_SECONDS
+from mainspring.api.submission.job_cache import EXISTS_SECONDS
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.rest.overviews import TrendView
 from mainspring.protocol.rest.runs import JobView, Page
-from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit
+from tests.api.api_harness import NOOP, ApiHarness, all_pages, pointers, problem, read, running_task, submit
 
 
-async def test_versions_of_a_job_are_listed_latest_first(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_versions_of_a_job_are_listed_latest_first(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     for retries in range(5):
         await caller.post("/api/v1/jobs", json={**NOOP, "max_retries": retries})
 
@@ -26,8 +26,8 @@ async def test_versions_of_a_job_are_listed_latest_first(office: Office) -> None
     problem(await caller.get("/api/v1/jobs/noop/versions?cursor=WyJ4Il0"), 422)
 
 
-async def test_a_job_has_labels_and_a_description(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_job_has_labels_and_a_description(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     about = {"labels": {"team": "ml", "cost/centre": "Ölraum 7"}, "description": "Loads orders.\n" * 200}
 
     made = read(await caller.post("/api/v1/jobs", json={**NOOP, **about}), JobView)
@@ -50,17 +50,17 @@ async def test_a_job_has_labels_and_a_description(office: Office) -> None:
         ({"description": "x" * 4_001}, "/description"),
     ],
 )
-async def test_labels_of_a_job_are_limited(office: Office, about: dict[str, object], expected: str) -> None:
-    caller = await office.admin("acme")
+async def test_labels_of_a_job_are_limited(harness: ApiHarness, about: dict[str, object], expected: str) -> None:
+    caller = await harness.admin("acme")
 
     (pointer,) = pointers(problem(await caller.post("/api/v1/jobs", json={**NOOP, **about}), 422))
 
     assert pointer.startswith(expected)
 
 
-async def test_a_deleted_job_gets_no_runs(office: Office) -> None:
+async def test_a_deleted_job_gets_no_runs(harness: ApiHarness) -> None:
     """By name, by version and by id, until the job is submitted again."""
-    caller = await office.admin("acme")
+    caller = await harness.admin("acme")
     run = await submit(caller)
     missing = problem(await caller.post("/api/v1/runs", json={"job": "missing"}), 422)
 
@@ -78,23 +78,23 @@ async def test_a_deleted_job_gets_no_runs(office: Office) -> None:
     assert [job.name for job in read(await caller.get("/api/v1/jobs"), Page[JobView]).items] == ["noop"]
 
 
-async def test_another_server_notices_a_deleted_job_within_seconds(office: Office) -> None:
+async def test_another_server_notices_a_deleted_job_within_seconds(harness: ApiHarness) -> None:
     """The other server has cached the job, and is not notified."""
-    caller = await office.admin("acme")
+    caller = await harness.admin("acme")
     run = await submit(caller)
-    jobs = office.services.submissions.jobs
+    jobs = harness.services.submissions.jobs
     before = await jobs.find("acme", run.job_id)
 
-    entry = AuditEntry(id="req_1", tenant="acme", actor="a test", source="", act="delete_job", object="noop")
-    await office.store.delete_job("acme", "noop", entry)
+    entry = AuditEntry(id="req_1", tenant="acme", actor="a test", source="", action="delete_job", object="noop")
+    await harness.store.delete_job("acme", "noop", entry)
 
     assert await jobs.find("acme", run.job_id) == before is not None
-    office.clock.ahead += THERE_SECONDS
+    harness.clock.ahead += EXISTS_SECONDS
     assert [await jobs.find("acme", reference) for reference in (run.job_id, "noop", "noop@1")] == [None] * 3
 
 
-async def test_a_job_with_a_schedule_is_not_deleted(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_job_with_a_schedule_is_not_deleted(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await submit(caller)
     definition = {"name": "nightly", "job": "noop", "trigger": {"kind": "interval", "every_seconds": 3600}}
     made = await caller.post("/api/v1/schedules", json={"definition": definition})
@@ -106,8 +106,8 @@ async def test_a_job_with_a_schedule_is_not_deleted(office: Office) -> None:
     assert (await caller.post("/api/v1/runs", json={"job": "noop"})).status_code == 201
 
 
-async def test_a_job_change_requires_its_latest_version(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_job_change_requires_its_latest_version(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     first = await caller.post("/api/v1/jobs", json=NOOP)
     seen = (await caller.get("/api/v1/jobs/noop")).headers["etag"]
     assert first.headers["etag"] == seen
@@ -122,10 +122,10 @@ async def test_a_job_change_requires_its_latest_version(office: Office) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_a_trend_has_every_day_and_a_total(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, caller, leader)
+async def test_a_trend_has_every_day_and_a_total(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, caller, leader)
         assert task.attempt_id is not None
         await hand.finish(task.attempt_id)
         trend = read(await caller.get("/api/v1/jobs/noop/trend?days=7"), TrendView)

@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 
 from mainspring.api.app import endpoints
-from mainspring.api.http.routing import LONGEST_PARAMETER
+from mainspring.api.http.routing import MAX_PARAMETER_LENGTH
 from mainspring.api.routes.sharing import groups
-from mainspring.api.worker_link.link import MALFORMED, MOST_IN_A_FRAME
-from mainspring.core.fairness.capacity_bookings import MOST_BOOKINGS
+from mainspring.api.worker_link.link import MALFORMED, MAX_FRAME_MESSAGES
+from mainspring.core.fairness.capacity_bookings import MAX_BOOKINGS
 from mainspring.core.model.task import TaskState
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
-from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT
-from mainspring.host.outbox.webhooks import MOST_OF_TENANT
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
+from mainspring.host.links import MAX_TEXT_BYTES, RESULTS_ON_CREDIT
+from mainspring.host.outbox.webhooks import MAX_PER_TENANT
 from mainspring.protocol import wire
 from mainspring.protocol.wire import (
     Answer,
-    Beat,
     Checkpoint,
     FromWorker,
+    Heartbeat,
     Log,
     Offer,
     Outcome,
@@ -31,11 +31,11 @@ from mainspring.protocol.wire import (
     Started,
     Verdict,
 )
+from tests.api.api_harness import ApiHarness, problem, submit
+from tests.api.api_server import ApiServers, LinkClient
 from tests.api.limits import rows, table
-from tests.api.limits_elsewhere import length_of
-from tests.api.matrix import BODIES, NOWHERE, OWN, scene_of, ways
-from tests.api.office import Office, problem, submit
-from tests.api.yard import Caller, Yard
+from tests.api.other_limits import length_of
+from tests.api.permission_matrix import BODIES, NOWHERE, OWN, scene_of, ways
 from tests.store.admin_builders import an_entry
 from tests.store.sharing_builders import a_group
 
@@ -54,11 +54,11 @@ def test_the_page_matches_the_code() -> None:
         assert lines == table(section)
 
 
-async def test_exceeding_a_limit_is_rejected_and_the_server_continues(office: Office) -> None:
+async def test_exceeding_a_limit_is_rejected_and_the_server_continues(harness: ApiHarness) -> None:
     wrong = {}
-    async with scene_of(office) as scene:
+    async with scene_of(harness) as scene:
         await scene.renew()
-        admin = await office.admin()
+        admin = await harness.admin()
         for row in rows():
             if row.request is None:
                 continue
@@ -67,16 +67,16 @@ async def test_exceeding_a_limit_is_rejected_and_the_server_continues(office: Of
             said = f"{answer.status_code} `{answer.json().get('code')}`"
             if said != row.answer:
                 wrong[row.what] = f"{said} {answer.text[:200]}"
-        await submit(await office.admin(OWN))
+        await submit(await harness.admin(OWN))
     assert not wrong
 
 
 LONG_ID, LONG_NOTE = "x" * (length_of(wire.Id) + 1), "x" * (length_of(wire.Sentence) + 1)
 ON_THE_LINK: dict[str, Sequence[FromWorker]] = {
-    "messages": [Beat()] * (MOST_IN_A_FRAME + 1),
+    "messages": [Heartbeat()] * (MAX_FRAME_MESSAGES + 1),
     "an id": [Started(LONG_ID)],
-    "a note": [Beat((Progress("att_1", 1.0, LONG_NOTE),))],
-    "a piece of a log": [Log("att_1", 0, b"x" * (wire.LARGEST_LOG_PIECE_BYTES + 1))],
+    "a note": [Heartbeat((Progress("att_1", 1.0, LONG_NOTE),))],
+    "a piece of a log": [Log("att_1", 0, b"x" * (wire.MAX_LOG_CHUNK_BYTES + 1))],
     "results without credit": [Result(f"att_{number}", Outcome.SUCCEEDED) for number in range(RESULTS_ON_CREDIT + 1)],
 }
 LABELS = {f"l{number}": "x" for number in range(length_of(wire.Labels) + 1)}
@@ -84,8 +84,8 @@ LABELS = {f"l{number}": "x" for number in range(length_of(wire.Labels) + 1)}
 
 async def test_exceeding_a_link_limit_closes_that_link_only(tmp_path: Path) -> None:
     """Oversized frames are tested in `test_link.py`."""
-    async with Yard(tmp_path) as yard:
-        server = await yard.server()
+    async with ApiServers(tmp_path) as api_servers:
+        server = await api_servers.server()
         await server.leader()
         async with server.caller("good") as good:
             closed = {}
@@ -94,66 +94,66 @@ async def test_exceeding_a_link_limit_closes_that_link_only(tmp_path: Path) -> N
                     await bad.say(*said)
                     closed[what] = (await bad.closed())[0]
             async with server.socket() as socket:
-                caller = Caller(socket, "labelled")
+                caller = LinkClient(socket, "labelled")
                 await caller.say(Register("labelled", "s1", Offer(1_000, 1 << 30), LABELS))
                 closed["labels"] = (await caller.closed())[0]
-            await yard.submit()
+            await api_servers.submit()
             assert await good.finish((await good.next_task()).attempt) is Verdict.APPLIED
     assert set(closed.values()) == {MALFORMED}, closed
 
 
 async def test_an_oversized_result_affects_its_task_only(tmp_path: Path) -> None:
-    async with Yard(tmp_path) as yard:
-        server = await yard.server()
+    async with ApiServers(tmp_path) as api_servers:
+        server = await api_servers.server()
         await server.leader()
         async with server.caller() as worker:
-            await yard.submit(runs=2)
+            await api_servers.submit(runs=2)
             first = await worker.next_task()
             second = await worker.next_task()
-            await worker.say(Checkpoint(second.attempt, f'"{"x" * LARGEST_CHECKPOINT_BYTES}"'))
-            await worker.say(Result(first.attempt, Outcome.SUCCEEDED, f'"{"x" * LONGEST_TEXT}"'))
+            await worker.say(Checkpoint(second.attempt, f'"{"x" * MAX_CHECKPOINT_BYTES}"'))
+            await worker.say(Result(first.attempt, Outcome.SUCCEEDED, f'"{"x" * MAX_TEXT_BYTES}"'))
             assert (await worker.hear(Answer)).verdict is Verdict.REJECTED
             assert await worker.finish(second.attempt) is Verdict.APPLIED
-        refused, taken = [await yard.store.find_task(one.task) for one in (first, second)]
-        assert await yard.store.checkpoint(second.task) is None
+        refused, taken = [await api_servers.store.find_task(one.task) for one in (first, second)]
+        assert await api_servers.store.checkpoint(second.task) is None
     assert refused is not None
     assert taken is not None
     assert (refused.state, taken.state) == (TaskState.QUARANTINED, TaskState.SUCCEEDED)
 
 
-async def test_webhooks_of_a_tenant_are_limited(office: Office) -> None:
-    admin = await office.admin(OWN)
-    for number in range(MOST_OF_TENANT):
+async def test_webhooks_of_a_tenant_are_limited(harness: ApiHarness) -> None:
+    admin = await harness.admin(OWN)
+    for number in range(MAX_PER_TENANT):
         assert (await admin.post("/api/v1/webhooks", json={"url": f"{NOWHERE}/{number}"})).is_success
     problem(await admin.post("/api/v1/webhooks", json={"url": NOWHERE}), 409)
 
-    everybody = await office.admin()
+    everybody = await harness.admin()
     path = f"/api/v1/tenants/{OWN}/quota/bookings"
     body = {"cron": "0 2 * * *", "seconds": 60, "guaranteed": {"cpu": 1.0}}
-    for number in range(MOST_BOOKINGS):
+    for number in range(MAX_BOOKINGS):
         answer = await everybody.put(f"{path}/b{number}", json=body)
         assert answer.is_success, answer.text
     problem(await everybody.put(f"{path}/more", json=body), 422)
 
 
-async def test_groups_of_a_tenant_are_limited(office: Office) -> None:
+async def test_groups_of_a_tenant_are_limited(harness: ApiHarness) -> None:
     """Every leader keeps them all in memory."""
-    admin = await office.admin(OWN)
+    admin = await harness.admin(OWN)
     for number in range(groups.MAX_GROUPS_PER_TENANT):
-        await office.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
+        await harness.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
 
     problem(await admin.put("/api/v1/groups/more", json={"most": 1}), 409)
     assert (await admin.put("/api/v1/groups/g1", json={"most": 2})).is_success
-    assert (await (await office.admin("globex")).put("/api/v1/groups/more", json={"most": 1})).is_success
+    assert (await (await harness.admin("globex")).put("/api/v1/groups/more", json={"most": 1})).is_success
 
 
-async def test_all_parameters_have_a_maximum_length(office: Office) -> None:
+async def test_all_parameters_have_a_maximum_length(harness: ApiHarness) -> None:
     """For every route, including future ones."""
-    long, unbounded = "x" * (LONGEST_PARAMETER + 1), []
-    async with scene_of(office) as scene:
+    long, unbounded = "x" * (MAX_PARAMETER_LENGTH + 1), []
+    async with scene_of(harness) as scene:
         await scene.renew()
-        admin = await office.admin()
-        for way in ways(office):
+        admin = await harness.admin()
+        for way in ways(harness):
             if way.endpoint is None or way.endpoint.operation in ENDLESS:
                 continue
             for one in way.endpoint.parameters:
@@ -170,13 +170,13 @@ async def test_all_parameters_have_a_maximum_length(office: Office) -> None:
     assert not unbounded
 
 
-async def test_all_texts_and_lists_in_bodies_are_limited(office: Office) -> None:
+async def test_all_texts_and_lists_in_bodies_are_limited(harness: ApiHarness) -> None:
     """Every field of every request struct: texts that are not rejected for their length are not stored."""
     unbounded = []
-    async with scene_of(office) as scene:
+    async with scene_of(harness) as scene:
         await scene.renew()
-        admin = await office.admin()
-        for way in ways(office):
+        admin = await harness.admin()
+        for way in ways(harness):
             endpoint = way.endpoint
             if endpoint is None or endpoint.body is None or not issubclass(endpoint.body, msgspec.Struct):
                 continue
@@ -190,7 +190,7 @@ async def test_all_texts_and_lists_in_bodies_are_limited(office: Office) -> None
                     if answer.status_code not in {413, 422}:
                         unbounded.append(f"{endpoint.operation}.{field.encode_name}: {answer.status_code}")
     only_compared = {"act_on_runs.tenant: 200", "put_schedule.tenant: 200"}
-    refused_before = {"enrol_worker.name: 403", "enrol_worker.request: 403"}
+    refused_before = {"enroll_worker.name: 403", "enroll_worker.request: 403"}
     below_its_limit = {"fail_claimed_run.error_details: 409"}  # an error may have 1 MiB, here as on the link
     assert set(unbounded) == only_compared | refused_before | below_its_limit
 

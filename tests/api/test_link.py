@@ -17,68 +17,68 @@ from mainspring.api.services import Role
 from mainspring.api.worker_link import link as link_module
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.protocol.wire import (
-    AskEnds,
     Assign,
-    Beat,
-    Elsewhere,
-    Ends,
+    Heartbeat,
     Offer,
     Outcome,
+    Redirect,
     Register,
     Result,
+    RunEnds,
+    RunEndsRequest,
     Started,
     Verdict,
 )
-from tests.api.yard import SECRET, Caller, Yard, until
+from tests.api.api_server import SECRET, ApiServers, LinkClient, until
 
 HELLO = Register("w1", "s1", Offer(4_000, 4 << 30), {})
 
 
 @pytest.fixture
-async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+async def api_servers(tmp_path: Path) -> AsyncIterator[ApiServers]:
     """A store without servers."""
-    async with Yard(tmp_path) as yard:
-        yield yard
+    async with ApiServers(tmp_path) as api_servers:
+        yield api_servers
 
 
-async def test_a_worker_registers_runs_a_task_and_reports_it(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_worker_registers_runs_a_task_and_reports_it(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
-    (run,) = await yard.submit()
+    (run,) = await api_servers.submit()
     async with server.caller() as worker:
         task = await worker.next_task()
         assert task.run == run.id
         assert await worker.finish(task.attempt) is Verdict.APPLIED
-    found = await yard.store.run(run.id)
+    found = await api_servers.store.run(run.id)
     assert found is not None
     assert found.ended_at is not None
 
 
-async def test_an_assignment_has_the_attempt_token_unless_its_work_is_empty(yard: Yard) -> None:
-    server = await yard.server()
+async def test_an_assignment_has_the_attempt_token_unless_its_work_is_empty(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
-    await yard.submit()
+    await api_servers.submit()
     async with server.caller() as worker:
         task = await worker.next_task()
-        now = await yard.store.time()
+        now = await api_servers.store.time()
         later = now + timedelta(days=366)
         assert read_attempt_token(SECRET, task.token, now) == task.attempt
         assert read_attempt_token(SECRET, task.token, later) == task.attempt, "its limit may be moved"
         await worker.finish(task.attempt)
-        await yard.submit(JobSpec(name="nothing", tasks=(TaskSpec(name="only"),)))
+        await api_servers.submit(JobSpec(name="nothing", tasks=(TaskSpec(name="only"),)))
         assert (await worker.next_task()).token == ""
 
 
-async def test_a_worker_can_ask_for_ages_of_ended_runs(yard: Yard) -> None:
+async def test_a_worker_can_ask_for_ages_of_ended_runs(api_servers: ApiServers) -> None:
     """Runs without history are omitted."""
-    server = await yard.server()
+    server = await api_servers.server()
     await server.leader()
-    over, going_on = await yard.submit() + await yard.submit()
+    over, going_on = await api_servers.submit() + await api_servers.submit()
     async with server.caller() as worker:
         first = await worker.next_task()
         await worker.finish(first.attempt)
-        await worker.say(AskEnds((over.id, going_on.id, "run_never", "a\0b")))
-        answer = await worker.hear(Ends)
+        await worker.say(RunEndsRequest((over.id, going_on.id, "run_never", "a\0b")))
+        answer = await worker.hear(RunEnds)
 
     ended, other = (over, going_on) if first.run == over.id else (going_on, over)
     assert set(answer.runs) == {over.id, going_on.id}
@@ -87,35 +87,35 @@ async def test_a_worker_can_ask_for_ages_of_ended_runs(yard: Yard) -> None:
     assert answer.runs[ended.id] is not None
 
 
-async def test_a_server_that_does_not_lead_redirects_to_the_leader(yard: Yard) -> None:
-    first = await yard.server("one")
+async def test_a_server_that_does_not_lead_redirects_to_the_leader(api_servers: ApiServers) -> None:
+    first = await api_servers.server("one")
     await first.leader()
-    second = await yard.server("two")
+    second = await api_servers.server("two")
     async with second.socket() as socket:
-        worker = Caller(socket, "w1")
+        worker = LinkClient(socket, "w1")
         await worker.say(HELLO)
-        assert (await worker.hear(Elsewhere)).address == first.address
+        assert (await worker.hear(Redirect)).address == first.address
         assert (await worker.closed())[0] == 1000
 
 
-async def test_a_pool_without_a_leader_has_no_address(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_pool_without_a_leader_has_no_address(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     async with server.socket() as socket:
-        worker = Caller(socket, "w1")
+        worker = LinkClient(socket, "w1")
         await worker.say(Register("w1", "s1", Offer(1, 1), {}, pool="unknown"))
-        assert (await worker.hear(Elsewhere)).address == ""
+        assert (await worker.hear(Redirect)).address == ""
 
 
-async def test_workers_see_only_their_own_assignments(yard: Yard) -> None:
-    server = await yard.server()
+async def test_workers_see_only_their_own_assignments(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     leader = await server.leader()
     async with server.caller("w1", cores=1) as one, server.caller("w2", cores=1) as other:
-        runs = await yard.submit(runs=2)
+        runs = await api_servers.submit(runs=2)
         mine, yours = await one.next_task(), await other.next_task()
         assert {mine.run, yours.run} == {run.id for run in runs}
         for worker, task in ((one, mine), (other, yours)):
             assert leader.shard.memory.attempts[task.attempt].worker_id == worker.name
-            assert not [message for message in worker.heard if isinstance(message, Assign)]
+            assert not [message for message in worker.received if isinstance(message, Assign)]
         assert await other.finish(mine.attempt) is not Verdict.APPLIED
         assert await one.finish(mine.attempt) is Verdict.APPLIED
 
@@ -125,7 +125,7 @@ FIRST_FRAMES: list[tuple[bytes | str, str]] = [
     (b"", "invalid frame"),
     (b"\xc1\xff", "invalid frame"),
     (msgspec.msgpack.encode([]), "one Register"),
-    (msgspec.msgpack.encode([Beat()]), "one Register"),
+    (msgspec.msgpack.encode([Heartbeat()]), "one Register"),
     (msgspec.msgpack.encode([HELLO, HELLO]), "one Register"),
     (msgspec.msgpack.encode([["Surprise", 1]]), "invalid frame"),
     (msgspec.msgpack.encode([Register("", "s1", Offer(1, 1), {})]), "not a valid name"),
@@ -138,26 +138,26 @@ FIRST_FRAMES: list[tuple[bytes | str, str]] = [
 ]
 
 
-async def test_an_invalid_first_frame_closes_the_link(yard: Yard) -> None:
-    server = await yard.server()
+async def test_an_invalid_first_frame_closes_the_link(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
     for first, why in FIRST_FRAMES:
         async with server.socket() as socket:
             await socket.send(first)
-            code, reason = await Caller(socket, "").closed()
+            code, reason = await LinkClient(socket, "").closed()
         assert code == 1008, first
         assert why in reason
 
 
-async def test_a_silent_link_is_closed(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "HELLO_SECONDS", 0.05)
-    server = await yard.server()
+async def test_a_silent_link_is_closed(api_servers: ApiServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "REGISTER_TIMEOUT_SECONDS", 0.05)
+    server = await api_servers.server()
     async with server.socket() as socket:
-        assert (await Caller(socket, "").closed())[0] == 1008
+        assert (await LinkClient(socket, "").closed())[0] == 1008
 
 
-async def test_a_result_without_credit_closes_the_link(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_result_without_credit_closes_the_link(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     leader = await server.leader()
     async with server.caller() as worker:
         await until(lambda: leader.links._links["w1"].credit > 0)
@@ -168,17 +168,17 @@ async def test_a_result_without_credit_closes_the_link(yard: Yard) -> None:
     assert "credit" in reason
 
 
-async def test_an_unexpected_message_closes_the_link(yard: Yard) -> None:
-    server = await yard.server()
+async def test_an_unexpected_message_closes_the_link(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
     for said in (HELLO, Result("att_\0", Outcome.FAILED), Started("a" * 201)):
         async with server.caller() as worker:
-            await worker.say(Beat(), said)
+            await worker.say(Heartbeat(), said)
             assert (await worker.closed())[0] == 1008
 
 
-async def test_an_oversized_frame_closes_the_link(yard: Yard) -> None:
-    server = await yard.server()
+async def test_an_oversized_frame_closes_the_link(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
     async with server.caller() as worker:
         with suppress(ConnectionClosed):
@@ -186,36 +186,36 @@ async def test_an_oversized_frame_closes_the_link(yard: Yard) -> None:
         assert (await worker.closed())[0] == 1009
 
 
-async def test_a_newer_session_closes_the_older_one(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_newer_session_closes_the_older_one(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
     async with server.caller(session="s1") as older, server.caller(session="s2"):
         assert (await older.closed())[0] == 1012
 
 
-async def test_a_link_closes_when_the_term_ends(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_link_closes_when_the_term_ends(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     leader = await server.leader()
     async with server.caller() as worker:
         leader.stop()
         assert (await worker.closed())[0] == 1012
 
 
-async def test_a_stopping_server_closes_its_links(yard: Yard) -> None:
-    server = await yard.server()
+async def test_a_stopping_server_closes_its_links(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     await server.leader()
     async with server.caller() as worker:
         server.stop()
         assert (await worker.closed())[0] == 1012
 
 
-async def test_a_link_requires_a_worker_or_admin_of_all_tenants(yard: Yard) -> None:
-    server = await yard.server(open_locally=False)
+async def test_a_link_requires_a_worker_or_admin_of_all_tenants(api_servers: ApiServers) -> None:
+    server = await api_servers.server(open_locally=False)
     await server.leader()
     refused = {
         "nobody": None,
-        "viewer": await yard.token(Role.VIEWER),
-        "one tenant's": await yard.token(Role.WORKER, tenant="acme"),
+        "viewer": await api_servers.token(Role.VIEWER),
+        "one tenant's": await api_servers.token(Role.WORKER, tenant="acme"),
         "unknown": "msp_0000000000000000_" + 64 * "0",
     }
     for token in refused.values():
@@ -225,46 +225,46 @@ async def test_a_link_requires_a_worker_or_admin_of_all_tenants(yard: Yard) -> N
                 pass
         assert caught.value.response.status_code in {401, 403}
     for role in (Role.WORKER, Role.ADMIN):
-        async with server.caller(token=await yard.token(role)):
+        async with server.caller(token=await api_servers.token(role)):
             pass
 
 
-async def test_browsers_get_no_link(yard: Yard) -> None:
-    server = await yard.server()
+async def test_browsers_get_no_link(api_servers: ApiServers) -> None:
+    server = await api_servers.server()
     with pytest.raises(InvalidStatus) as caught:
         async with server.socket({"Origin": server.address}):
             pass
     assert caught.value.response.status_code == 403
 
 
-async def test_a_connected_workers_name_is_reserved_for_its_token(yard: Yard) -> None:
-    server = await yard.server(open_locally=False)
+async def test_a_connected_workers_name_is_reserved_for_its_token(api_servers: ApiServers) -> None:
+    server = await api_servers.server(open_locally=False)
     await server.leader()
-    mine, yours = await yard.token(Role.WORKER, name="mine"), await yard.token(Role.WORKER, name="yours")
+    mine, yours = await api_servers.token(Role.WORKER, name="mine"), await api_servers.token(Role.WORKER, name="yours")
     async with server.caller(token=mine) as worker:
         async with server.socket({"Authorization": f"Bearer {yours}"}) as socket:
-            thief = Caller(socket, "w1")
+            thief = LinkClient(socket, "w1")
             await thief.say(HELLO)
             assert (await thief.closed())[0] == 1008
-        await yard.submit()
+        await api_servers.submit()
         task = await worker.next_task()
         assert await worker.finish(task.attempt) is Verdict.APPLIED
     async with server.caller(token=yours, session="s2"):
         pass
 
 
-async def test_sessions_end_with_their_token(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_end_with_their_token(api_servers: ApiServers, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
-        (session_validity, "ASK_AGAIN_SECONDS"),
-        (link_module, "ASK_AGAIN_SECONDS"),
-        (authentication, "KNOWN_SECONDS"),
+        (session_validity, "VALIDITY_CHECK_SECONDS"),
+        (link_module, "VALIDITY_CHECK_SECONDS"),
+        (authentication, "CACHE_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
-    server = await yard.server(open_locally=False)
+    server = await api_servers.server(open_locally=False)
     await server.leader()
-    token = await yard.token(Role.WORKER)
+    token = await api_servers.token(Role.WORKER)
     async with server.caller(token=token) as worker:
-        await yard.store.revoke_token(id_of(token) or "")
+        await api_servers.store.revoke_token(id_of(token) or "")
         code, reason = await worker.closed()
     assert code == 1008
     assert "token" in reason

@@ -11,8 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from mainspring.protocol.wire import Beat, Log, Offer, Outcome, Progress, Received, Register, Result, Started, Verdict
-from tests.api.yard import Caller, Server, Yard
+from mainspring.protocol.wire import (
+    Heartbeat,
+    Log,
+    Offer,
+    Outcome,
+    Progress,
+    Received,
+    Register,
+    Result,
+    Started,
+    Verdict,
+)
+from tests.api.api_server import ApiServers, LinkClient, Server
 
 CLOSED_FOR_A_REASON = {1007, 1008, 1009}
 
@@ -23,12 +34,12 @@ _values = st.recursive(
     max_leaves=10,
 )
 _tags = st.sampled_from(
-    ["Register", "Beat", "Result", "Started", "Received", "Returned", "Log", "Checkpoint", "Goodbye"]
+    ["Register", "Heartbeat", "Result", "Started", "Received", "Returned", "Log", "Checkpoint", "Goodbye"]
 )
 _sensible = st.sampled_from(
     [
-        Beat(),
-        Beat((Progress("att_1", float("nan"), "note"),)),
+        Heartbeat(),
+        Heartbeat((Progress("att_1", float("nan"), "note"),)),
         Started("att_1"),
         Received(("att_1", "att_2")),
         Result("att_1", Outcome.FAILED, None, "not JSON"),
@@ -46,19 +57,19 @@ def test_invalid_frames_close_their_own_link_only(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def start() -> tuple[Yard, Server, Caller]:
-            yard = await stack.enter_async_context(Yard(tmp_path))
-            server = await yard.server()
+        async def start() -> tuple[ApiServers, Server, LinkClient]:
+            api_servers = await stack.enter_async_context(ApiServers(tmp_path))
+            server = await api_servers.server()
             await server.leader()
-            return yard, server, await stack.enter_async_context(server.caller("good"))
+            return api_servers, server, await stack.enter_async_context(server.caller("good"))
 
-        yard, server, good = runner.run(start())
+        api_servers, server, good = runner.run(start())
 
         @given(said=frames, registered=st.booleans())
         @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
         def does_no_harm(said: list[bytes | str], registered: bool) -> None:
             runner.run(send_nonsense(server, said, registered))
-            runner.run(work(yard, good))
+            runner.run(work(api_servers, good))
 
         try:
             does_no_harm()
@@ -68,7 +79,7 @@ def test_invalid_frames_close_their_own_link_only(tmp_path: Path) -> None:
 
 async def send_nonsense(server: Server, said: list[bytes | str], registered: bool) -> None:
     async with server.socket() as socket:
-        bad = Caller(socket, "bad")
+        bad = LinkClient(socket, "bad")
         with suppress(ConnectionClosed):
             if registered:
                 await bad.say(Register("bad", "s1", Offer(0, 0), {}))
@@ -79,8 +90,8 @@ async def send_nonsense(server: Server, said: list[bytes | str], registered: boo
         assert code in CLOSED_FOR_A_REASON
 
 
-async def work(yard: Yard, worker: Caller) -> None:
-    (run,) = await yard.submit()
+async def work(api_servers: ApiServers, worker: LinkClient) -> None:
+    (run,) = await api_servers.submit()
     task = await worker.next_task()
     assert task.run == run.id
     assert await worker.finish(task.attempt) is Verdict.APPLIED

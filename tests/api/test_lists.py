@@ -6,13 +6,13 @@ import pytest
 
 from mainspring.api.views.run_views import make_cursor
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TransitionView
-from mainspring.shard.events import RunsAged
-from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit, until
-from tests.host.hall import Hand
+from mainspring.shard.events import RunsExpired
+from tests.api.api_harness import NOOP, ApiHarness, all_pages, pointers, problem, read, running_task, submit, until
+from tests.host.host_harness import ScriptedWorker
 
 
-async def test_pages_of_runs_are_stable_while_runs_are_created(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_pages_of_runs_are_stable_while_runs_are_created(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     there = [(await submit(caller)).id for _ in range(7)]
 
     seen: list[list[str]] = []
@@ -24,14 +24,14 @@ async def test_pages_of_runs_are_stable_while_runs_are_created(office: Office) -
     assert [run_id for page in seen for run_id in page] == there[::-1]
 
 
-async def test_pages_of_jobs_and_tasks(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_pages_of_jobs_and_tasks(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     names = [f"job-{number}" for number in range(5)]
     for name in names:
         await caller.post("/api/v1/jobs", json={**NOOP, "name": name})
     many: dict[str, object] = {"name": "wide", "tasks": [{"name": f"t{number}"} for number in range(12)]}
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1", cores=1).welcome()
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1", cores=1).welcome()
         run = await submit(caller, many)
         await hand.next_task()
 
@@ -45,8 +45,8 @@ async def test_pages_of_jobs_and_tasks(office: Office) -> None:
     assert sum(map(len, overall)) == 12
 
 
-async def test_runs_are_filtered_by_parameters(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_runs_are_filtered_by_parameters(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     plain = await submit(caller)
     urgent = await submit(caller, {**NOOP, "name": "other"}, priority="P1")
 
@@ -59,10 +59,10 @@ async def test_runs_are_filtered_by_parameters(office: Office) -> None:
     assert await found(state="FAILED") == []
 
 
-async def test_tasks_are_filtered_by_parameters(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        _, task = await running_task(office, caller, leader)
+async def test_tasks_are_filtered_by_parameters(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        _, task = await running_task(harness, caller, leader)
 
         async def found(**params: str | list[str]) -> list[str]:
             return [one.id for one in read(await caller.get("/api/v1/tasks", params=params), Page[TaskView]).items]
@@ -95,17 +95,17 @@ async def test_tasks_are_filtered_by_parameters(office: Office) -> None:
     ],
 )
 async def test_an_invalid_query_is_rejected_with_its_faults(
-    office: Office, query: dict[str, str], expected: list[str]
+    harness: ApiHarness, query: dict[str, str], expected: list[str]
 ) -> None:
-    caller = await office.admin()
+    caller = await harness.admin()
 
     body = problem(await caller.get("/api/v1/runs", params=query), 422)
 
     assert sorted(pointers(body)) == expected
 
 
-async def test_a_filter_selects_matching_items(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_filter_selects_matching_items(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     labelled = {**NOOP, "name": "etl-load", "labels": {"team": "data science"}}
     plain, found = await submit(caller), await submit(caller, labelled, priority="P0")
 
@@ -121,9 +121,9 @@ async def test_a_filter_selects_matching_items(office: Office) -> None:
     ]
 
 
-async def test_a_filter_does_not_reveal_other_tenants(office: Office) -> None:
-    await submit(await office.admin("acme"))
-    other = await office.admin("globex")
+async def test_a_filter_does_not_reveal_other_tenants(harness: ApiHarness) -> None:
+    await submit(await harness.admin("acme"))
+    other = await harness.admin("globex")
 
     assert (await other.get("/api/v1/runs?q=created>1h")).json()["items"] == []
     problem(await other.get("/api/v1/runs?q=tenant:acme"), 403)
@@ -132,8 +132,8 @@ async def test_a_filter_does_not_reveal_other_tenants(office: Office) -> None:
     problem(await other.get("/api/v1/events?q=tenant:acme"), 403)
 
 
-async def test_a_list_is_counted_on_request(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_list_is_counted_on_request(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     for _ in range(3):
         await submit(caller)
 
@@ -145,8 +145,8 @@ async def test_a_list_is_counted_on_request(office: Office) -> None:
     assert uncounted.json()["count"] is None
 
 
-async def test_a_page_links_to_the_next_one(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_page_links_to_the_next_one(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     runs = [(await submit(caller)).id for _ in range(3)]
 
     first = await caller.get("/api/v1/runs", params={"limit": 2, "q": "job:noop tenant:acme", "state": "PENDING"})
@@ -158,8 +158,8 @@ async def test_a_page_links_to_the_next_one(office: Office) -> None:
     assert "link" not in second.headers
 
 
-async def test_items_are_reduced_to_the_requested_fields(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_items_are_reduced_to_the_requested_fields(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     run = await submit(caller)
 
     runs = await caller.get("/api/v1/runs?fields=id,params")
@@ -170,10 +170,10 @@ async def test_items_are_reduced_to_the_requested_fields(office: Office) -> None
     assert pointers(problem(await caller.get("/api/v1/jobs?sort=name"), 422)) == ["query:sort"]
 
 
-async def test_transitions_of_a_task_are_listed(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, caller, leader)
+async def test_transitions_of_a_task_are_listed(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, caller, leader)
         under_way = (await caller.get(f"/api/v1/tasks/{task.id}/attempts")).json()["items"]
         assert task.attempt_id is not None
         await hand.finish(task.attempt_id)
@@ -186,13 +186,13 @@ async def test_transitions_of_a_task_are_listed(office: Office) -> None:
     assert [one.seq for one in story] == sorted(one.seq for one in story)
 
 
-async def test_a_run_in_history_still_has_its_tasks(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        hand, task = await running_task(office, caller, leader)
+async def test_a_run_in_history_still_has_its_tasks(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, caller, leader)
         assert task.attempt_id is not None
         await hand.finish(task.attempt_id)
-        leader.inbox.put(RunsAged(run_ids=(task.run_id,)))
+        leader.inbox.put(RunsExpired(run_ids=(task.run_id,)))
 
         async def is_in_history() -> bool:
             (listed,) = (await caller.get("/api/v1/runs")).json()["items"]

@@ -33,14 +33,14 @@ from mainspring.api.http import docs_page, openapi
 from mainspring.api.http.examples import example_of
 from mainspring.client.client import Client
 from mainspring.protocol.rest.admin import WebhookRequest
-from mainspring.protocol.rest.claims import LONGEST_WAIT_SECONDS
+from mainspring.protocol.rest.claims import MAX_WAIT_SECONDS
 from mainspring.protocol.rest.runs import TokenRequest
 from mainspring.protocol.rest.sharing import GroupRequest, PolicyRequest
-from tests.e2e.town import Town
+from tests.e2e.cluster import ServerCluster
 from tests.postgres import PostgresServer
 
 ENDLESS = {"follow_events"}
-"""Endless operations; tests/api/test_live.py covers them."""
+"""Endless operations; tests/api/test_live_stream.py covers them."""
 EXAMPLES = 4
 """Requests per operation, besides the examples of the document."""
 EXPLORED = 200
@@ -117,8 +117,8 @@ def served(
     servers = []
     with ExitStack() as stack:
         for store, url in {"sqlite": None, "postgres": postgres}.items():
-            town = stack.enter_context(Town(tmp_path_factory.mktemp(store), url))
-            server = town.server()
+            cluster = stack.enter_context(ServerCluster(tmp_path_factory.mktemp(store), url))
+            server = cluster.server()
             with server.client() as client:
                 known = furnish(client)
             servers.append(Served(store, server.address, stack.enter_context(requests.Session()), known))
@@ -146,7 +146,7 @@ def furnish(client: Client) -> dict[str, list[str]]:
         "webhook_id": [webhook.id],
         "worker_id": ["w1"],
         "delivery_id": ["msg_1"],
-        "name": ["etl", "default", "growth_burst"],
+        "name": ["etl", "default", "fan_out_burst"],
         "booking": ["nightly"],
     }
 
@@ -223,7 +223,7 @@ def send(server: Served, case: Case) -> None:
 def without_waiting(body: Any) -> Any:
     """Shorten the maximum wait of requests: nothing will happen."""
     match body:
-        case {"wait_seconds": float() | int() as wait} if 0 < wait <= LONGEST_WAIT_SECONDS:
+        case {"wait_seconds": float() | int() as wait} if 0 < wait <= MAX_WAIT_SECONDS:
             return {**body, "wait_seconds": SHORT_WAIT_SECONDS}
         case _:
             return body

@@ -26,7 +26,7 @@ from mainspring.protocol.errors import (
 )
 from mainspring.store.ports.front import ListedRun
 from mainspring.store.ports.store import Store
-from tests.api.office import Office, problem
+from tests.api.api_harness import ApiHarness, problem
 
 INSIDE = "password=hunter2 host=10.1.2.3"
 
@@ -108,9 +108,9 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError(INSIDE), 500), (Broken(INSIDE), 500), (Unavailable(INSIDE), 503)]
 )
-async def test_internal_errors_are_logged_and_hidden(office: Office, error: Exception, status: int) -> None:
-    caller = await office.admin()
-    office.services.store = Failing(office.store, error)  # type: ignore[assignment]
+async def test_internal_errors_are_logged_and_hidden(harness: ApiHarness, error: Exception, status: int) -> None:
+    caller = await harness.admin()
+    harness.services.store = Failing(harness.store, error)  # type: ignore[assignment]
 
     with capture_logs() as logs:
         answer = await caller.get("/api/v1/runs/x")
@@ -127,8 +127,8 @@ async def test_internal_errors_are_logged_and_hidden(office: Office, error: Exce
         assert answer.json()["instance"] == answer.headers["x-request-id"]
 
 
-async def test_unknown_paths_and_methods_are_problems(office: Office) -> None:
-    caller = await office.admin()
+async def test_unknown_paths_and_methods_are_problems(harness: ApiHarness) -> None:
+    caller = await harness.admin()
 
     nowhere = await caller.get("/api/v1/nowhere")
     slash = await caller.get("/api/v1/runs/")
@@ -139,16 +139,16 @@ async def test_unknown_paths_and_methods_are_problems(office: Office) -> None:
     assert set(deleted.headers["allow"].split(", ")) >= {"GET", "POST"}
 
 
-async def test_an_id_that_stores_reject_is_rejected(office: Office) -> None:
-    caller = await office.admin()
+async def test_an_id_that_stores_reject_is_rejected(harness: ApiHarness) -> None:
+    caller = await harness.admin()
 
     body = problem(await caller.get("/api/v1/runs/a%00b"), 422)
 
     assert [fault["pointer"] for fault in body["errors"]] == ["path:run_id"]
 
 
-async def test_every_response_has_its_own_request_id(office: Office) -> None:
-    caller = await office.admin()
+async def test_every_response_has_its_own_request_id(harness: ApiHarness) -> None:
+    caller = await harness.admin()
 
     answers = [await caller.get(path) for path in ("/healthz", "/api/v1/runs", "/nowhere", "/api/v1/runs/x")]
 

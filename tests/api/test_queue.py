@@ -16,8 +16,8 @@ from mainspring.core.admission.degradation import PARTIAL_AFTER_SECONDS
 from mainspring.host.loop import Leader
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.sharing import LevelView, QueueView, TenantUseView
-from tests.api.office import Office, all_pages, problem, read, submit, until
-from tests.host.hall import Hand
+from tests.api.api_harness import ApiHarness, all_pages, problem, read, submit, until
+from tests.host.host_harness import ScriptedWorker
 
 LARGE: dict[str, object] = {
     "name": "large",
@@ -26,11 +26,11 @@ LARGE: dict[str, object] = {
 
 
 @asynccontextmanager
-async def crowded(office: Office) -> AsyncIterator[Leader]:
+async def crowded(harness: ApiHarness) -> AsyncIterator[Leader]:
     """A worker with four cores and two tasks of acme; one more of acme and one of globex are queued."""
-    acme, globex = await office.admin("acme"), await office.admin("globex")
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+    acme, globex = await harness.admin("acme"), await harness.admin("globex")
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         beating = asyncio.create_task(hand.beat())
         for _ in range(2):
             await submit(acme, LARGE)
@@ -39,8 +39,8 @@ async def crowded(office: Office) -> AsyncIterator[Leader]:
             await submit(caller, LARGE, priority="P1" if caller is acme else "P2")
 
         async def all_wait() -> bool:
-            standing = await office.services.shards.standing(POOL)
-            return sum(line.waiting for line in standing.lines) == 2
+            pool_status = await harness.services.shards.pool_status(POOL)
+            return sum(line.waiting for line in pool_status.queues) == 2
 
         await until(all_wait)
         yield leader
@@ -53,13 +53,13 @@ async def queue(caller: httpx2.AsyncClient, **params: str) -> QueueView:
     return found
 
 
-async def test_the_queue_shows_capacity_and_queued_tasks(office: Office) -> None:
-    async with crowded(office):
-        found = await queue(await office.admin(), pool=POOL)
+async def test_the_queue_shows_capacity_and_queued_tasks(harness: ApiHarness) -> None:
+    async with crowded(harness):
+        found = await queue(await harness.admin(), pool=POOL)
 
-    assert (found.pool, found.workers, found.held_from, found.stopping) == (POOL, 1, None, 0)
+    assert (found.pool, found.workers, found.dispatch_paused_from, found.stopping) == (POOL, 1, None, 0)
     assert (found.capacity.cpu, found.used.cpu) == (4.0, 4.0)
-    assert [(line.priority, line.tenant, line.waiting) for line in found.lines] == [
+    assert [(line.priority, line.tenant, line.waiting) for line in found.queues] == [
         ("P1", "acme", 1),
         ("P2", "globex", 1),
     ]
@@ -67,61 +67,61 @@ async def test_the_queue_shows_capacity_and_queued_tasks(office: Office) -> None
     assert not any(found.intake.values())
 
 
-async def test_other_tenants_are_shown_as_totals(office: Office) -> None:
-    async with crowded(office):
-        every, own = await queue(await office.admin()), await queue(await office.admin("acme"))
-        answer = await (await office.admin("acme")).get("/api/v1/use")
+async def test_other_tenants_are_shown_as_totals(harness: ApiHarness) -> None:
+    async with crowded(harness):
+        every, own = await queue(await harness.admin()), await queue(await harness.admin("acme"))
+        answer = await (await harness.admin("acme")).get("/api/v1/use")
 
-    assert {line.tenant for line in own.lines} == {"acme"}
+    assert {line.tenant for line in own.queues} == {"acme"}
     assert (own.waiting, own.used) == (every.waiting, every.used)
     assert [one.tenant for one in read(answer, Page[TenantUseView]).items] == ["acme"]
 
 
-async def test_usage_and_limits_are_listed_by_tenant(office: Office) -> None:
-    everybody = await office.admin()
+async def test_usage_and_limits_are_listed_by_tenant(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
     await everybody.put("/api/v1/tenants/acme/quota", json={"weight": 3, "guaranteed": {"cpu": 1}})
     await everybody.put("/api/v1/tenants/acme/p0-grant", json={})
-    async with crowded(office):
+    async with crowded(harness):
         pages = [page async for page in all_pages(everybody, "/api/v1/use", TenantUseView, limit=1)]
-        own = read(await (await office.admin("acme")).get("/api/v1/tenants/acme/use"), TenantUseView)
+        own = read(await (await harness.admin("acme")).get("/api/v1/tenants/acme/use"), TenantUseView)
         idle = read(await everybody.get("/api/v1/tenants/nobody/use", params={"pool": POOL}), TenantUseView)
 
     acme, globex = [one for page in pages for one in page]
-    assert (acme.tenant, acme.pool, acme.rooms, acme.use.cpu, acme.share) == ("acme", POOL, 2, 4.0, 1.0)
+    assert (acme.tenant, acme.pool, acme.running, acme.use.cpu, acme.share) == ("acme", POOL, 2, 4.0, 1.0)
     assert (acme.is_on_burst, acme.p0, acme.quota.weight, acme.quota.guaranteed.cpu) == (True, True, 3.0, 1.0)
-    assert (globex.tenant, globex.rooms, globex.use.cpu, globex.p0) == ("globex", 0, 0.0, False)
-    assert acme.entitled == pytest.approx(0.75)
+    assert (globex.tenant, globex.running, globex.use.cpu, globex.p0) == ("globex", 0, 0.0, False)
+    assert acme.fair_share == pytest.approx(0.75)
     assert own == acme
-    assert (idle.rooms, idle.share, idle.quota.weight) == (0, 0.0, 1.0)
+    assert (idle.running, idle.share, idle.quota.weight) == (0, 0.0, 1.0)
 
 
-async def test_another_tenants_usage_is_not_found(office: Office) -> None:
-    async with office.led():
-        problem(await (await office.admin("globex")).get("/api/v1/tenants/acme/use"), 404)
+async def test_another_tenants_usage_is_not_found(harness: ApiHarness) -> None:
+    async with harness.led():
+        problem(await (await harness.admin("globex")).get("/api/v1/tenants/acme/use"), 404)
 
 
-async def test_without_a_leader_the_client_is_told_to_retry(office: Office) -> None:
-    everybody = await office.admin()
-    await office.store.ensure_shard("lonely")
+async def test_without_a_leader_the_client_is_told_to_retry(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
+    await harness.store.ensure_shard("lonely")
 
     for path in ("queue", "use", "tenants/acme/use"):
         assert problem(await everybody.get(f"/api/v1/{path}", params={"pool": "lonely"}), 503)["code"] == "not_leading"
         problem(await everybody.get(f"/api/v1/{path}", params={"pool": "never"}), 404)
 
 
-async def test_a_cursor_of_another_list_is_rejected(office: Office) -> None:
-    async with office.led():
-        problem(await (await office.admin()).get("/api/v1/use", params={"cursor": "WyJ4Il0"}), 422)
+async def test_a_cursor_of_another_list_is_rejected(harness: ApiHarness) -> None:
+    async with harness.led():
+        problem(await (await harness.admin()).get("/api/v1/use", params={"cursor": "WyJ4Il0"}), 422)
 
 
-async def test_the_level_is_that_of_the_named_or_worst_pool(office: Office) -> None:
-    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
+async def test_the_level_is_that_of_the_named_or_worst_pool(harness: ApiHarness) -> None:
+    viewer = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
     for pool in (POOL, "lonely"):
-        await office.store.ensure_shard(pool)
-    await office.store.campaign(POOL, "somebody", 1, timedelta(hours=1))
+        await harness.store.ensure_shard(pool)
+    await harness.store.campaign(POOL, "somebody", 1, timedelta(hours=1))
     for _ in range(int(PARTIAL_AFTER_SECONDS) + 2):
-        office.clock.ahead += 1.0
-        await office.services.levels.look()
+        harness.clock.ahead += 1.0
+        await harness.services.degradation.check_store()
 
     worst = read(await viewer.get("/api/v1/level"), LevelView)
     named = read(await viewer.get("/api/v1/level", params={"pool": POOL}), LevelView)

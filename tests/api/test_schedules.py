@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.protocol.rest.runs import Done, Page, RunView
+from mainspring.protocol.rest.runs import ActionResult, Page, RunView
 from mainspring.protocol.rest.schedules import ChangeView, FireView, ScheduleView, UpcomingView
-from tests.api.office import NOOP, Office, all_pages, pointers, problem, read
+from tests.api.api_harness import NOOP, ApiHarness, all_pages, pointers, problem, read
 
 HOURLY: dict[str, Any] = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}
 PATH = "/api/v1/schedules"
 
 
-async def _planner(office: Office, tenant: str = "acme") -> httpx2.AsyncClient:
+async def _planner(harness: ApiHarness, tenant: str = "acme") -> httpx2.AsyncClient:
     """Return a client whose tenant has a job."""
-    caller = await office.admin(tenant)
+    caller = await harness.admin(tenant)
     assert (await caller.post("/api/v1/jobs", json=NOOP)).is_success
     return caller
 
@@ -30,8 +30,8 @@ async def _create(caller: httpx2.AsyncClient, **fields: object) -> ScheduleView:
     return view
 
 
-async def test_a_schedule_is_created_and_found_by_name_and_id(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_schedule_is_created_and_found_by_name_and_id(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
 
     answer = await caller.post(PATH, json={"definition": {**HOURLY, "priority": "P0", "params": {"a": 1}}})
 
@@ -50,8 +50,8 @@ async def test_a_schedule_is_created_and_found_by_name_and_id(office: Office) ->
     assert listed.definition is msgspec.UNSET
 
 
-async def test_a_taken_name_is_a_conflict_and_put_replaces_it(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_taken_name_is_a_conflict_and_put_replaces_it(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
     made = await _create(caller)
 
     taken = await caller.post(PATH, json={"definition": HOURLY})
@@ -68,7 +68,7 @@ async def test_a_taken_name_is_a_conflict_and_put_replaces_it(office: Office) ->
     assert problem(stale, 412)["code"] == "outdated"
     assert pointers(problem(wrong, 422)) == ["/definition/name"]
     changes = read(await caller.get(f"{PATH}/hourly/changes"), Page[ChangeView]).items
-    assert [(change.act, change.why) for change in changes] == [("updated", "more"), ("created", "asked for")]
+    assert [(change.action, change.why) for change in changes] == [("updated", "more"), ("created", "asked for")]
     assert msgspec.json.decode(changes[0].after)["max_active"] == 2
 
 
@@ -91,8 +91,8 @@ async def test_a_taken_name_is_a_conflict_and_put_replaces_it(office: Office) ->
         ({"params": [1]}, "/definition/params", "must be an object"),
     ],
 )
-async def test_a_fault_of_a_definition_is_reported(office: Office, fields: Any, where: str, why: str) -> None:
-    caller = await _planner(office)
+async def test_a_fault_of_a_definition_is_reported(harness: ApiHarness, fields: Any, where: str, why: str) -> None:
+    caller = await _planner(harness)
 
     body = problem(await caller.post(PATH, json={"definition": {**HOURLY, **fields}}), 422)
 
@@ -100,8 +100,8 @@ async def test_a_fault_of_a_definition_is_reported(office: Office, fields: Any, 
     assert why in body["errors"][0]["detail"]
 
 
-async def test_all_faults_of_a_definition_are_reported_together(office: Office) -> None:
-    caller = await _planner(office)
+async def test_all_faults_of_a_definition_are_reported_together(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
     trigger = {"kind": "cron", "cron": "61 25 * * *", "timezone": "Europe/Pariss"}
 
     body = problem(await caller.post(PATH, json={"definition": {**HOURLY, "trigger": trigger, "max_active": 0}}), 422)
@@ -112,16 +112,16 @@ async def test_all_faults_of_a_definition_are_reported_together(office: Office) 
     assert len(body["errors"]) >= 4
 
 
-async def test_a_schedule_is_paused_resumed_and_deleted(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_schedule_is_paused_resumed_and_deleted(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
     made = await _create(caller)
     path = f"{PATH}/hourly"
 
-    paused = read(await caller.post(f"{path}/pause", json={"why": "a move"}), Done)
+    paused = read(await caller.post(f"{path}/pause", json={"why": "a move"}), ActionResult)
     then = read(await caller.get(path), ScheduleView)
-    again = read(await caller.post(f"{path}/pause"), Done)
-    resumed = read(await caller.post(f"{path}/resume"), Done)
-    deleted = read(await caller.delete(path, params={"why": "no longer"}), Done)
+    again = read(await caller.post(f"{path}/pause"), ActionResult)
+    resumed = read(await caller.post(f"{path}/resume"), ActionResult)
+    deleted = read(await caller.delete(path, params={"why": "no longer"}), ActionResult)
 
     assert (paused.changed, again.changed, resumed.changed, deleted.changed) == (True, False, True, True)
     assert (then.state, then.next_at) == ("paused", None)
@@ -132,8 +132,8 @@ async def test_a_schedule_is_paused_resumed_and_deleted(office: Office) -> None:
     assert (await caller.post(PATH, json={"definition": HOURLY})).status_code == 201
 
 
-async def test_a_schedule_is_triggered_manually_and_its_run_records_it(office: Office) -> None:
-    caller = await _planner(office)
+async def test_a_schedule_is_triggered_manually_and_its_run_records_it(harness: ApiHarness) -> None:
+    caller = await _planner(harness)
     made = await _create(caller, params={"region": "eu", "day": 1})
 
     fire = read(await caller.post(f"{PATH}/hourly/trigger", json={"params": {"day": 2}, "why": "try"}), FireView)
@@ -148,9 +148,9 @@ async def test_a_schedule_is_triggered_manually_and_its_run_records_it(office: O
     assert none.items == []
 
 
-async def test_fires_are_paged(office: Office) -> None:
+async def test_fires_are_paged(harness: ApiHarness) -> None:
     """Several fires have the same window."""
-    caller = await _planner(office)
+    caller = await _planner(harness)
     await _create(caller)
     window = {"window_at": "2026-01-05T10:00:00Z"}
     made = [
@@ -166,8 +166,8 @@ async def test_fires_are_paged(office: Office) -> None:
     assert [fire.run_id for page in pages for fire in page] == [made[4], made[2], made[1], made[0], made[3]]
 
 
-async def test_upcoming_windows_are_merged_by_time(office: Office) -> None:
-    caller, other = await _planner(office), await _planner(office, "globex")
+async def test_upcoming_windows_are_merged_by_time(harness: ApiHarness) -> None:
+    caller, other = await _planner(harness), await _planner(harness, "globex")
     await _create(caller)
     await _create(caller, name="often", trigger={"kind": "interval", "every_seconds": 1_200})
     await _create(other)
@@ -185,8 +185,8 @@ async def test_upcoming_windows_are_merged_by_time(office: Office) -> None:
     assert pointers(problem(naive, 422)) == ["query:until"]
 
 
-async def test_schedules_of_other_tenants_answer_like_missing_ones(office: Office) -> None:
-    acme, globex = await _planner(office), await _planner(office, "globex")
+async def test_schedules_of_other_tenants_answer_like_missing_ones(harness: ApiHarness) -> None:
+    acme, globex = await _planner(harness), await _planner(harness, "globex")
     made = await _create(acme)
     never = "sched_000000000000-0000000000000000"
 
@@ -203,11 +203,11 @@ async def test_schedules_of_other_tenants_answer_like_missing_ones(office: Offic
     assert read(await acme.get(f"{PATH}/{made.id}"), ScheduleView).state == "active"
 
 
-async def test_callers_of_all_tenants_name_the_tenant_of_a_schedule(office: Office) -> None:
-    await _create(await _planner(office))
-    everybody = await office.admin()
+async def test_callers_of_all_tenants_name_the_tenant_of_a_schedule(harness: ApiHarness) -> None:
+    await _create(await _planner(harness))
+    everybody = await harness.admin()
 
     problem(await everybody.get(f"{PATH}/hourly"), 404)
     assert read(await everybody.get(f"{PATH}/hourly", params={"tenant": "acme"}), ScheduleView).tenant == "acme"
-    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
+    viewer = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
     problem(await viewer.post(f"{PATH}/hourly/trigger"), 403)

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.protocol.rest.runs import BulkLine, JobView, Page, RunView, TaskView
-from tests.api.office import NOOP, Office, pointers, problem, read, submit
-from tests.host.hall import Hand
+from mainspring.protocol.rest.runs import BulkItemResult, JobView, Page, RunView, TaskView
+from tests.api.api_harness import NOOP, ApiHarness, pointers, problem, read, submit
+from tests.host.host_harness import ScriptedWorker
 
 
-async def test_a_run_is_created_and_executed(office: Office) -> None:
-    caller = await office.admin("acme")
-    async with office.led() as leader:
-        hand = await Hand("w1", leader, "s1").welcome()
+async def test_a_run_is_created_and_executed(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
+    async with harness.led() as leader:
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         run = await submit(caller, params={"day": "2026-11-15"}, priority="P1")
         await hand.finish((await hand.next_task()).attempt, '{"rows": 7}')
         ended = read(await caller.get(f"/api/v1/runs/{run.id}"), RunView)
@@ -31,8 +31,8 @@ async def test_a_run_is_created_and_executed(office: Office) -> None:
     assert (task.name, task.attempt, bytes(task.output), bytes(task.error)) == ("only", 1, b'{"rows": 7}', b"null")
 
 
-async def test_the_response_to_a_new_run_has_its_location(office: Office) -> None:
-    caller = await office.admin()
+async def test_the_response_to_a_new_run_has_its_location(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
     answer = await caller.post("/api/v1/runs", json={"job": "noop"})
@@ -43,8 +43,8 @@ async def test_the_response_to_a_new_run_has_its_location(office: Office) -> Non
     assert read(await caller.get(answer.headers["location"]), RunView).tenant == "default"
 
 
-async def test_a_job_has_versions_and_the_same_definition_is_the_same_version(office: Office) -> None:
-    caller = await office.admin()
+async def test_a_job_has_versions_and_the_same_definition_is_the_same_version(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     changed = {**NOOP, "tasks": [{"name": "only"}, {"name": "second"}]}
 
     answers = [await caller.post("/api/v1/jobs", json=job) for job in (NOOP, NOOP, changed)]
@@ -58,9 +58,9 @@ async def test_a_job_has_versions_and_the_same_definition_is_the_same_version(of
 
 
 @pytest.mark.parametrize(("reference", "version"), [("noop", 2), ("noop@1", 1), ("{first}", 1)])
-async def test_a_run_refers_to_its_job_by_name_version_or_id(office: Office, reference: str, version: int) -> None:
+async def test_a_run_refers_to_its_job_by_name_version_or_id(harness: ApiHarness, reference: str, version: int) -> None:
     """The new version is used immediately on its server, although the latest one is cached."""
-    caller = await office.admin()
+    caller = await harness.admin()
     first = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
     await caller.post("/api/v1/runs", json={"job": "noop"})
     await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60})
@@ -70,8 +70,8 @@ async def test_a_run_refers_to_its_job_by_name_version_or_id(office: Office, ref
     assert run.job_version == version
 
 
-async def test_every_fault_of_a_job_has_a_pointer(office: Office) -> None:
-    caller = await office.admin()
+async def test_every_fault_of_a_job_has_a_pointer(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     job = {"name": "No!", "tasks": [{"name": "a", "needs": [{"task": "b"}]}, {"name": "c", "max_attempts": 99}]}
 
     body = problem(await caller.post("/api/v1/jobs", json=job), 422)
@@ -94,8 +94,10 @@ async def test_every_fault_of_a_job_has_a_pointer(office: Office) -> None:
         (b"\xff", [""]),
     ],
 )
-async def test_an_invalid_run_is_rejected_with_its_faults(office: Office, body: bytes, expected: list[str]) -> None:
-    caller = await office.admin()
+async def test_an_invalid_run_is_rejected_with_its_faults(
+    harness: ApiHarness, body: bytes, expected: list[str]
+) -> None:
+    caller = await harness.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
     found = problem(await caller.post("/api/v1/runs", content=body), 422)
@@ -103,8 +105,8 @@ async def test_an_invalid_run_is_rejected_with_its_faults(office: Office, body: 
     assert sorted(pointers(found)) == expected
 
 
-async def test_a_body_is_read_up_to_its_limit(office: Office) -> None:
-    caller = await office.admin()
+async def test_a_body_is_read_up_to_its_limit(harness: ApiHarness) -> None:
+    caller = await harness.admin()
 
     async def endless() -> Any:
         while True:
@@ -117,14 +119,14 @@ async def test_a_body_is_read_up_to_its_limit(office: Office) -> None:
 # idempotency
 
 
-async def test_a_repeated_key_creates_one_run(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_repeated_key_creates_one_run(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
-    wish = {"job": "noop", "params": {"a": 1, "b": 2}}
+    payload = {"job": "noop", "params": {"a": 1, "b": 2}}
     written_otherwise = b'{ "params": {"b": 2, "a": 1}, "job": "noop", "idempotency_key": "k" }'
 
-    first = await caller.post("/api/v1/runs", json=wish, headers={"idempotency-key": "k"})
-    again = await caller.post("/api/v1/runs", json=wish, headers={"idempotency-key": "k"})
+    first = await caller.post("/api/v1/runs", json=payload, headers={"idempotency-key": "k"})
+    again = await caller.post("/api/v1/runs", json=payload, headers={"idempotency-key": "k"})
     in_body = await caller.post("/api/v1/runs", content=written_otherwise)
 
     ids = {read(answer, RunView).id for answer in (first, again, in_body)}
@@ -134,8 +136,8 @@ async def test_a_repeated_key_creates_one_run(office: Office) -> None:
     assert again.headers["idempotent-replayed"] == in_body.headers["idempotent-replayed"] == "true"
 
 
-async def test_a_key_with_another_body_is_a_conflict(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_key_with_another_body_is_a_conflict(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     await caller.post("/api/v1/runs", json={"job": "noop"}, headers={"idempotency-key": "k"})
 
@@ -144,8 +146,8 @@ async def test_a_key_with_another_body_is_a_conflict(office: Office) -> None:
     assert problem(answer, 409)["code"] == "key_reused"
 
 
-async def test_a_key_of_another_tenant_is_another_key(office: Office) -> None:
-    acme, globex = await office.admin("acme"), await office.admin("globex")
+async def test_a_key_of_another_tenant_is_another_key(harness: ApiHarness) -> None:
+    acme, globex = await harness.admin("acme"), await harness.admin("globex")
     runs = []
     for caller in (acme, globex):
         await caller.post("/api/v1/jobs", json=NOOP)
@@ -154,24 +156,24 @@ async def test_a_key_of_another_tenant_is_another_key(office: Office) -> None:
     assert runs[0].id != runs[1].id
 
 
-async def test_concurrent_runs_are_all_created(office: Office) -> None:
-    caller = await office.admin()
+async def test_concurrent_runs_are_all_created(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
     answers = await asyncio.gather(*(caller.post("/api/v1/runs", json={"job": "noop"}) for _ in range(100)))
 
     ids = [read(answer, RunView).id for answer in answers]
     assert len(set(ids)) == 100
-    assert all([await office.store.run(run_id) for run_id in ids])
+    assert all([await harness.store.run(run_id) for run_id in ids])
 
 
-async def test_concurrent_keyed_runs_are_all_created_once(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_concurrent_keyed_runs_are_all_created_once(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
-    wishes = [{"job": "noop", "idempotency_key": f"k{number}"} for number in range(100)]
+    payloads = [{"job": "noop", "idempotency_key": f"k{number}"} for number in range(100)]
 
-    first = await asyncio.gather(*(caller.post("/api/v1/runs", json=wish) for wish in wishes))
-    again = await asyncio.gather(*(caller.post("/api/v1/runs", json=wish) for wish in wishes))
+    first = await asyncio.gather(*(caller.post("/api/v1/runs", json=payload) for payload in payloads))
+    again = await asyncio.gather(*(caller.post("/api/v1/runs", json=payload) for payload in payloads))
 
     ids = [read(answer, RunView).id for answer in first]
     assert len(set(ids)) == 100
@@ -180,13 +182,13 @@ async def test_concurrent_keyed_runs_are_all_created_once(office: Office) -> Non
     assert all(answer.headers["idempotent-replayed"] == "true" for answer in again)
 
 
-async def test_concurrent_requests_with_one_key_and_different_bodies(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_concurrent_requests_with_one_key_and_different_bodies(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
-    wish = {"job": "noop", "idempotency_key": "k"}
+    payload = {"job": "noop", "idempotency_key": "k"}
 
     answers = await asyncio.gather(
-        *(caller.post("/api/v1/runs", json=body) for body in (wish, wish, {**wish, "priority": "P1"}))
+        *(caller.post("/api/v1/runs", json=body) for body in (payload, payload, {**payload, "priority": "P1"}))
     )
 
     statuses = [answer.status_code for answer in answers]
@@ -199,13 +201,13 @@ async def test_concurrent_requests_with_one_key_and_different_bodies(office: Off
 # many in one request
 
 
-async def test_lines_with_the_same_key_create_one_run(office: Office) -> None:
+async def test_lines_with_the_same_key_create_one_run(harness: ApiHarness) -> None:
     """The first one counts; only another body is rejected."""
-    caller = await office.admin("acme")
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
-    wishes: list[tuple[str, str | None]] = [("P2", "k"), ("P2", None), ("P2", "k"), ("P1", "k"), ("P1", "other")]
+    payloads: list[tuple[str, str | None]] = [("P2", "k"), ("P2", None), ("P2", "k"), ("P1", "k"), ("P1", "other")]
     lines = [
-        msgspec.json.encode({"job": "noop", "priority": priority, "idempotency_key": key}) for priority, key in wishes
+        msgspec.json.encode({"job": "noop", "priority": priority, "idempotency_key": key}) for priority, key in payloads
     ]
 
     first = await bulk(caller, lines)
@@ -219,8 +221,8 @@ async def test_lines_with_the_same_key_create_one_run(office: Office) -> None:
     assert first[4].id == again[4].id
 
 
-async def test_each_line_is_handled_separately(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_each_line_is_handled_separately(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     lines = [b'{"job": "noop"}', b'{"job": "nope"}', b"", b"{", b'{"job": "noop", "idempotency_key": "k"}']
 
@@ -233,11 +235,11 @@ async def test_each_line_is_handled_separately(office: Office) -> None:
     assert first[1].problem is not None
     assert [fault.pointer for fault in first[1].problem.errors] == ["/job"]
     assert again[0].id == first[3].id
-    assert await office.store.run(first[0].id or "") is not None
+    assert await harness.store.run(first[0].id or "") is not None
 
 
-async def test_an_oversized_line_ends_the_request_after_the_lines_before_it(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_an_oversized_line_ends_the_request_after_the_lines_before_it(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
 
     first, last = await bulk(caller, [b'{"job": "noop"}', b" " * 1_000_000 + b"{}", b'{"job": "noop"}'])
@@ -247,8 +249,8 @@ async def test_an_oversized_line_ends_the_request_after_the_lines_before_it(offi
     assert (last.index, last.problem.code) == (1, "too_large")
 
 
-async def test_all_lines_are_created_or_none(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_all_lines_are_created_or_none(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     good = [b'{"job": "noop"}'] * 3
 
@@ -263,8 +265,8 @@ async def test_all_lines_are_created_or_none(office: Office) -> None:
     assert len({line.id for line in made}) == 3
 
 
-async def test_a_key_for_all_lines_creates_them_once(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_a_key_for_all_lines_creates_them_once(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     good = [b'{"job": "noop"}'] * 3
 
@@ -278,8 +280,8 @@ async def test_a_key_for_all_lines_creates_them_once(office: Office) -> None:
     assert problem(other, 409)["code"] == "key_reused"
 
 
-async def test_the_same_lines_for_other_tenants_are_another_body(office: Office) -> None:
-    caller = await office.admin()
+async def test_the_same_lines_for_other_tenants_are_another_body(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     for tenant in ("acme", "globex"):
         await caller.post("/api/v1/jobs", json=NOOP, params={"tenant": tenant})
     to_acme, to_globex = b'{"job": "noop", "tenant": "acme"}', b'{"job": "noop", "tenant": "globex"}'
@@ -292,16 +294,16 @@ async def test_the_same_lines_for_other_tenants_are_another_body(office: Office)
     assert problem(other, 409)["code"] == "key_reused"
 
 
-async def test_lines_in_one_transaction_are_limited(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_lines_in_one_transaction_are_limited(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
 
     answer = await caller.post("/api/v1/runs/bulk", params={"mode": "all"}, content=b"{}\n" * 10_001)
 
     assert problem(answer, 413)["code"] == "too_large"
 
 
-async def test_more_than_a_chunk_of_lines_is_answered_in_order(office: Office) -> None:
-    caller = await office.admin("acme")
+async def test_more_than_a_chunk_of_lines_is_answered_in_order(harness: ApiHarness) -> None:
+    caller = await harness.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
 
     lines = await bulk(caller, [b'{"job": "noop"}'] * 2_500)
@@ -310,8 +312,8 @@ async def test_more_than_a_chunk_of_lines_is_answered_in_order(office: Office) -
     assert len({line.id for line in lines}) == 2_500
 
 
-async def test_a_submitter_is_limited_to_its_tenant(office: Office) -> None:
-    caller = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
+async def test_a_submitter_is_limited_to_its_tenant(harness: ApiHarness) -> None:
+    caller = harness.caller(await harness.token(Role.SUBMITTER, tenant="acme"))
     await caller.post("/api/v1/jobs", json=NOOP)
 
     one = await caller.post("/api/v1/runs", json={"job": "noop", "tenant": "globex"})
@@ -325,10 +327,10 @@ async def test_a_submitter_is_limited_to_its_tenant(office: Office) -> None:
 
 async def bulk(
     caller: httpx2.AsyncClient, lines: list[bytes], mode: str = "each", key: str | None = None
-) -> list[BulkLine]:
+) -> list[BulkItemResult]:
     """Return the results of a bulk request."""
     headers = {"idempotency-key": key} if key is not None else {}
     answer = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content=b"\n".join(lines), headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("application/x-ndjson")
-    return msgspec.json.Decoder(BulkLine).decode_lines(answer.content)
+    return msgspec.json.Decoder(BulkItemResult).decode_lines(answer.content)

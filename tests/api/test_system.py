@@ -11,11 +11,11 @@ from mainspring.api.app import endpoints
 from mainspring.api.server import listen
 from mainspring.api.services import Role
 from mainspring.protocol.rest.runs import Page, RunView, ServerView
-from tests.api.office import NOOP, Office, problem, read, running_task, submit
+from tests.api.api_harness import NOOP, ApiHarness, problem, read, running_task, submit
 
 
-async def test_the_document_is_valid_and_has_every_route(office: Office) -> None:
-    caller = office.caller(await office.token(Role.VIEWER, tenant="acme"))
+async def test_the_document_is_valid_and_has_every_route(harness: ApiHarness) -> None:
+    caller = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
 
     document = (await caller.get("/openapi.json")).json()
 
@@ -24,8 +24,8 @@ async def test_the_document_is_valid_and_has_every_route(office: Office) -> None
     assert described == {(endpoint.method, endpoint.path) for endpoint in endpoints()}
 
 
-async def test_every_operation_documents_its_request_and_responses(office: Office) -> None:
-    caller = await office.admin()
+async def test_every_operation_documents_its_request_and_responses(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     document = (await caller.get("/openapi.json")).json()
     operations = {
         operation["operationId"]: operation for methods in document["paths"].values() for operation in methods.values()
@@ -52,8 +52,8 @@ async def test_every_operation_documents_its_request_and_responses(office: Offic
     } == {"name": "limit", "in": "query", "required": False}
 
 
-async def test_a_response_conforms_to_the_document(office: Office) -> None:
-    caller = await office.admin()
+async def test_a_response_conforms_to_the_document(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     schemas = (await caller.get("/openapi.json")).json()["components"]["schemas"]
     await submit(caller)
 
@@ -62,14 +62,14 @@ async def test_a_response_conforms_to_the_document(office: Office) -> None:
     assert set(schemas["RunView"]["required"]) <= set(run) <= set(schemas["RunView"]["properties"])
 
 
-async def test_a_server_is_ready_when_every_shard_has_a_leader(office: Office) -> None:
-    caller = office.caller(address="10.0.0.7")
-    await office.store.ensure_shard("default")
+async def test_a_server_is_ready_when_every_shard_has_a_leader(harness: ApiHarness) -> None:
+    caller = harness.caller(address="10.0.0.7")
+    await harness.store.ensure_shard("default")
 
     before = await caller.get("/readyz")
-    async with office.led():
+    async with harness.led():
         during = await caller.get("/readyz")
-        server = read(await (await office.admin()).get("/api/v1/server"), ServerView)
+        server = read(await (await harness.admin()).get("/api/v1/server"), ServerView)
     after = await caller.get("/readyz")
 
     assert problem(before, 503)["code"] == problem(after, 503)["code"] == "not_leading"
@@ -78,10 +78,10 @@ async def test_a_server_is_ready_when_every_shard_has_a_leader(office: Office) -
     assert server.leads == ["default"]
 
 
-async def test_metrics_are_counted(office: Office) -> None:
-    caller = await office.admin()
-    async with office.led() as leader:
-        hand, task = await running_task(office, caller, leader)
+async def test_metrics_are_counted(harness: ApiHarness) -> None:
+    caller = await harness.admin()
+    async with harness.led() as leader:
+        hand, task = await running_task(harness, caller, leader)
         assert task.attempt_id is not None
         await hand.finish(task.attempt_id)
         await caller.get("/api/v1/runs/none")
@@ -98,13 +98,13 @@ async def test_metrics_are_counted(office: Office) -> None:
     assert 'mainspring_inbox_events{shard="default"}' in numbers
 
 
-async def test_a_bulk_request_is_answered_while_it_is_still_arriving(office: Office) -> None:
+async def test_a_bulk_request_is_answered_while_it_is_still_arriving(harness: ApiHarness) -> None:
     """A thousand lines are sent and their responses read before the last line is sent."""
-    token = await office.token(Role.ADMIN, tenant="acme")
-    await office.caller(token).post("/api/v1/jobs", json=NOOP)
+    token = await harness.token(Role.ADMIN, tenant="acme")
+    await harness.caller(token).post("/api/v1/jobs", json=NOOP)
     listener = listen("127.0.0.1", 0)
     line = b'{"job": "noop"}\n'
-    async with office.front.running(listener):
+    async with harness.front.running(listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(
             b"POST /api/v1/runs/bulk HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
@@ -121,7 +121,7 @@ async def test_a_bulk_request_is_answered_while_it_is_still_arriving(office: Off
     assert head.startswith(b"HTTP/1.1 200")
     assert b'"index":1000,' not in head
     assert b'"index":1000,' in rest
-    runs = read(await office.caller(token).get("/api/v1/runs", params={"limit": 1000}), Page[RunView])
+    runs = read(await harness.caller(token).get("/api/v1/runs", params={"limit": 1000}), Page[RunView])
     assert len(runs.items) == 1_000
     assert runs.next_cursor is not None
 
@@ -130,8 +130,8 @@ def _chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def test_metrics_have_no_labels_chosen_by_clients(office: Office) -> None:
-    caller = await office.admin()
+async def test_metrics_have_no_labels_chosen_by_clients(harness: ApiHarness) -> None:
+    caller = await harness.admin()
     await caller.get("/api/v1/runs/some-secret-name")
     await caller.get("/some-secret-name")
 

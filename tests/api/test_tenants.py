@@ -7,11 +7,11 @@ import pytest
 from mainspring.api.services import Role
 from mainspring.protocol.rest.admin import AuditView, TenantView
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TokenView
-from tests.api.office import NOOP, Office, problem, read, running_task, submit
+from tests.api.api_harness import NOOP, ApiHarness, problem, read, running_task, submit
 
 
-async def test_lists_contain_the_callers_tenant_only(office: Office) -> None:
-    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
+async def test_lists_contain_the_callers_tenant_only(harness: ApiHarness) -> None:
+    acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
     await submit(acme)
     await submit(globex)
     await globex.post("/api/v1/jobs", json={**NOOP, "name": "theirs"})
@@ -33,8 +33,8 @@ async def test_lists_contain_the_callers_tenant_only(office: Office) -> None:
         "quotas", "groups", "p0-grants",
     ],
 )  # fmt: skip
-async def test_another_tenant_can_not_be_requested(office: Office, path: str) -> None:
-    acme = await office.admin("acme")
+async def test_another_tenant_can_not_be_requested(harness: ApiHarness, path: str) -> None:
+    acme = await harness.admin("acme")
 
     bodies = [
         problem(await acme.get(f"/api/v1/{path}", params={"tenant": tenant}), 403) for tenant in ("globex", "never")
@@ -43,10 +43,10 @@ async def test_another_tenant_can_not_be_requested(office: Office, path: str) ->
     assert bodies[0] == bodies[1]
 
 
-async def test_a_tenant_sees_only_its_own_tasks_on_workers(office: Office) -> None:
-    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
-    async with office.led() as leader:
-        await running_task(office, acme, leader)
+async def test_a_tenant_sees_only_its_own_tasks_on_workers(harness: ApiHarness) -> None:
+    acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
+    async with harness.led() as leader:
+        await running_task(harness, acme, leader)
         await everybody.post("/api/v1/workers/w1/cordon", json={"why": "ann has a look"})
 
         views = [(await caller.get("/api/v1/workers/w1")).json() for caller in (acme, globex, everybody)]
@@ -59,8 +59,8 @@ async def test_a_tenant_sees_only_its_own_tasks_on_workers(office: Office) -> No
 # their descriptions
 
 
-async def test_a_tenant_exists_once_it_owns_something(office: Office) -> None:
-    acme, everybody = await office.admin("acme"), await office.admin()
+async def test_a_tenant_exists_once_it_owns_something(harness: ApiHarness) -> None:
+    acme, everybody = await harness.admin("acme"), await harness.admin()
     await everybody.post("/api/v1/jobs", json=NOOP, params={"tenant": "globex"})
 
     own = read(await acme.get("/api/v1/tenants"), Page[TenantView]).items
@@ -72,22 +72,22 @@ async def test_a_tenant_exists_once_it_owns_something(office: Office) -> None:
     assert bodies[0]["detail"].replace("globex", "nobody") == bodies[1]["detail"]
 
 
-async def test_describing_tenants_requires_access_to_all_tenants(office: Office) -> None:
-    acme, everybody = await office.admin("acme"), await office.admin()
-    wish = {"title": "Acme", "contact": "ann@example.com", "note": "since 2026"}
+async def test_describing_tenants_requires_access_to_all_tenants(harness: ApiHarness) -> None:
+    acme, everybody = await harness.admin("acme"), await harness.admin()
+    payload = {"title": "Acme", "contact": "ann@example.com", "note": "since 2026"}
 
-    made = read(await everybody.put("/api/v1/tenants/acme", json=wish), TenantView)
+    made = read(await everybody.put("/api/v1/tenants/acme", json=payload), TenantView)
     problem(await acme.put("/api/v1/tenants/acme", json={}), 403)
 
     assert read(await acme.get("/api/v1/tenants/acme"), TenantView) == made
     assert (made.title, made.version, made.created_by) == ("Acme", 1, "token:a-test")
     told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
-    assert [(one.act, one.object) for one in told] == [("put_tenant", "acme")]
+    assert [(one.action, one.object) for one in told] == [("put_tenant", "acme")]
     assert b"since 2026" in bytes(told[0].after)
 
 
-async def test_an_invalid_description_is_rejected_with_its_faults(office: Office) -> None:
-    everybody = await office.admin()
+async def test_an_invalid_description_is_rejected_with_its_faults(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
 
     body = problem(await everybody.put("/api/v1/tenants/No%20Name", json={"title": "x" * 201}), 422)
 
@@ -97,8 +97,8 @@ async def test_an_invalid_description_is_rejected_with_its_faults(office: Office
 # tokens
 
 
-async def test_a_tenants_administrator_creates_tokens_of_its_tenant_only(office: Office) -> None:
-    acme = await office.admin("acme")
+async def test_a_tenants_administrator_creates_tokens_of_its_tenant_only(harness: ApiHarness) -> None:
+    acme = await harness.admin("acme")
 
     own = await acme.post("/api/v1/tokens", json={"name": "own", "roles": ["admin"]})
     for tenant in ("*", "globex"):
@@ -107,11 +107,11 @@ async def test_a_tenants_administrator_creates_tokens_of_its_tenant_only(office:
 
     assert read(own, TokenView).tenant == "acme"
     assert [fault["pointer"] for fault in worker["errors"]] == ["/roles/0"]
-    assert {row.tenant for row in await office.store.list_tokens(None)} == {"acme"}
+    assert {row.tenant for row in await harness.store.list_tokens(None)} == {"acme"}
 
 
-async def test_a_token_is_shown_once_and_works(office: Office) -> None:
-    everybody = await office.admin()
+async def test_a_token_is_shown_once_and_works(harness: ApiHarness) -> None:
+    everybody = await harness.admin()
 
     made = read(
         await everybody.post("/api/v1/tokens", json={"name": "bot", "roles": ["submitter"], "tenant": "acme"}),
@@ -120,7 +120,7 @@ async def test_a_token_is_shown_once_and_works(office: Office) -> None:
     listed = read(await everybody.get("/api/v1/tokens"), Page[TokenView]).items
 
     assert made.token is not None
-    run = await submit(office.caller(made.token))
+    run = await submit(harness.caller(made.token))
     assert (run.tenant, run.submitted_by) == ("acme", "token:bot")
     assert [token.token for token in listed] == [None, None]
     assert made.token not in (await everybody.get("/api/v1/tokens")).text
@@ -140,20 +140,20 @@ async def test_a_token_is_shown_once_and_works(office: Office) -> None:
     ],
 )
 async def test_an_invalid_token_request_is_rejected_with_its_faults(
-    office: Office, fields: dict[str, object], pointer: str
+    harness: ApiHarness, fields: dict[str, object], pointer: str
 ) -> None:
-    everybody = await office.admin()
+    everybody = await harness.admin()
 
     body = problem(await everybody.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"], **fields}), 422)
 
     assert [fault["pointer"] for fault in body["errors"]] == [pointer]
 
 
-async def test_a_task_of_the_callers_tenant_is_found(office: Office) -> None:
+async def test_a_task_of_the_callers_tenant_is_found(harness: ApiHarness) -> None:
     """Guards against tests above that pass because nothing is found."""
-    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
-    async with office.led() as leader:
-        _, task = await running_task(office, await office.admin("acme"), leader)
+    viewer = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
+    async with harness.led() as leader:
+        _, task = await running_task(harness, await harness.admin("acme"), leader)
 
         found = read(await viewer.get(f"/api/v1/tasks/{task.id}"), TaskView)
 

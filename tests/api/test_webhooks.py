@@ -17,16 +17,16 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.app.build import play
+from mainspring.app.build import run_virtual_worker
 from mainspring.core.model.webhook_events import CloudEvent
 from mainspring.host.outbox import delivery
-from mainspring.notify.secret_references import look_up_url
+from mainspring.notify.secret_references import resolve_url_reference
 from mainspring.protocol.rest.admin import DeliveryView, WebhookView
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.wire import Offer, Outcome, Result
-from mainspring.simulation.virtual_worker import PlayedWorker
-from tests.api.office import Office, problem, read, submit, until
-from tests.host.hall import Hand
+from mainspring.simulation.virtual_worker import VirtualWorker
+from tests.api.api_harness import ApiHarness, problem, read, submit, until
+from tests.host.host_harness import ScriptedWorker
 from tests.notify.servers import Request, http_server
 
 HOOKS = "/api/v1/webhooks"
@@ -35,22 +35,24 @@ HOOKS = "/api/v1/webhooks"
 @pytest.fixture(autouse=True)
 def _outbox_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll the outbox without delay."""
-    monkeypatch.setattr(delivery, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(delivery, "FIRST_PAUSE", timedelta(milliseconds=100))
+    monkeypatch.setattr(delivery, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(delivery, "INITIAL_BACKOFF", timedelta(milliseconds=100))
 
 
 @pytest.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
-    office = Office(tmp_path)
-    yield office
-    await office.close()
+async def harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
+    harness = ApiHarness(tmp_path)
+    yield harness
+    await harness.close()
 
 
 @asynccontextmanager
-async def working(office: Office) -> AsyncIterator[None]:
+async def working(harness: ApiHarness) -> AsyncIterator[None]:
     """Run a leader and a worker."""
-    async with office.led():
-        playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
+    async with harness.led():
+        playing = asyncio.create_task(
+            run_virtual_worker(harness.engine, VirtualWorker("w1", Offer(4_000, 8 << 30), harness.clock))
+        )
         yield
         playing.cancel()
 
@@ -77,9 +79,9 @@ def is_signed(request: Request, secret: str) -> bool:
     return request.headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def test_the_end_of_a_run_is_delivered_and_signed(office: Office) -> None:
+async def test_the_end_of_a_run_is_delivered_and_signed(harness: ApiHarness) -> None:
     """As a CloudEvent, with its delivery status."""
-    async with http_server() as server, working(office), await office.admin() as caller:
+    async with http_server() as server, working(harness), await harness.admin() as caller:
         hook = await make(caller, f"http://127.0.0.1:{server.port}/hook", events=["run.succeeded"], job="noop")
         run = await submit(caller)
         request = await server.next()
@@ -101,22 +103,22 @@ async def test_the_end_of_a_run_is_delivered_and_signed(office: Office) -> None:
     assert (sent.status, sent.tries, sent.fault) == (204, 1, "")
 
 
-async def test_a_failure_has_a_text_summary(office: Office) -> None:
+async def test_a_failure_has_a_text_summary(harness: ApiHarness) -> None:
     """With the task's message, for receivers that only show text."""
-    async with http_server() as server, office.led() as leader, await office.admin() as caller:
+    async with http_server() as server, harness.led() as leader, await harness.admin() as caller:
         await make(caller, f"http://127.0.0.1:{server.port}/")
-        hand = await Hand("w1", leader, "s1").welcome()
+        hand = await ScriptedWorker("w1", leader, "s1").welcome()
         run = await submit(caller, {"name": "etl", "tasks": [{"name": "only", "max_attempts": 1}]})
         task = await hand.next_task()
-        hand.say(Result(task.attempt, Outcome.FAILED))
+        hand.send(Result(task.attempt, Outcome.FAILED))
         request = await server.next()
 
     assert msgspec.json.decode(request.body)["text"] == f"etl failed: the only attempt failed ({run.id})"
 
 
-async def test_only_subscribed_events_are_delivered(office: Office) -> None:
+async def test_only_subscribed_events_are_delivered(harness: ApiHarness) -> None:
     """No other results, other jobs, earlier submissions, or while disabled."""
-    async with http_server() as server, working(office), await office.admin() as caller:
+    async with http_server() as server, working(harness), await harness.admin() as caller:
         url = f"http://127.0.0.1:{server.port}/"
         failures = await make(caller, url, events=["run.failed"])
         others = await make(caller, url, job="another")
@@ -131,9 +133,9 @@ async def test_only_subscribed_events_are_delivered(office: Office) -> None:
     assert len(server.got) == 1
 
 
-async def test_a_failed_delivery_is_retried_and_can_be_resent(office: Office) -> None:
+async def test_a_failed_delivery_is_retried_and_can_be_resent(harness: ApiHarness) -> None:
     """With the same id."""
-    async with http_server() as server, working(office), await office.admin() as caller:
+    async with http_server() as server, working(harness), await harness.admin() as caller:
         server.status = "503 Later"
         hook = await make(caller, f"http://127.0.0.1:{server.port}/")
         await submit(caller)
@@ -163,9 +165,9 @@ async def test_a_failed_delivery_is_retried_and_can_be_resent(office: Office) ->
     assert {request.headers["webhook-id"] for request in server.got} == {waiting.id}
 
 
-async def test_a_test_message_arrives(office: Office) -> None:
+async def test_a_test_message_arrives(harness: ApiHarness) -> None:
     """And identifies itself."""
-    async with http_server() as server, working(office), await office.admin() as caller:
+    async with http_server() as server, working(harness), await harness.admin() as caller:
         hook = await make(caller, f"http://127.0.0.1:{server.port}/")
         answer = await caller.post(f"{HOOKS}/{hook.id}/test")
         request = await server.next()
@@ -173,15 +175,15 @@ async def test_a_test_message_arrives(office: Office) -> None:
     assert msgspec.json.decode(request.body, type=CloudEvent).type == "dev.mainspring.webhook.test.v1"
 
 
-async def test_the_secret_is_shown_once_and_not_stored(office: Office) -> None:
+async def test_the_secret_is_shown_once_and_not_stored(harness: ApiHarness) -> None:
     """Neither lists, audit log nor rows contain it."""
-    async with await office.admin() as caller:
+    async with await harness.admin() as caller:
         hook = await make(caller, "https://example.org/")
         seen = [
             (await caller.get(HOOKS)).text,
             (await caller.get(f"{HOOKS}/{hook.id}")).text,
             (await caller.get("/api/v1/audit")).text,
-            str(await office.store.find_webhook(hook.id)),
+            str(await harness.store.find_webhook(hook.id)),
         ]
     assert hook.secret is not None
     assert all(hook.secret not in text and "whsec_" not in text for text in seen)
@@ -202,16 +204,16 @@ async def test_the_secret_is_shown_once_and_not_stored(office: Office) -> None:
         ({"url": "https://example.org/", "note": "x" * 2_000}, "/note"),
     ],
 )
-async def test_an_invalid_webhook_is_rejected(office: Office, fields: dict[str, object], pointer: str) -> None:
+async def test_an_invalid_webhook_is_rejected(harness: ApiHarness, fields: dict[str, object], pointer: str) -> None:
     """With the location of the fault."""
-    async with await office.admin() as caller:
+    async with await harness.admin() as caller:
         body = problem(await caller.post(HOOKS, json=fields), 422)
     assert [error["pointer"] for error in body["errors"]] == [pointer]
 
 
-async def test_a_webhook_is_changed_by_version_and_deleted(office: Office) -> None:
+async def test_a_webhook_is_changed_by_version_and_deleted(harness: ApiHarness) -> None:
     """An old version is rejected."""
-    async with await office.admin() as caller:
+    async with await harness.admin() as caller:
         hook = await make(caller, "https://example.org/")
         path = f"{HOOKS}/{hook.id}"
         changed = await caller.put(path, json={"url": "https://example.org/2"}, headers={"If-Match": '"1"'})
@@ -224,25 +226,25 @@ async def test_a_webhook_is_changed_by_version_and_deleted(office: Office) -> No
     problem(missing, 404)
 
 
-async def test_webhooks_of_other_tenants_are_hidden(office: Office) -> None:
+async def test_webhooks_of_other_tenants_are_hidden(harness: ApiHarness) -> None:
     """Another tenant's webhook is not found."""
-    acme, globex = await office.admin("acme"), await office.admin("globex")
+    acme, globex = await harness.admin("acme"), await harness.admin("globex")
     async with acme, globex:
         hook = await make(acme, "https://example.org/")
         assert read(await globex.get(HOOKS), Page[WebhookView]).items == []
         for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/test"), ("GET", "/deliveries")):
             problem(await globex.request(method, f"{HOOKS}/{hook.id}{path}"), 404)
-        operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
+        operator = harness.caller(await harness.token(Role.OPERATOR, tenant="acme"))
         async with operator:
             problem(await operator.post(HOOKS, json={"url": "https://example.org/"}), 403)
 
 
 @asynccontextmanager
-async def own_office(directory: Path, variables: dict[str, str]) -> AsyncIterator[Office]:
+async def own_harness(directory: Path, variables: dict[str, str]) -> AsyncIterator[ApiHarness]:
     """A server with URL references to these variables, or to files."""
-    office = Office(directory, resolve_url=partial(look_up_url, environment=variables))
-    yield office
-    await office.close()
+    harness = ApiHarness(directory, resolve_url=partial(resolve_url_reference, environment=variables))
+    yield harness
+    await harness.close()
 
 
 @pytest.mark.parametrize("source", ["env", "file"])
@@ -253,7 +255,11 @@ async def test_a_url_may_be_a_reference_if_the_server_allows_it(tmp_path: Path, 
         file = tmp_path / "address"
         file.write_text(f"{address}\n")
         url = "${env:CHAT}" if source == "env" else f"${{file:{file}}}"
-        async with own_office(tmp_path, {"CHAT": address}) as office, working(office), await office.admin() as caller:
+        async with (
+            own_harness(tmp_path, {"CHAT": address}) as harness,
+            working(harness),
+            await harness.admin() as caller,
+        ):
             hook = await make(caller, url)
             await submit(caller)
             request = await server.next()
@@ -266,7 +272,7 @@ async def test_a_url_may_be_a_reference_if_the_server_allows_it(tmp_path: Path, 
                 (await caller.get(HOOKS)).text,
                 (await caller.get("/api/v1/audit")).text,
                 (await caller.get(f"{HOOKS}/{hook.id}/deliveries")).text,
-                str(await office.store.find_webhook(hook.id)),
+                str(await harness.store.find_webhook(hook.id)),
             ]
     assert request.line.startswith("POST /the-secret-part ")
     assert hook.url == url
@@ -284,7 +290,7 @@ async def test_a_url_may_be_a_reference_if_the_server_allows_it(tmp_path: Path, 
     ],
 )
 async def test_an_invalid_referenced_url_is_reported_without_its_value(tmp_path: Path, value: str, fault: str) -> None:
-    async with own_office(tmp_path, {"CHAT": value}) as office, office.led(), await office.admin() as caller:
+    async with own_harness(tmp_path, {"CHAT": value}) as harness, harness.led(), await harness.admin() as caller:
         hook = await make(caller, "${env:CHAT}")
         assert (await caller.post(f"{HOOKS}/{hook.id}/test")).is_success
 

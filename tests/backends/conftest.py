@@ -11,7 +11,7 @@ import pytest
 
 from tests.backends.kubernetes import StandIn
 from tests.backends.ray import StandIn as Ray
-from tests.worker.guard.rig import Rig, SharedGuards
+from tests.worker.supervisor.harness import SharedSupervisors, SupervisorHarness
 
 
 def pytest_asyncio_loop_factories(
@@ -22,20 +22,24 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture(scope="session")
-def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
+def supervisors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSupervisors]:
     """Supervisors shared by tests."""
-    guards = SharedGuards(tmp_path_factory.mktemp("guards"))
-    yield guards
-    guards.end()
+    supervisors = SharedSupervisors(tmp_path_factory.mktemp("guards"))
+    yield supervisors
+    supervisors.end()
 
 
 @pytest.fixture
-async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def harness(
+    tmp_path: Path, supervisors: SharedSupervisors, request: pytest.FixtureRequest
+) -> AsyncIterator[SupervisorHarness]:
     """A supervisor that is not started yet, and its agent."""
-    rig = Rig(tmp_path / "state", tmp_path / "code", guards=guards, module=request.module.__name__)
-    yield rig
-    await rig.end()
-    assert rig.left_running() == []
+    harness = SupervisorHarness(
+        tmp_path / "state", tmp_path / "code", supervisors=supervisors, module=request.module.__name__
+    )
+    yield harness
+    await harness.end()
+    assert harness.running_processes() == []
 
 
 @pytest.fixture(scope="session")

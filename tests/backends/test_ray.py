@@ -11,9 +11,16 @@ from collections.abc import Callable
 import pytest
 
 from mainspring.protocol.wire import Offer, Outcome
-from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended, Launch, Moved, Saved
+from mainspring.worker.supervisor.supervisor_wire import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    EndAttempt,
+    Launch,
+    ProgressReported,
+)
 from tests.backends.ray import StandIn
-from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
+from tests.worker.supervisor.harness import DEADLINE_SECONDS, SupervisorHarness
 
 pytestmark = pytest.mark.processes
 
@@ -23,7 +30,7 @@ def sh(script: str, *words: str, **more: object) -> dict[str, object]:
     return {"ray": {"run": ["sh", "-c", script, *words]}, **more}
 
 
-def error_of(end: Ended) -> dict[str, object]:
+def error_of(end: AttemptEnded) -> dict[str, object]:
     assert end.outcome is Outcome.FAILED
     found: dict[str, object] = json.loads(end.error or "")
     return found
@@ -36,8 +43,8 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)  # tidy: sleeps because the cluster has no events
 
 
-async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: StandIn) -> None:
-    await rig.share(ray=ray.address)
+async def test_a_task_runs_as_a_job_named_after_its_attempt(harness: SupervisorHarness, ray: StandIn) -> None:
+    await harness.share(ray=ray.address)
     script = """
         echo "$0 and $LEVEL on try $MAINSPRING_ATTEMPT"
         echo '::mainspring-progress:: 40 loading'
@@ -45,14 +52,14 @@ async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: Stand
         echo '::mainspring-output:: {"rows": 3}'
     """
     work = sh(script, "{{ params.day }}", env={"LEVEL": "{{ params.level }}"}, grace_seconds=7)
-    order = rig.order(work, "lease", params='{"day": "it\'s $(date)", "level": "low"}', token="secret-token")
-    rig.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1)),)))
-    end = await rig.hears(Ended, order.assignment.attempt)
+    order = harness.order(work, "lease", params='{"day": "it\'s $(date)", "level": "low"}', token="secret-token")
+    harness.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1)),)))
+    end = await harness.receives(AttemptEnded, order.assignment.attempt)
 
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
-    assert rig.log(end.attempt) == "it's $(date) and low on try 1\n", "values are not executed"
-    assert [word for word in rig.heard if isinstance(word, Moved | Saved)] == [
-        Moved(end.attempt, 40.0, "loading"), Saved(end.attempt, '{"page":3}')
+    assert harness.log(end.attempt) == "it's $(date) and low on try 1\n", "values are not executed"
+    assert [word for word in harness.received if isinstance(word, ProgressReported | CheckpointSaved)] == [
+        ProgressReported(end.attempt, 40.0, "loading"), CheckpointSaved(end.attempt, '{"page":3}')
     ]  # fmt: skip
     [request] = ray.requests
     assert request["submission_id"] == end.attempt
@@ -62,77 +69,81 @@ async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: Stand
     assert "secret-token" not in json.dumps(request), "submissions are readable by everyone"
 
 
-async def test_a_failed_job_is_reported_with_exit_code_or_signal(rig: Rig, ray: StandIn) -> None:
-    await rig.share(ray=ray.address)
-    exited = error_of(await rig.ends(sh("echo one; exit 3")))
+async def test_a_failed_job_is_reported_with_exit_code_or_signal(harness: SupervisorHarness, ray: StandIn) -> None:
+    await harness.share(ray=ray.address)
+    exited = error_of(await harness.ends(sh("echo one; exit 3")))
     assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\n")
-    killed = error_of(await rig.ends(sh("kill -KILL $$")))
+    killed = error_of(await harness.ends(sh("kill -KILL $$")))
     assert (killed["type"], killed["signal"]) == ("Signal", "SIGKILL")
 
 
-async def test_disruptions_of_the_cluster_are_infrastructure_failures(rig: Rig, ray: StandIn) -> None:
-    await rig.share(ray=ray.address)
-    lost, gone, stopped = (rig.launch(sh("echo up; sleep 100"))[0] for _ in range(3))
+async def test_disruptions_of_the_cluster_are_infrastructure_failures(harness: SupervisorHarness, ray: StandIn) -> None:
+    await harness.share(ray=ray.address)
+    lost, gone, stopped = (harness.launch(sh("echo up; sleep 100"))[0] for _ in range(3))
     for attempt in (lost, gone, stopped):
-        await rig.prints(attempt, "up")
+        await harness.wait_for_log(attempt, "up")
     ray.lose(lost, "JOB_SUPERVISOR_ACTOR_DIED", "Job supervisor actor died: its node is gone")
     del ray.jobs[gone]
     ray.jobs[stopped]["status"] = "STOPPED"
     for attempt, kind in ((lost, "Cluster"), (gone, "Gone"), (stopped, "Stopped")):
-        error = error_of(await rig.hears(Ended, attempt))
+        error = error_of(await harness.receives(AttemptEnded, attempt))
         assert (error["type"], error["class"]) == (kind, "infrastructure")
 
 
-async def test_a_stopped_task_is_stopped_on_the_cluster(rig: Rig, ray: StandIn) -> None:
-    await rig.share(ray=ray.address)
-    (attempt,) = rig.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
-    await rig.prints(attempt, "up")
-    rig.say(End(attempt, 20.0))
-    end = await rig.hears(Ended, attempt)
+async def test_a_stopped_task_is_stopped_on_the_cluster(harness: SupervisorHarness, ray: StandIn) -> None:
+    await harness.share(ray=ray.address)
+    (attempt,) = harness.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    await harness.wait_for_log(attempt, "up")
+    harness.say(EndAttempt(attempt, 20.0))
+    end = await harness.receives(AttemptEnded, attempt)
     assert (end.outcome, end.error) == (Outcome.STOPPED, None)
     assert ray.jobs[attempt]["status"] == "STOPPED"
-    assert "bye" in rig.log(attempt)
+    assert "bye" in harness.log(attempt)
 
 
-async def test_an_outage_of_the_cluster_fails_no_task_and_runs_none_twice(rig: Rig, ray: StandIn) -> None:
+async def test_an_outage_of_the_cluster_fails_no_task_and_runs_none_twice(
+    harness: SupervisorHarness, ray: StandIn
+) -> None:
     ray.faults.down = True
-    await rig.share(ray=ray.address)
-    go = rig.own_dir / "go"
-    (attempt,) = rig.launch(sh(f"echo up; until [ -e {go} ]; do sleep 0.02; done; echo done"))
+    await harness.share(ray=ray.address)
+    go = harness.own_dir / "go"
+    (attempt,) = harness.launch(sh(f"echo up; until [ -e {go} ]; do sleep 0.02; done; echo done"))
     await until(lambda: ray.faults.cut > 0)
     ray.faults.down = False
     ray.faults.lost_answers = ["POST"]
-    await rig.hears(Began, attempt)
+    await harness.receives(AttemptStarted, attempt)
     ray.faults.down = True
     before = ray.faults.cut
     await until(lambda: ray.faults.cut > before)
     go.touch()
     await until(lambda: ray.faults.cut > before + 1)
     ray.faults.down = False
-    assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
-    assert rig.log(attempt) == "up\ndone\n"
+    assert (await harness.receives(AttemptEnded, attempt)).outcome is Outcome.SUCCEEDED
+    assert harness.log(attempt) == "up\ndone\n"
     assert len(ray.requests) == 1
 
 
-async def test_jobs_of_a_killed_supervisor_are_removed_before_new_ones_run(rig: Rig, ray: StandIn) -> None:
+async def test_jobs_of_a_killed_supervisor_are_removed_before_new_ones_run(
+    harness: SupervisorHarness, ray: StandIn
+) -> None:
     ray.jobs["of-somebody-else"] = {"submission_id": "of-somebody-else", "status": "RUNNING", "metadata": None}
-    await rig.start(ray=ray.address)
-    (lost,) = rig.launch(sh("echo up; sleep 100", grace_seconds=0))
-    await rig.prints(lost, "up")
-    os.kill(rig.pid, signal.SIGKILL)
-    await rig.is_gone()
+    await harness.start(ray=ray.address)
+    (lost,) = harness.launch(sh("echo up; sleep 100", grace_seconds=0))
+    await harness.wait_for_log(lost, "up")
+    os.kill(harness.pid, signal.SIGKILL)
+    await harness.wait_for_exit()
 
-    await rig.start(ray=ray.address)
-    assert (await rig.ends(sh("echo new"))).outcome is Outcome.SUCCEEDED
+    await harness.start(ray=ray.address)
+    assert (await harness.ends(sh("echo new"))).outcome is Outcome.SUCCEEDED
     assert ray.jobs[lost]["status"] == "STOPPED"
     assert ray.jobs["of-somebody-else"]["status"] == "RUNNING"
 
 
-async def test_the_workers_token_is_sent_to_the_cluster(rig: Rig, ray: StandIn) -> None:
+async def test_the_workers_token_is_sent_to_the_cluster(harness: SupervisorHarness, ray: StandIn) -> None:
     ray.token = "let-me-in"
-    await rig.share(ray=ray.address)
-    error = error_of(await rig.ends(sh("true")))
+    await harness.share(ray=ray.address)
+    error = error_of(await harness.ends(sh("true")))
     assert (error["type"], error["class"]) == ("Start", "permanent")
     assert "401" in str(error["message"])
-    await rig.share(ray=ray.address, variables={"RAY_AUTH_TOKEN": "let-me-in"})
-    assert (await rig.ends(sh("true"))).outcome is Outcome.SUCCEEDED
+    await harness.share(ray=ray.address, variables={"RAY_AUTH_TOKEN": "let-me-in"})
+    assert (await harness.ends(sh("true"))).outcome is Outcome.SUCCEEDED

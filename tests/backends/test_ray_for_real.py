@@ -21,8 +21,8 @@ import httpx2
 import pytest
 
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.supervisor.supervisor_wire import End, Ended, Moved
-from tests.worker.guard.rig import Rig
+from mainspring.worker.supervisor.supervisor_wire import AttemptEnded, EndAttempt, ProgressReported
+from tests.worker.supervisor.harness import SupervisorHarness
 
 RAY = Path(__file__).parents[2] / ".venv-ray" / "bin" / "ray"
 NODE = "127.0.0.2"
@@ -86,37 +86,37 @@ async def known(address: str) -> dict[str, str]:
 @pytest.mark.processes
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_tasks_run_fail_stop_and_are_cleared_on_a_real_cluster(rig: Rig, address: str) -> None:
-    await rig.start(ray=address)
+async def test_tasks_run_fail_stop_and_are_cleared_on_a_real_cluster(harness: SupervisorHarness, address: str) -> None:
+    await harness.start(ray=address)
     script = "echo \"hi $0 $LEVEL\"; echo '::mainspring-progress:: 40 on'; echo '::mainspring-output:: {\"rows\": 3}'"
-    done = await rig.ends(
+    done = await harness.ends(
         sh(script, "{{ params.day }}", env={"LEVEL": "low"}), params='{"day": "it\'s; $(date)"}', memory_bytes=2**20
     )
     assert (done.outcome, done.output) == (Outcome.SUCCEEDED, '{"rows":3}')
-    assert "hi it's; $(date) low\n" in rig.log(done.attempt)
-    assert Moved(done.attempt, 40.0, "on") in rig.heard
+    assert "hi it's; $(date) low\n" in harness.log(done.attempt)
+    assert ProgressReported(done.attempt, 40.0, "on") in harness.received
 
-    failed = await rig.ends(sh("echo no; exit 3"))
+    failed = await harness.ends(sh("echo no; exit 3"))
     error = json.loads(failed.error or "")
     assert (failed.outcome, error["exit_code"]) == (Outcome.FAILED, 3)
     # Ray's own process writes to the same log, before and after the task's output.
     assert "no" in error["last_lines"].splitlines()
 
-    unready = await rig.ends({"ray": {"run": ["true"], "runtime_env": {"working_dir": "/no/such.zip"}}})
+    unready = await harness.ends({"ray": {"run": ["true"], "runtime_env": {"working_dir": "/no/such.zip"}}})
     assert unready.outcome is Outcome.FAILED
 
-    (stopped,) = rig.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
-    await rig.prints(stopped, "up\n")
-    rig.say(End(stopped, 20.0))
-    assert (await rig.hears(Ended, stopped)).outcome is Outcome.STOPPED
-    assert "bye" in rig.log(stopped).splitlines()
+    (stopped,) = harness.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
+    await harness.wait_for_log(stopped, "up\n")
+    harness.say(EndAttempt(stopped, 20.0))
+    assert (await harness.receives(AttemptEnded, stopped)).outcome is Outcome.STOPPED
+    assert "bye" in harness.log(stopped).splitlines()
 
-    (lost,) = rig.launch(sh("echo up; sleep 1000", grace_seconds=0))
-    await rig.prints(lost, "up\n")
-    os.kill(rig.pid, signal.SIGKILL)
-    await rig.is_gone()
+    (lost,) = harness.launch(sh("echo up; sleep 1000", grace_seconds=0))
+    await harness.wait_for_log(lost, "up\n")
+    os.kill(harness.pid, signal.SIGKILL)
+    await harness.wait_for_exit()
     assert (await known(address))[lost] == "RUNNING"
-    await rig.start(ray=address)
-    after = await rig.ends(sh("true"))
+    await harness.start(ray=address)
+    after = await harness.ends(sh("true"))
     assert after.outcome is Outcome.SUCCEEDED
     assert (await known(address))[lost] == "STOPPED"

@@ -33,11 +33,11 @@ def a_report_of(series: Series) -> Report:
     )  # fmt: skip
 
 
-GROWING = a_series((0, [a_visit()]), (1_000, [a_visit(speed=500.0, p50_ms=20.0)]))
+DYNAMIC_KINDS = a_series((0, [a_visit()]), (1_000, [a_visit(speed=500.0, p50_ms=20.0)]))
 
 
 def test_a_ratio_above_one_is_worse_than_at_the_smallest_size() -> None:
-    first, other = GROWING.points
+    first, other = DYNAMIC_KINDS.points
 
     assert (first.throughput_ratio, first.latency_ratio, first.cpu_ratio) == (1, 1, 1)
     assert (other.throughput_ratio, other.latency_ratio) == (2, 4)
@@ -59,7 +59,7 @@ def test_cpu_is_that_of_both_processes() -> None:
 
 
 def test_the_headline_has_the_worst_ratios() -> None:
-    assert GROWING.worst() == {
+    assert DYNAMIC_KINDS.worst() == {
         "waiting_throughput_worst": 2, "waiting_latency_worst": 4, "waiting_cpu_worst": 1,
     }  # fmt: skip
 
@@ -83,20 +83,20 @@ def test_a_quiet_visit_is_enough() -> None:
 
 
 def test_the_tables_have_every_size() -> None:
-    report = a_report_of(GROWING)
+    report = a_report_of(DYNAMIC_KINDS)
 
     assert "| 1,000 | 500 | 2 | 20 | 4 |" in markdown(report)
     assert "waiting_latency_worst  4" in plain(report)
 
 
 def test_plain_columns_are_aligned() -> None:
-    head, *rows = plain(a_report_of(GROWING)).splitlines()[:3]
+    head, *rows = plain(a_report_of(DYNAMIC_KINDS)).splitlines()[:3]
 
     assert {len(row) for row in rows} == {len(head)}
 
 
 def test_the_chart_is_complete_with_a_point_per_size_and_series() -> None:
-    drawn = svg(a_report_of(GROWING))
+    drawn = svg(a_report_of(DYNAMIC_KINDS))
 
     ET.fromstring(drawn)  # noqa: S314 - we made it ourselves a line above
     assert drawn.count("<circle") == 2 * drawn.count("<polyline") == 6
@@ -109,7 +109,7 @@ def test_zero_is_not_drawn_on_a_logarithmic_scale() -> None:
 
 
 def test_all_ratios_fit_the_scale() -> None:
-    assert top_of(GROWING) == 4
+    assert top_of(DYNAMIC_KINDS) == 4
     assert top_of(a_series((1, [a_visit()]))) == 2
 
 

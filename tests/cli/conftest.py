@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import Terminal
-from tests.e2e.town import Town
+from tests.e2e.cluster import ServerCluster
 
 _FOLDER = Path(__file__).parent
 
@@ -24,9 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server with the worker `w1`."""
-    with Town(tmp_path_factory.mktemp("town")) as town:
-        server = town.server()
-        town.worker(server, name="w1")
+    with ServerCluster(tmp_path_factory.mktemp("town")) as cluster:
+        server = cluster.server()
+        cluster.worker(server, name="w1")
         yield server.address
 
 

@@ -16,8 +16,8 @@ from mainspring.cli.main import main
 from mainspring.client.client import Client
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY
-from mainspring.protocol.clock import MachineClock
-from tests.e2e.town import until
+from mainspring.protocol.clock import SystemClock
+from tests.e2e.cluster import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -60,7 +60,7 @@ class Terminal:
 @contextmanager
 def run_by(address: str, folder: Path) -> Iterator[None]:
     """Make a folder look as if the scheduler at this address runs it. The address file remains afterwards."""
-    lock = FolderLock(folder, MachineClock())
+    lock = FolderLock(folder, SystemClock())
     lock.acquire()
     (folder / OWN_DIRECTORY).mkdir(exist_ok=True)
     (folder / OWN_DIRECTORY / ADDRESS_FILE).write_bytes(msgspec.json.encode({"address": address}))

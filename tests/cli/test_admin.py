@@ -17,8 +17,8 @@ from mainspring.protocol.errors import InvalidFile
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView
 from mainspring.protocol.rest.runs import Page
 from tests.cli.terminal import Terminal
-from tests.e2e.town import Town, until
-from tests.sdk.scripted import Answer, scripted
+from tests.client.scripted_server import Answer, scripted
+from tests.e2e.cluster import ServerCluster, until
 
 AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def chain(length: int) -> list[AuditRow]:
         [
             AuditEntry(
                 id=f"req_{number}", at=AT + timedelta(seconds=number), tenant="acme", actor="local", source="127.0.0.1",
-                act="cancel_run", object=f"run_{number}", before=None, after='{"state":"CANCELLED"}',
+                action="cancel_run", object=f"run_{number}", before=None, after='{"state":"CANCELLED"}',
             )
             for number in range(1, length + 1)
         ],
@@ -96,7 +96,7 @@ def test_heads_are_read_in_every_printed_format(tmp_path: Path) -> None:
 def test_the_audit_log_is_listed_and_verified(terminal: Terminal, tmp_path: Path) -> None:
     terminal.out("tenants", "describe", "watched", "--title", "Watched")
 
-    (entry,) = terminal.json("audit", "--act", "put_tenant", "--object", "watched")
+    (entry,) = terminal.json("audit", "--action", "put_tenant", "--object", "watched")
     assert msgspec.json.decode(msgspec.json.encode(entry), type=AuditView).actor == "local"
     assert terminal.out("audit", "--to", "2000-01-01", "-q") == ""
     head = until(
@@ -119,16 +119,16 @@ def test_the_audit_log_is_listed_and_verified(terminal: Terminal, tmp_path: Path
 
 
 def test_an_entry_changed_in_the_store_is_found(terminal: Terminal, tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        reach = ("--server", town.server().address)
+    with ServerCluster(tmp_path) as cluster:
+        server_option = ("--server", cluster.server().address)
         for title in ("One", "Two", "Three"):
-            terminal.out("tenants", "describe", "acme", "--title", title, *reach)
-        until(lambda: [head["seq"] for head in terminal.json("audit", "heads", *reach)] == [3], "all is sealed")
-        assert terminal.call("audit", "verify", *reach).exit_code == 0
+            terminal.out("tenants", "describe", "acme", "--title", title, *server_option)
+        until(lambda: [head["seq"] for head in terminal.json("audit", "heads", *server_option)] == [3], "all is sealed")
+        assert terminal.call("audit", "verify", *server_option).exit_code == 0
 
         with closing(sqlite3.connect(tmp_path / "store" / "mainspring.db")) as store, store:
             store.execute("UPDATE audit SET actor = 'nobody' WHERE tenant = 'acme' AND seq = 2")
-        result = terminal.call("audit", "verify", *reach)
+        result = terminal.call("audit", "verify", *server_option)
 
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1].split()[:2] == ["acme", "2"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import Terminal, job
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 SLOW = job("promised", "id: slow, run: sleep 120, expected: 1h, resources: {cpu: 0.01, memory: 1Mi}")
 
@@ -27,10 +27,10 @@ def test_a_run_at_risk_raises_an_alert_and_is_escalated(terminal: Terminal) -> N
     assert shown["priority"] == "P1"
     assert "P2" in shown["because"]
     assert "P1" in shown["because"]
-    told = terminal.out("show", run)
-    assert "at risk)" in told
-    assert "slack " in told
-    assert "(slow)" in told
+    shown_text = terminal.out("show", run)
+    assert "at risk)" in shown_text
+    assert "slack " in shown_text
+    assert "(slow)" in shown_text
     assert "at risk" in terminal.out("runs", "-o", "wide", "--columns", "id,deadline")
     (alert,) = until(lambda: alerts(terminal, run), "an alert is raised")
     assert (alert["kind"], alert["severity"]) == ("run_at_risk", "warning")
@@ -41,9 +41,9 @@ def test_a_run_at_risk_raises_an_alert_and_is_escalated(terminal: Terminal) -> N
 
 def test_a_run_with_enough_time_shows_its_slack(terminal: Terminal) -> None:
     run = terminal.out("submit", "-", "-q", "--finish-by", "3h", stdin=SLOW).strip()
-    told = terminal.out("show", run)
-    assert "deadline" in told
-    assert any(line.startswith("slack ") and "-" not in line.split()[1] for line in told.splitlines())
+    shown_text = terminal.out("show", run)
+    assert "deadline" in shown_text
+    assert any(line.startswith("slack ") and "-" not in line.split()[1] for line in shown_text.splitlines())
     assert terminal.json("show", run)["at_risk_at"] is None
     terminal.out("cancel", run, "--yes")
 
@@ -63,8 +63,8 @@ def test_capacity_is_booked_for_recurring_windows_and_unbooked(terminal: Termina
     (booking,) = made["bookings"]
     assert (booking["seconds"], booking["lead_seconds"], booking["guaranteed"]["cpu"]) == (7200, 600, 16)
     assert made["quota"]["guaranteed"]["cpu"] == 2
-    told = terminal.out("quota", "show", "booked")
-    assert "nightly: 16 cores for 2h 00m, 0 2 * * * Europe/Paris, lead 10m 00s" in told
+    shown_text = terminal.out("quota", "show", "booked")
+    assert "nightly: 16 cores for 2h 00m, 0 2 * * * Europe/Paris, lead 10m 00s" in shown_text
 
     assert terminal.json("quota", "unbook", "booked", "nightly")[0]["changed"]
     assert not terminal.json("quota", "unbook", "booked", "nightly")[0]["changed"]

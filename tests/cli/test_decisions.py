@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.terminal import Terminal, job
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 MARSBOUND = job("marsbound", "name: only, work: {shell: 'true'}, labels: {planet: mars}")
 

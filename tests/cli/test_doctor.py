@@ -11,7 +11,7 @@ import pytest
 from mainspring.doctor.findings import Answer, Check, Report
 from mainspring.protocol.rest.sharing import FreezeRequest
 from tests.cli.terminal import Terminal
-from tests.e2e.town import Server, Town, submit, until
+from tests.e2e.cluster import Server, ServerCluster, submit, until
 
 pytestmark = pytest.mark.processes
 
@@ -32,13 +32,13 @@ def wrong(report: Report) -> dict[str, Check]:
 
 def test_problems_are_found_and_gone_after_the_suggested_fix(tmp_path: Path, home: Path) -> None:
     """A frozen pool without workers, an unplaceable task, and finally an unresponsive server."""
-    with Town(tmp_path / "town") as town:
-        server = town.server()
-        _find_what_is_wrong(town, server)
-        _see_from_here(town, server)
+    with ServerCluster(tmp_path / "town") as cluster:
+        server = cluster.server()
+        _find_what_is_wrong(cluster, server)
+        _see_from_here(cluster, server)
 
 
-def _find_what_is_wrong(town: Town, server: Server) -> None:
+def _find_what_is_wrong(cluster: ServerCluster, server: Server) -> None:
     with server.client() as client, server.client("acme") as acme:
         client.freeze(FreezeRequest(kind="pool", subject="default", why="the racks are moved"))
         run = submit(acme, WORK)
@@ -63,7 +63,7 @@ def _find_what_is_wrong(town: Town, server: Server) -> None:
         assert f"{len(found)} problems found" in lines[-1]
 
         client.unfreeze("pool", "default")
-        town.worker(server, name="w1")
+        cluster.worker(server, name="w1")
         until(lambda: set(wrong(ask(server)[1])) == {"queue_reasons.never_start"}, "one thing is left")
         _, of_tenant = ask(server, "-t", "acme")
         assert "gpu=a100" in wrong(of_tenant)["feasibility.no_worker"].finding
@@ -72,26 +72,26 @@ def _find_what_is_wrong(town: Town, server: Server) -> None:
         until(lambda: ask(server, "-t", "acme")[0] == 0, "nothing is wrong any more")
 
 
-def _see_from_here(town: Town, server: Server) -> None:
+def _see_from_here(cluster: ServerCluster, server: Server) -> None:
     """A stopped process is reported with the signal that continues it; a killed one as gone."""
     server.signal(signal.SIGSTOP)
 
-    code, stopped = ask(server, "--store", town.store_url)
+    code, stopped = ask(server, "--store", cluster.store_url)
     assert (code, stopped.is_reached, stopped.version) == (3, False, None)
     process = wrong(stopped)["process.stopped"]
     assert process.command == f"kill -CONT {server.pid}"
 
     server.kill()
-    code, gone = ask(server, "--store", town.store_url)
+    code, gone = ask(server, "--store", cluster.store_url)
     assert code == 3
     assert f"process {server.pid} " in wrong(gone)["process.exited"].finding
     assert "port.closed" in wrong(gone)
 
 
 def test_a_dead_leader_is_reported_until_failover(tmp_path: Path, home: Path, postgres_url: str) -> None:
-    with Town(tmp_path / "town", postgres_url) as town:
-        first = town.server()
-        second = town.server()
+    with ServerCluster(tmp_path / "town", postgres_url) as cluster:
+        first = cluster.server()
+        second = cluster.server()
         with first.client() as client:
             (leader,) = {pool.leader for pool in client.pools()}
             was, other = (first, second) if client.server().name == leader else (second, first)

@@ -26,13 +26,13 @@ def test_a_stopped_scheduler_is_reported_with_the_age_of_the_state(command: str,
     os.utime(directory / STATE_FILE, (LEFT_AT.timestamp(),) * 2)
     words = ("scheduler", *command.split(), "--dir", str(tmp_path), "--utc")
 
-    stopped, for_a_program = Terminal().call(*words), Terminal().call(*words, "-o", "json")
+    stopped, as_json = Terminal().call(*words), Terminal().call(*words, "-o", "json")
     with run_by("http://127.0.0.1:1", tmp_path):
         running = Terminal().call(*words)
 
     assert f"no scheduler runs {tmp_path}" in stopped.stderr
     assert "2026-01-26 14:00:00" in stopped.stderr
-    assert (for_a_program.stderr, running.stderr) == ("", "")
+    assert (as_json.stderr, running.stderr) == ("", "")
     assert "running" in stopped.stdout
 
 

@@ -142,12 +142,12 @@ def test_logs_follow_a_task_through_its_attempts(terminal: Terminal) -> None:
 
 
 def test_a_failed_run_is_retried(terminal: Terminal, tmp_path: Path) -> None:
-    mended = tmp_path / "mended"
-    run = terminal.finished(job("mended", f"id: only, retries: 0, run: test -e {mended}"))
+    fixed = tmp_path / "fixed"
+    run = terminal.finished(job("fixed", f"id: only, retries: 0, run: test -e {fixed}"))
     assert terminal.json("show", run)["state"] == "FAILED"
 
-    mended.touch()
-    assert terminal.json("retry", run)[0]["act"] == "retry"
+    fixed.touch()
+    assert terminal.json("retry", run)[0]["action"] == "retry"
 
     assert terminal.call("watch", run).exit_code == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import Terminal, job
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 DAILY = """\
 name: {name}
@@ -43,8 +43,8 @@ def test_a_schedule_is_created_listed_shown_and_deleted(terminal: Terminal) -> N
     assert shown["definition"]["params"] == {"region": "eu"}
     assert "every day at 05:30" in terminal.out("schedules", "show", "made")
     assert "made" in terminal.out("show", "made-job")
-    (deed,) = terminal.json("schedules", "delete", "made", "--why", "enough")
-    assert deed["changed"] is True
+    (deleted,) = terminal.json("schedules", "delete", "made", "--why", "enough")
+    assert deleted["changed"] is True
     assert terminal.call("schedules", "show", "made").exit_code == 5
 
 
@@ -73,7 +73,7 @@ def test_create_rejects_an_existing_name_and_set_updates_it(terminal: Terminal, 
     assert refused.exit_code == 4
     assert f"`mainspring schedules set {file}`" in refused.stderr
     assert changed["version"] == 2
-    acts = [(change["act"], change["why"]) for change in terminal.json("schedules", "history", name)]
+    acts = [(change["action"], change["why"]) for change in terminal.json("schedules", "history", name)]
     assert acts == [("updated", "more at once"), ("created", "")]
 
 
@@ -189,8 +189,8 @@ def test_pause_accepts_schedules_and_runs(terminal: Terminal) -> None:
     name = planned(terminal, "both")
     run = terminal.out("submit", "-", "-q", stdin=job("both-run", "id: only, run: 'sleep 30'")).strip()
 
-    deeds = terminal.json("pause", name, run, "--yes")
+    results = terminal.json("pause", name, run, "--yes")
     terminal.out("cancel", run)
 
-    assert [(deed["id"], deed["changed"]) for deed in deeds] == [(name, True), (run, True)]
+    assert [(deleted["id"], deleted["changed"]) for deleted in results] == [(name, True), (run, True)]
     assert terminal.call("pause", "nobody").exit_code == 5

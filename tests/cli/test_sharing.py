@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainspring.cli.commands.sharing.queue_view import Moment, differs, headlines
-from mainspring.cli.render.quantities import say_amounts, say_use
+from mainspring.cli.commands.sharing.queue_view import PoolSnapshot, differs, headlines
+from mainspring.cli.render.quantities import format_amounts, format_usage
 from mainspring.protocol.rest.sharing import Amounts, LevelView
 from tests.cli.terminal import Terminal, job
-from tests.cli.test_tty import screen
-from tests.e2e.town import until
-from tests.sdk.scripted import problem, says, scripted
+from tests.cli.test_terminal import screen
+from tests.client.scripted_server import problem, says, scripted
+from tests.e2e.cluster import until
 
 AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
 GIB = 2**30
@@ -26,19 +26,19 @@ STAYS = "id: only, run: sleep 120, resources: {cpu: 0.5, memory: 1Mi}"
 def test_usage_is_formatted_against_guarantee_and_burst() -> None:
     promised, burst = Amounts(cpu=10, memory=16 * GIB), Amounts(cpu=4)
 
-    assert say_use(Amounts(cpu=14, memory=GIB), promised, burst) == [
+    assert format_usage(Amounts(cpu=14, memory=GIB), promised, burst) == [
         ("cores", "10 of 10 guaranteed and 4 of 4 burst"),
         ("memory", "1Gi of 16Gi guaranteed"),
     ]
-    assert say_use(Amounts(cpu=11), promised, Amounts())[0] == ("cores", "10 of 10 guaranteed and 1 burst")
-    assert say_use(Amounts(cpu=2, gpu=1), Amounts(), burst) == [
+    assert format_usage(Amounts(cpu=11), promised, Amounts())[0] == ("cores", "10 of 10 guaranteed and 1 burst")
+    assert format_usage(Amounts(cpu=2, gpu=1), Amounts(), burst) == [
         ("cores", "2 of 4 burst"),
         ("GPUs", "1, unlimited"),
     ]
-    assert say_use(Amounts(), Amounts(), Amounts()) == []
-    assert say_amounts(Amounts(cpu=0.5, memory=GIB)) == "0.5 cores, 1Gi memory"
-    assert say_amounts(Amounts(cpu=1, gpu=1, disk=GIB)) == "1 core, 1 GPU, 1Gi disk"
-    assert say_amounts(None) == ""
+    assert format_usage(Amounts(), Amounts(), Amounts()) == []
+    assert format_amounts(Amounts(cpu=0.5, memory=GIB)) == "0.5 cores, 1Gi memory"
+    assert format_amounts(Amounts(cpu=1, gpu=1, disk=GIB)) == "1 core, 1 GPU, 1Gi disk"
+    assert format_amounts(None) == ""
 
 
 def test_a_quota_is_set_incrementally_and_dropped(terminal: Terminal) -> None:
@@ -154,7 +154,7 @@ def test_tenants_are_listed_with_usage(terminal: Terminal) -> None:
     until(lambda: terminal.json("tasks", run, "--state", "RUNNING"), "it runs")
 
     (busy,) = [one for one in terminal.json("tenants") if one["name"] == "busy"]
-    assert (busy["use"]["rooms"], busy["use"]["use"]["cpu"], busy["use"]["is_on_burst"]) == (1, 0.5, True)
+    assert (busy["use"]["running"], busy["use"]["use"]["cpu"], busy["use"]["is_on_burst"]) == (1, 0.5, True)
     assert 0 < busy["use"]["share"] < 1
     assert next(line for line in terminal.out("tenants").splitlines() if line.startswith("busy ")).split()[7] == "yes"
     told = terminal.out("tenants", "show", "busy")
@@ -182,7 +182,7 @@ def test_a_frozen_job_waits_and_shows_the_reason(terminal: Terminal) -> None:
     run = terminal.out("submit", "iced", "-q").strip()
 
     (line,) = until(
-        lambda: [line for line in terminal.json("queue")["lines"] if "the warehouse moves" in line["why"]],
+        lambda: [line for line in terminal.json("queue")["queues"] if "the warehouse moves" in line["why"]],
         "it waits for the freeze",
     )
     assert (line["waiting"], line["priority"]) == (1, "P2")
@@ -261,30 +261,30 @@ def test_a_policy_restricts_jobs_to_pools_with_a_label(terminal: Terminal) -> No
 
 
 def test_the_queue_shows_capacity_and_service_level(terminal: Terminal) -> None:
-    lines = terminal.out("queue").splitlines()
-    assert lines[0].startswith("pool default: 1 worker, ")
-    assert " of 4 cores, " in lines[0]
-    assert any(line.startswith("waiting: ") for line in lines)
+    queues = terminal.out("queue").splitlines()
+    assert queues[0].startswith("pool default: 1 worker, ")
+    assert " of 4 cores, " in queues[0]
+    assert any(line.startswith("waiting: ") for line in queues)
     assert terminal.json("queue")["level"]["pool"] == "default"
     assert terminal.call("queue", "--pool", "nowhere").exit_code == 5
 
 
 @pytest.fixture
-def moment() -> Moment:
+def snapshot() -> PoolSnapshot:
     """A pool under load."""
     level = LevelView(
         pool="default", level="partial", since=AT - timedelta(minutes=5), why="the store is slow", accepts=0.5,
         shedding="half of P2",
     )  # fmt: skip
-    return Moment(
+    return PoolSnapshot(
         pool="default", at=AT, workers=2, capacity=Amounts(cpu=8, memory=16 * GIB, gpu=0, disk=0),
-        used=Amounts(cpu=7.5, memory=GIB), held_from="P2", intake={"P2": 12_000},
-        waiting={"P1": 3, "P2": 1_200, "P0": 0}, lines=[], kept=[], stopping=1, level=level,
+        used=Amounts(cpu=7.5, memory=GIB), dispatch_paused_from="P2", intake={"P2": 12_000},
+        waiting={"P1": 3, "P2": 1_200, "P0": 0}, queues=[], reservations=[], stopping=1, level=level,
     )  # fmt: skip
 
 
-def test_the_queue_of_a_pool_under_load_shows_all_limits(moment: Moment) -> None:
-    assert headlines(moment, AT) == [
+def test_the_queue_of_a_pool_under_load_shows_all_limits(snapshot: PoolSnapshot) -> None:
+    assert headlines(snapshot, AT) == [
         "pool default: 2 workers, 7.5 of 8 cores, 1Gi of 16Gi memory in use",
         "preempting: 1 task",
         "waiting: P1 3  P2 1,200",
@@ -296,9 +296,9 @@ def test_the_queue_of_a_pool_under_load_shows_all_limits(moment: Moment) -> None
     ]
 
 
-def test_a_watched_queue_is_reprinted_only_on_change(moment: Moment) -> None:
-    later = replace(moment, at=AT + timedelta(seconds=1), level=replace(moment.level, since=AT))
+def test_a_watched_queue_is_reprinted_only_on_change(snapshot: PoolSnapshot) -> None:
+    later = replace(snapshot, at=AT + timedelta(seconds=1), level=replace(snapshot.level, since=AT))
 
-    assert not differs(later, moment)
-    assert differs(replace(later, stopping=0), moment)
-    assert differs(replace(later, level=replace(later.level, level="normal")), moment)
+    assert not differs(later, snapshot)
+    assert differs(replace(later, stopping=0), snapshot)
+    assert differs(replace(later, level=replace(later.level, level="normal")), snapshot)

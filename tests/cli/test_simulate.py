@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mainspring.cli.main import main
-from tests.fleet.test_play import TWO_POOLS
+from tests.simulation.test_driver import TWO_POOLS
 
 
 def call(*words: str) -> Result:

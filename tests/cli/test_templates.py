@@ -14,7 +14,7 @@ from mainspring.definitions.files.sources import parse
 from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 from mainspring.definitions.pipeline_params import make_params
 from mainspring.definitions.templates import Template, templates
-from mainspring.folder.discover import Found, scan
+from mainspring.folder.discover import FoundPipeline, scan
 from tests.cli.terminal import EXAMPLES, Terminal
 
 PIPELINES = scan(EXAMPLES).found
@@ -41,7 +41,7 @@ def test_a_template_runs_as_it_is(template: Template, address: str, home: Path, 
 
 
 @pytest.mark.parametrize("found", PIPELINES, ids=lambda found: found.pipeline_id)
-def test_an_example_runs_as_it_is(found: Found, address: str, home: Path, tmp_path: Path) -> None:
+def test_an_example_runs_as_it_is(found: FoundPipeline, address: str, home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns(".*"))
     report = tmp_path / "examples" / "weather" / ".results" / "report.txt"
     report.parent.mkdir()

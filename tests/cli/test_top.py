@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mainspring.cli.commands.top.board import Board, pace
+from mainspring.cli.commands.top.board import Board, run_rate
 from mainspring.cli.commands.top.keyboard import keys_in
-from mainspring.cli.commands.top.screen import Screen, Wish
-from mainspring.protocol.clock import MachineClock
+from mainspring.cli.commands.top.screen import KeyAction, Screen
+from mainspring.protocol.clock import SystemClock
 from tests.cli.terminal import Terminal, job
-from tests.cli.test_tty import HIDE_CURSOR, SHOW_CURSOR, screen
+from tests.cli.test_terminal import HIDE_CURSOR, SHOW_CURSOR, screen
 
 NEW_SCREEN, OLD_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 
@@ -32,13 +32,13 @@ def drawn(shown: Screen, board: Board, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setenv("LINES", "24")
     console = Console(width=80, height=24, force_terminal=False)
     with console.capture() as capture:
-        console.print(shown.draw(board, board.at, is_old=False))
+        console.print(shown.draw(board, board.at, is_stale=False))
     return capture.get().splitlines()
 
 
 def test_the_screen_fits_a_small_terminal(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     crowded = msgspec.structs.replace(
-        board, going=board.latest * 40, waiting=board.tasks * 40, failed=board.failed * 40
+        board, active=board.latest * 40, waiting=board.tasks * 40, failed=board.failed * 40
     )
     shown = Screen()
     for key in ("", "tab", "tab", "tab", "tab", "?"):
@@ -64,13 +64,13 @@ def test_keys_switch_views_filter_and_open(board: Board, monkeypatch: pytest.Mon
     shown.press("enter", board)
     assert any("topmost@1" in line for line in drawn(shown, board, monkeypatch))
     newest = next(run for run in board.latest if run.job == "topmost")
-    assert shown.press("enter", board) == Wish("show", newest.id)
-    assert shown.press("l", board) == Wish("logs", newest.id)
+    assert shown.press("enter", board) == KeyAction("show", newest.id)
+    assert shown.press("l", board) == KeyAction("logs", newest.id)
 
     shown.open("a page", ["one\x1b[31m", "two"])
     assert "one [31m" in "\n".join(drawn(shown, board, monkeypatch))
     assert shown.press("q", board) is None
-    assert shown.press("q", board) == Wish("quit")
+    assert shown.press("q", board) == KeyAction("quit")
 
 
 def test_the_cursor_stays_within_the_rows(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,19 +79,19 @@ def test_the_cursor_stays_within_the_rows(board: Board, monkeypatch: pytest.Monk
         shown.press(key, board)
     drawn(shown, board, monkeypatch)
 
-    assert shown.cursor < len(board.going) + len(board.waiting) + len(board.failed)
+    assert shown.cursor < len(board.active) + len(board.waiting) + len(board.failed)
     shown.filter = "no such row"
     assert shown.press("enter", board) is None
 
 
 def test_runs_per_minute_count_the_last_minute(board: Board) -> None:
-    now = MachineClock().wall()
+    now = SystemClock().wall()
     runs = [
         msgspec.structs.replace(board.latest[0], created_at=now - timedelta(seconds=seconds)) for seconds in (1, 30, 90)
     ]
 
-    assert pace(runs, now) == 2
-    assert pace([], now) == 0
+    assert run_rate(runs, now) == 2
+    assert run_rate([], now) == 0
 
 
 def test_keys_are_decoded_to_names() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.cli.render.why_view import fitted
+from mainspring.cli.render.why_view import wrap_lines
 from tests.cli.terminal import Terminal, job
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 NIGHTLY = "name: lonely-nightly\njob: lonely\ntrigger: {kind: cron, cron: '30 5 * * *', timezone: Europe/Paris}\n"
 HEADLINE = "NO_MATCHING_WORKER  default/lonely/only, QUEUED for "
@@ -55,12 +55,12 @@ def test_on_a_narrow_terminal_lines_wrap_but_commands_do_not() -> None:
     command = "                mainspring worker --pool default --cpu 3 --memory 512Mi --label gpu=a100"
     said = f"NO_WORKER_CAPACITY  {'word ' * 20}\n  you can     {'word ' * 20}\n{command}\n"
 
-    lines = fitted(said, 60)
+    lines = wrap_lines(said, 60)
 
     assert [len(line) <= 60 for line in lines] == [True] * (len(lines) - 1) + [False]
     assert lines[-1] == command
     assert lines[-2].startswith(" " * 14 + "word")
-    assert fitted(said, None) == said.splitlines()
+    assert wrap_lines(said, None) == said.splitlines()
 
 
 def test_check_exits_with_1_if_someone_needs_to_act(terminal: Terminal, waiting: str) -> None:

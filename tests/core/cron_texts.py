@@ -39,7 +39,7 @@ class Expression(NamedTuple):
         return " ".join(fields[1:] if fields[0] == "0" else fields)
 
     @property
-    def keeps_pace(self) -> bool:
+    def is_periodic(self) -> bool:
         """Whether minutes or hours begin with `*`."""
         return self.minute.text.startswith("*") or self.hour.text.startswith("*")
 
@@ -133,10 +133,10 @@ def brute_force(expression: Expression, zone: ZoneInfo, start: datetime, end: da
         local = minute.astimezone(zone)
         shown = local.replace(tzinfo=None)
         stood = (minute - MINUTE).astimezone(zone).replace(tzinfo=None) + MINUTE
-        is_first = expression.keeps_pace or not local.fold
+        is_first = expression.is_periodic or not local.fold
         if is_first and expression.fits(local):
             found.update(minute + timedelta(seconds=second) for second in expression.second.values)
-        while stood < shown and not expression.keeps_pace:
+        while stood < shown and not expression.is_periodic:
             if expression.fits(stood):
                 found.add(minute)
             stood += MINUTE

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.admission.validate_submission import decode_job
-from mainspring.core.model.artifacts import ArtifactRow, fault_in_fetch, fault_in_path, is_over, key_of, wanted
+from mainspring.core.model.artifacts import (
+    ArtifactRow,
+    fault_in_fetch,
+    fault_in_path,
+    is_expired,
+    is_fetched,
+    storage_key,
+)
 from mainspring.protocol.errors import Refused
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -36,7 +43,7 @@ def test_invalid_paths(path: str) -> None:
 @given(st.text())
 def test_no_valid_path_leads_out_of_its_key(path: str) -> None:
     if fault_in_path(path) is None:
-        parts = key_of("acme", "run_1", "task_1", "att_1", path).split("/")
+        parts = storage_key("acme", "run_1", "task_1", "att_1", path).split("/")
         assert parts[:4] == ["acme", "run_1", "task_1", "att_1"]
         assert not {"", ".", ".."} & set(parts)
         assert len("/".join(parts).encode()) <= 1024
@@ -61,7 +68,7 @@ def test_no_valid_path_leads_out_of_its_key(path: str) -> None:
     ],
 )
 def test_pattern_matching(fetch: str, path: str, is_wanted: bool) -> None:
-    assert wanted([fetch], "extract", path) is is_wanted
+    assert is_fetched([fetch], "extract", path) is is_wanted
 
 
 @pytest.mark.parametrize("text", ["", "/a", "extract/", "extract/../a", "*/a", "a?b", "x" * 201])
@@ -72,13 +79,13 @@ def test_invalid_patterns(text: str) -> None:
 def test_an_artifact_expires_after_the_end_of_its_run() -> None:
     row = ArtifactRow(
         run_id="run_1", task_id="task_1", attempt_id="att_1", path="a", task="t", partition=None, tenant="acme",
-        size_bytes=1, sha256="", place="", keep_seconds=60, succeeded=True, stored_at=NOW,
+        size_bytes=1, sha256="", location="", keep_seconds=60, succeeded=True, stored_at=NOW,
     )  # fmt: skip
     minute = timedelta(seconds=60)
 
-    assert not is_over(row, None, NOW + 100 * minute)
-    assert not is_over(row, NOW, NOW + minute - timedelta(microseconds=1))
-    assert is_over(row, NOW, NOW + minute)
+    assert not is_expired(row, None, NOW + 100 * minute)
+    assert not is_expired(row, NOW, NOW + minute - timedelta(microseconds=1))
+    assert is_expired(row, NOW, NOW + minute)
 
 
 def faults(*tasks: dict[str, object]) -> dict[str, str]:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.lifecycle.deadlines import (
-    Outlook,
+    DeadlineForecast,
+    deadline_for,
+    forecast_deadline,
+    format_risk,
     higher_priority,
-    left_of,
-    look_ahead,
-    promised_by,
-    say_risk,
+    remaining_seconds,
     usual_seconds,
 )
 from mainspring.core.model.task import Priority
@@ -29,9 +29,9 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def look(left: dict[int, float | None], edges: Edges, *, ahead: float = 100.0) -> Outlook:
+def look(left: dict[int, float | None], edges: Edges, *, ahead: float = 100.0) -> DeadlineForecast:
     """What can be said of these tasks."""
-    return look_ahead(left, lambda position: edges.get(position, []), finish_by=after(ahead), now=NOW)
+    return forecast_deadline(left, lambda position: edges.get(position, []), finish_by=after(ahead), now=NOW)
 
 
 def test_the_longest_path_counts() -> None:
@@ -52,7 +52,7 @@ def test_a_run_is_at_risk_once_the_remaining_time_exceeds_the_time_to_its_deadli
 def test_unknown_durations_give_a_lower_bound() -> None:
     outlook = look({0: 70.0, 1: None}, {0: [1]}, ahead=60.0)
     assert (outlook.left_seconds, outlook.unknown, outlook.is_at_risk) == (70.0, 1, True)
-    assert say_risk(outlook) == (
+    assert format_risk(outlook) == (
         "deadline 2026-01-01T02:01:00Z is in 1m 00s; the remaining tasks usually take at least 1m 10s"
     )
 
@@ -70,11 +70,11 @@ def test_the_usual_duration_is_the_90th_percentile() -> None:
 
 
 def test_a_running_task_has_its_rest_left_or_a_tenth_of_its_elapsed_time() -> None:
-    assert left_of(60.0) == 60.0
-    assert left_of(60.0, delay=30.0) == 90.0
-    assert left_of(60.0, elapsed=20.0) == 40.0
-    assert left_of(60.0, elapsed=600.0) == 60.0
-    assert left_of(None, elapsed=600.0) is None
+    assert remaining_seconds(60.0) == 60.0
+    assert remaining_seconds(60.0, delay=30.0) == 90.0
+    assert remaining_seconds(60.0, elapsed=20.0) == 40.0
+    assert remaining_seconds(60.0, elapsed=600.0) == 60.0
+    assert remaining_seconds(None, elapsed=600.0) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_running_task_has_its_rest_left_or_a_tenth_of_its_elapsed_time() -> No
 )
 def test_deadline_of_a_run(window: int | None, created: int, start: int, by: int) -> None:
     window_at = None if window is None else after(window)
-    promised = promised_by(3600.0, window_at=window_at, created_at=after(created), start_at=after(start))
+    promised = deadline_for(3600.0, window_at=window_at, created_at=after(created), start_at=after(start))
     assert promised == after(by)
 
 
@@ -155,10 +155,12 @@ def test_checks_at_the_given_intervals_find_a_run_at_risk_before_it_is_late(
     while True:
         running_for = (at - NOW).total_seconds() - waits
         elapsed = running_for if is_running and running_for >= 0 else None
-        outlook = look_ahead({0: left_of(usual, elapsed=elapsed)}, lambda _: (), finish_by=after(within), now=at)
+        outlook = forecast_deadline(
+            {0: remaining_seconds(usual, elapsed=elapsed)}, lambda _: (), finish_by=after(within), now=at
+        )
         if outlook.is_at_risk:
             break
-        at += timedelta(seconds=outlook.seconds_to_look())
+        at += timedelta(seconds=outlook.seconds_to_next_check())
         looks += 1
         assert looks < 2_000
     assert at < after(within)
@@ -166,7 +168,7 @@ def test_checks_at_the_given_intervals_find_a_run_at_risk_before_it_is_late(
 
 def test_a_run_just_in_time_is_not_checked_constantly() -> None:
     """A task of an hour is running, without slack: that does not change."""
-    assert look({0: 3_600.0}, {}, ahead=3_600.0).seconds_to_look() == 18.0
-    assert look({0: 60.0}, {}, ahead=60.0).seconds_to_look() == 1.0
-    assert look({0: 1.0}, {}, ahead=1.0).seconds_to_look() == 0.5
-    assert look({0: 0.001}, {}, ahead=0.001).seconds_to_look() == 0.001
+    assert look({0: 3_600.0}, {}, ahead=3_600.0).seconds_to_next_check() == 18.0
+    assert look({0: 60.0}, {}, ahead=60.0).seconds_to_next_check() == 1.0
+    assert look({0: 1.0}, {}, ahead=1.0).seconds_to_next_check() == 0.5
+    assert look({0: 0.001}, {}, ahead=0.001).seconds_to_next_check() == 0.001

@@ -233,7 +233,7 @@ def test_an_evaluation_leaves_no_state(expression: str) -> None:
 
 def test_the_budget_of_values_and_text_is_enforced() -> None:
     """Whichever way they are read."""
-    many: list[JsonValue] = [1] * (expression_values.LOOKS + 1)
+    many: list[JsonValue] = [1] * (expression_values.MAX_VALUES + 1)
     for expression in ("output|sum", "output|sort|length", "1 in output", "output == [1]", "output|unique|length"):
         with pytest.raises(ExpressionFailed, match="more than 4000 values"):
             evaluate(expression, {"output": many})
@@ -341,7 +341,7 @@ def test_running_out_of_fuel_is_reported() -> None:
     engine = Environment(fuel=5, debug=False)
     with pytest.raises(TemplateError) as raised:
         engine.eval_expr("x" + " + x" * 20, x=1)
-    assert expressions._say_error(raised.value) == "exceeds the instruction limit"
+    assert expressions._format_error(raised.value) == "exceeds the instruction limit"
 
 
 def test_a_quoted_expression_is_printable_and_storable() -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from mainspring.core.lifecycle.failure_policy import FailureClass, FailureRule
 from mainspring.core.lifecycle.failures import (
-    LONGEST_MESSAGE,
-    LONGEST_SUMMARY,
+    MAX_MESSAGE_LENGTH,
+    MAX_SUMMARY_LENGTH,
     classify,
+    format_failure,
     normalize,
-    say_failure,
     stalled,
     timed_out,
 )
@@ -158,9 +158,9 @@ def test_any_error_can_be_classified(said: str | None) -> None:
     """SEC-6: a report may be anything; the result is bounded and storable."""
     failure = classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
     assert failure == classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
-    assert len(failure.message) <= LONGEST_MESSAGE
+    assert len(failure.message) <= MAX_MESSAGE_LENGTH
     for text in (failure.signature, failure.summary):
-        assert len(text) <= LONGEST_SUMMARY + len(" in acme/job")
+        assert len(text) <= MAX_SUMMARY_LENGTH + len(" in acme/job")
         assert "\0" not in text
         assert text.encode()
 
@@ -175,7 +175,7 @@ def test_each_field_can_have_any_type(said: dict[str, object]) -> None:
 def test_only_the_beginning_of_a_long_error_matters(text: str) -> None:
     """The rest is not examined."""
     assert classify(text) == classify(text + "x")
-    assert len(normalize(text)) <= LONGEST_MESSAGE
+    assert len(normalize(text)) <= MAX_MESSAGE_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -193,4 +193,4 @@ def test_only_the_beginning_of_a_long_error_matters(text: str) -> None:
     ],
 )
 def test_an_error_is_formatted_as_reported(error: str | None, words: str) -> None:
-    assert say_failure(error) == words
+    assert format_failure(error) == words

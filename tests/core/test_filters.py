@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.model.task import Priority
-from mainspring.core.query.filters import LONGEST_FILTER, Listed, Wanted, fits, read_filter
+from mainspring.core.query.filters import MAX_FILTER_LENGTH, Filter, ListKind, matches, read_filter
 from mainspring.protocol.errors import Fault, Refused
 
 NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
 
 
-def read(text: str, listed: Listed = Listed.RUNS) -> Wanted:
+def read(text: str, listed: ListKind = ListKind.RUNS) -> Filter:
     """What a filter says."""
     return read_filter(text, listed, now=NOW, where="query:q")
 
 
-def faults(text: str, listed: Listed = Listed.RUNS) -> list[Fault]:
+def faults(text: str, listed: ListKind = ListKind.RUNS) -> list[Fault]:
     """What is wrong with a filter."""
     with pytest.raises(Refused) as refused:
         read(text, listed)
@@ -33,7 +33,7 @@ def test_all_terms_are_combined_with_and() -> None:
         "state:failed,timed-out tenant:acme priority:p0 label.team=ml label.env:prod job:etl-* schedule:nightly"
     )
 
-    assert wanted == Wanted(
+    assert wanted == Filter(
         states=("FAILED", "TIMED_OUT"),
         tenant="acme",
         priority=Priority.P0,
@@ -44,9 +44,9 @@ def test_all_terms_are_combined_with_and() -> None:
 
 
 def test_terms_of_tasks() -> None:
-    wanted = read("state:QUEUED wait>1h30m run:run_1 worker=w1 name:load", Listed.TASKS)
+    wanted = read("state:QUEUED wait>1h30m run:run_1 worker=w1 name:load", ListKind.TASKS)
 
-    assert wanted == Wanted(
+    assert wanted == Filter(
         states=("QUEUED",), since_before=NOW - timedelta(minutes=90), run="run_1", worker="w1", name="load"
     )
 
@@ -83,32 +83,32 @@ def test_pipeline_is_an_alias_of_job() -> None:
 @pytest.mark.parametrize(
     ("text", "listed", "why"),
     [
-        ("stat:queued", Listed.RUNS, "`stat:queued` is unknown, did you mean state?"),
-        ("colour:red", Listed.JOBS, "`colour:red` is unknown; known: job, label, tenant"),
-        ("state:queud", Listed.TASKS, "`state:queud` is not a state of tasks, did you mean QUEUED?"),
-        ("priority:p7", Listed.RUNS, "`priority:p7` is not a priority; known: P0, P1, P2"),
-        ("etl", Listed.RUNS, "`etl` has no field name: write job:etl"),
-        ("etl", Listed.TASKS, "`etl` has no field name: write name:etl"),
-        ("wait>5m", Listed.RUNS, "`wait>5m` applies to tasks, not to runs"),
-        ("wait<5m", Listed.TASKS, "`wait<5m` needs > after wait"),
-        ("wait>long", Listed.TASKS, "`wait>long` needs a duration such as 90s, 5m or 1h30m"),
-        ("wait>99999999d", Listed.TASKS, "`wait>99999999d` goes back more than 36500 days"),
-        ("created>2026-13-01", Listed.RUNS, "`created>2026-13-01` needs a date or time such as"),
-        ("created>0001-01-01T00:00:00+23:00", Listed.RUNS, "needs a date or time such as"),
-        ("created>soon", Listed.RUNS, "`created>soon` needs a date such as 2026-11-01, or an age such as 2h"),
-        ("created:2h", Listed.RUNS, "`created:2h` needs < or > after created"),
-        ("tenant:", Listed.RUNS, "`tenant:` has no value"),
-        ("label=ml", Listed.RUNS, "`label=ml` must have the form label.name=value"),
-        ("label.=ml", Listed.RUNS, "`label.=ml` must have the form label.name=value"),
-        ("label.a=x label.a=y", Listed.RUNS, "`label.a=y` gives a second value for the same label"),
-        ("state:failed state:partial", Listed.RUNS, "use state:a,b for either"),
-        ("tenant:a tenant:b", Listed.RUNS, "`tenant:b` contradicts an earlier term"),
-        ('job:"etl state:failed', Listed.RUNS, '`job:"etl state:failed` has an unterminated quote'),
-        ("job:a\0", Listed.RUNS, "contains NUL"),
-        ("x" * (LONGEST_FILTER + 1), Listed.RUNS, "must have at most 2000 characters"),
+        ("stat:queued", ListKind.RUNS, "`stat:queued` is unknown, did you mean state?"),
+        ("colour:red", ListKind.JOBS, "`colour:red` is unknown; known: job, label, tenant"),
+        ("state:queud", ListKind.TASKS, "`state:queud` is not a state of tasks, did you mean QUEUED?"),
+        ("priority:p7", ListKind.RUNS, "`priority:p7` is not a priority; known: P0, P1, P2"),
+        ("etl", ListKind.RUNS, "`etl` has no field name: write job:etl"),
+        ("etl", ListKind.TASKS, "`etl` has no field name: write name:etl"),
+        ("wait>5m", ListKind.RUNS, "`wait>5m` applies to tasks, not to runs"),
+        ("wait<5m", ListKind.TASKS, "`wait<5m` needs > after wait"),
+        ("wait>long", ListKind.TASKS, "`wait>long` needs a duration such as 90s, 5m or 1h30m"),
+        ("wait>99999999d", ListKind.TASKS, "`wait>99999999d` goes back more than 36500 days"),
+        ("created>2026-13-01", ListKind.RUNS, "`created>2026-13-01` needs a date or time such as"),
+        ("created>0001-01-01T00:00:00+23:00", ListKind.RUNS, "needs a date or time such as"),
+        ("created>soon", ListKind.RUNS, "`created>soon` needs a date such as 2026-11-01, or an age such as 2h"),
+        ("created:2h", ListKind.RUNS, "`created:2h` needs < or > after created"),
+        ("tenant:", ListKind.RUNS, "`tenant:` has no value"),
+        ("label=ml", ListKind.RUNS, "`label=ml` must have the form label.name=value"),
+        ("label.=ml", ListKind.RUNS, "`label.=ml` must have the form label.name=value"),
+        ("label.a=x label.a=y", ListKind.RUNS, "`label.a=y` gives a second value for the same label"),
+        ("state:failed state:partial", ListKind.RUNS, "use state:a,b for either"),
+        ("tenant:a tenant:b", ListKind.RUNS, "`tenant:b` contradicts an earlier term"),
+        ('job:"etl state:failed', ListKind.RUNS, '`job:"etl state:failed` has an unterminated quote'),
+        ("job:a\0", ListKind.RUNS, "contains NUL"),
+        ("x" * (MAX_FILTER_LENGTH + 1), ListKind.RUNS, "must have at most 2000 characters"),
     ],
 )
-def test_an_invalid_term_is_explained(text: str, listed: Listed, why: str) -> None:
+def test_an_invalid_term_is_explained(text: str, listed: ListKind, why: str) -> None:
     found = faults(text, listed)
 
     assert why in found[-1].why
@@ -125,8 +125,8 @@ _WORDS = ["state", "tenant", "label.", "created", "wait", "job", "2h", "2026-11-
 _PIECES = st.sampled_from([*_WORDS, *":=<>\"' ,*\0\ud800"])
 
 
-@given(text=st.text() | st.lists(_PIECES).map("".join), listed=st.sampled_from(Listed))
-def test_any_text_is_parsed_or_refused(text: str, listed: Listed) -> None:
+@given(text=st.text() | st.lists(_PIECES).map("".join), listed=st.sampled_from(ListKind))
+def test_any_text_is_parsed_or_refused(text: str, listed: ListKind) -> None:
     try:
         wanted = read(text, listed)
     except Refused:
@@ -144,9 +144,9 @@ def test_a_formatted_filter_parses_to_the_same_restriction(labels: dict[str, str
 
     wanted = read(" ".join(words))
 
-    assert wanted == Wanted(job=job, labels=tuple(labels.items()))
+    assert wanted == Filter(job=job, labels=tuple(labels.items()))
 
 
 @given(pattern=st.text("ab*", max_size=8), text=st.text("ab", max_size=8))
 def test_a_star_matches_any_text(pattern: str, text: str) -> None:
-    assert fits(pattern, text) == fnmatchcase(text, pattern)
+    assert matches(pattern, text) == fnmatchcase(text, pattern)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.admission.validate_submission import Limits, check_job
-from mainspring.core.graph.fan_out import LONGEST_LABEL, fault_in_for_each, gather, items_of, label_of
+from mainspring.core.graph.fan_out import MAX_LABEL_LENGTH, fault_in_for_each, gather, items_of, label_of
 from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 from mainspring.protocol.errors import ExpressionFailed
 
@@ -92,7 +92,7 @@ def test_labels_are_unique_and_short(items: list[object]) -> None:
         assert label not in taken
         assert label.isprintable()
         taken.add(label)
-    assert all(len(label) <= LONGEST_LABEL + len(items) * 8 for label in taken)
+    assert all(len(label) <= MAX_LABEL_LENGTH + len(items) * 8 for label in taken)
 
 
 def test_the_partition_number_replaces_an_invalid_label() -> None:

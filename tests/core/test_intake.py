@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.admission import intake
-from mainspring.core.admission.intake import Filled, Waiting, Want, choose, on_their_way
+from mainspring.core.admission.intake import IntakeRequest, TaskCounts, Waiting, choose, tasks_in_transit
 from mainspring.core.model.task import Priority
 from tests.core.builders import a_run
 
@@ -23,17 +23,17 @@ marks = st.integers(0, 1_000)
 chunks = st.integers(1, 300)
 
 
-def filled(memory: Memory) -> Filled:
+def filled(memory: Memory) -> TaskCounts:
     """So much is in memory."""
-    found = Filled()
+    found = TaskCounts()
     for (priority, tenant), tasks in memory.items():
         found.count(priority, tenant, tasks)
     return found
 
 
-def decide_wants(waiting: list[Waiting], memory: Memory, mark: int, chunk: int) -> list[Want]:
+def plan_intake(waiting: list[Waiting], memory: Memory, mark: int, chunk: int) -> list[IntakeRequest]:
     """What to read, with nothing on its way."""
-    return intake.decide_wants(waiting, filled(memory), Filled(), mark, chunk)
+    return intake.plan_intake(waiting, filled(memory), TaskCounts(), mark, chunk)
 
 
 def part_of(priority: Priority, waiting: list[Waiting], memory: Memory, mark: int) -> int:
@@ -45,20 +45,20 @@ def part_of(priority: Priority, waiting: list[Waiting], memory: Memory, mark: in
 
 def test_a_lone_tenant_may_fill_the_mark() -> None:
     """A part of one is the whole."""
-    assert decide_wants([Waiting(P1, "a")], {}, mark=100, chunk=500) == [Want(P1, "a", 100)]
-    assert decide_wants([Waiting(P1, "a")], {(P1, "a"): 60}, mark=100, chunk=500) == [Want(P1, "a", 40)]
-    assert decide_wants([Waiting(P1, "a")], {(P1, "a"): 100}, mark=100, chunk=500) == []
+    assert plan_intake([Waiting(P1, "a")], {}, mark=100, chunk=500) == [IntakeRequest(P1, "a", 100)]
+    assert plan_intake([Waiting(P1, "a")], {(P1, "a"): 60}, mark=100, chunk=500) == [IntakeRequest(P1, "a", 40)]
+    assert plan_intake([Waiting(P1, "a")], {(P1, "a"): 100}, mark=100, chunk=500) == []
 
 
 def test_work_that_can_not_run_crowds_out_no_other_tenant() -> None:
     """`a` filled the memory before `b` came: `b` gets its part all the same."""
-    wants = decide_wants([Waiting(P2, "a"), Waiting(P2, "b")], {(P2, "a"): 100}, mark=100, chunk=500)
-    assert wants == [Want(P2, "b", 50)]
+    wants = plan_intake([Waiting(P2, "a"), Waiting(P2, "b")], {(P2, "a"): 100}, mark=100, chunk=500)
+    assert wants == [IntakeRequest(P2, "b", 50)]
 
 
 def test_a_tenant_with_tasks_in_memory_and_no_intake_keeps_its_share() -> None:
     """The mark is divided by those that have intake or work in memory."""
-    assert decide_wants([Waiting(P2, "a")], {(P2, "b"): 1}, mark=100, chunk=500) == [Want(P2, "a", 50)]
+    assert plan_intake([Waiting(P2, "a")], {(P2, "b"): 1}, mark=100, chunk=500) == [IntakeRequest(P2, "a", 50)]
 
 
 @given(waiting_lists, memories, memories, marks, chunks)
@@ -67,26 +67,26 @@ def test_runs_in_transit_count_as_in_memory(
 ) -> None:
     """Otherwise it would be read twice."""
     both = {key: memory.get(key, 0) + coming.get(key, 0) for key in memory | coming}
-    wants = intake.decide_wants(waiting, filled(memory), filled(coming), mark, chunk)
-    assert wants == decide_wants(waiting, both, mark, chunk)
+    wants = intake.plan_intake(waiting, filled(memory), filled(coming), mark, chunk)
+    assert wants == plan_intake(waiting, both, mark, chunk)
 
 
 def test_adopted_runs_are_not_in_transit() -> None:
     """It is in memory."""
     runs = [a_run(tenant="a", tasks=3, number=1), a_run(tenant="a", tasks=4, number=2), a_run(tenant="b", number=3)]
-    coming = on_their_way(runs, {runs[0].id})
+    coming = tasks_in_transit(runs, {runs[0].id})
     assert coming.as_counts() == {(P1, "a"): 4, (P1, "b"): 1}
 
 
 def test_p0_is_unbounded_and_comes_first() -> None:
     """P0 overtakes a backlog of any size."""
-    wants = decide_wants([Waiting(P1, "a"), Waiting(P0, "a")], {(P0, "a"): 10**9, (P1, "b"): 5}, mark=10, chunk=7)
-    assert wants == [Want(P0, "a", 7), Want(P1, "a", 5)]
+    wants = plan_intake([Waiting(P1, "a"), Waiting(P0, "a")], {(P0, "a"): 10**9, (P1, "b"): 5}, mark=10, chunk=7)
+    assert wants == [IntakeRequest(P0, "a", 7), IntakeRequest(P1, "a", 5)]
 
 
 def test_a_trickle_of_p0_does_not_stop_the_intake_of_others() -> None:
     """Each priority has a chunk of its own."""
-    wants = decide_wants([Waiting(P0, "a"), Waiting(P1, "b"), Waiting(P2, "c")], {}, mark=1_000, chunk=100)
+    wants = plan_intake([Waiting(P0, "a"), Waiting(P1, "b"), Waiting(P2, "c")], {}, mark=1_000, chunk=100)
     assert [(want.priority, want.runs) for want in wants] == [(P0, 100), (P1, 100), (P2, 100)]
 
 
@@ -95,7 +95,7 @@ def test_a_read_is_bounded_and_no_tenant_exceeds_its_share(
     waiting: list[Waiting], memory: Memory, mark: int, chunk: int
 ) -> None:
     """The mark is respected: what is wanted fits into the tenant's part, and one read of a priority into the chunk."""
-    wants = decide_wants(waiting, memory, mark, chunk)
+    wants = plan_intake(waiting, memory, mark, chunk)
     assert [want.priority for want in wants] == sorted(want.priority for want in wants)
     assert len({(want.priority, want.tenant) for want in wants}) == len(wants)
     assert {(want.priority, want.tenant) for want in wants} <= {(one.priority, one.tenant) for one in waiting}
@@ -114,7 +114,7 @@ def test_a_tenant_below_its_share_is_read_or_comes_after_tenants_with_less(
     waiting: list[Waiting], memory: Memory, mark: int, chunk: int
 ) -> None:
     """Nobody is starved; of P0 nobody is without room."""
-    wants = {(want.priority, want.tenant) for want in decide_wants(waiting, memory, mark, chunk)}
+    wants = {(want.priority, want.tenant) for want in plan_intake(waiting, memory, mark, chunk)}
     for one in waiting:
         key = (one.priority, one.tenant)
         has = memory.get(key, 0)
@@ -131,7 +131,7 @@ def drain(backlog: Mapping[str, list[int]], mark: int, chunk: int) -> tuple[list
     memory: Memory = {}
     order: list[str] = []
     for _ in range(1_000):
-        wants = decide_wants([Waiting(P1, tenant) for tenant, runs in waiting.items() if runs], memory, mark, chunk)
+        wants = plan_intake([Waiting(P1, tenant) for tenant, runs in waiting.items() if runs], memory, mark, chunk)
         if not wants:
             break
         read = [run for want in wants for run in waiting[want.tenant][: want.runs]]
@@ -162,14 +162,14 @@ def test_a_flood_of_100_000_runs_leaves_capacity_for_another_tenants_run() -> No
 
 def test_a_run_is_taken_whole_and_the_next_one_waits() -> None:
     """A tenant's first run is taken however large it is."""
-    wants = [Want(P1, "a", 10), Want(P1, "b", 10)]
+    wants = [IntakeRequest(P1, "a", 10), IntakeRequest(P1, "b", 10)]
     large, small, other = a_run(tasks=100_000), a_run(number=1), a_run(tenant="b", tasks=3, number=2)
-    assert choose([large, small], [Want(P1, "acme", 10), *wants]) == [large]
-    assert choose([small, large, small], [Want(P1, "acme", 10)]) == [small, large]
+    assert choose([large, small], [IntakeRequest(P1, "acme", 10), *wants]) == [large]
+    assert choose([small, large, small], [IntakeRequest(P1, "acme", 10)]) == [small, large]
     assert choose([other, small], wants) == [other]
 
 
 def test_only_requested_runs_are_taken() -> None:
     """A store that answers more than it was asked changes nothing."""
-    assert choose([a_run(tenant="zed")], [Want(P1, "acme", 5)]) == []
-    assert choose([a_run(priority=P2)], [Want(P1, "acme", 5)]) == []
+    assert choose([a_run(tenant="zed")], [IntakeRequest(P1, "acme", 5)]) == []
+    assert choose([a_run(priority=P2)], [IntakeRequest(P1, "acme", 5)]) == []

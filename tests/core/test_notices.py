@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mainspring.core.model.alerts import AlertKind, Severity
-from mainspring.core.model.notices import Notice, NoticeState, Wish, link_to_run, wants
+from mainspring.core.model.notices import AlertFilter, Notice, NoticeState, link_to_run, matches
 
 
 def notice(severity: Severity = Severity.WARNING, tenant: str = "acme") -> Notice:
@@ -30,23 +30,23 @@ def test_a_channel_gets_alerts_of_its_minimum_severity(severity: Severity, least
     """Info, warning, high: in this order."""
     order = [Severity.INFO, Severity.WARNING, Severity.HIGH]
 
-    assert wants(Wish(min_severity=least), notice(severity)) == (order.index(severity) >= order.index(least))
+    assert matches(AlertFilter(min_severity=least), notice(severity)) == (order.index(severity) >= order.index(least))
 
 
 def test_a_channel_of_a_tenant_gets_only_its_alerts() -> None:
     """Not what is the installation's, either."""
-    assert [wants(Wish(tenant="acme"), notice(tenant=tenant)) for tenant in ("acme", "globex", "")] == [
+    assert [matches(AlertFilter(tenant="acme"), notice(tenant=tenant)) for tenant in ("acme", "globex", "")] == [
         True,
         False,
         False,
     ]
-    assert all(wants(Wish(), notice(tenant=tenant)) for tenant in ("acme", "globex", ""))
+    assert all(matches(AlertFilter(), notice(tenant=tenant)) for tenant in ("acme", "globex", ""))
 
 
 def test_a_channel_gets_the_kinds_that_it_names() -> None:
     """All if it names none."""
-    assert wants(Wish(kinds=frozenset({AlertKind.STALLED, AlertKind.RUN_STUCK})), notice())
-    assert not wants(Wish(kinds=frozenset({AlertKind.RUN_STUCK})), notice())
+    assert matches(AlertFilter(kinds=frozenset({AlertKind.STALLED, AlertKind.RUN_STUCK})), notice())
+    assert not matches(AlertFilter(kinds=frozenset({AlertKind.RUN_STUCK})), notice())
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.fairness.quotas import Quota, is_guaranteed
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority, StopKind, StopRequest, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.core.placement.preemption_policy import (
-    Fleet,
-    Looks,
+    CapacityRequest,
+    ClusterView,
     Mode,
     Plan,
-    Wanted,
+    SearchBudget,
     decide_victims,
-    is_going,
+    is_ending,
     keeps_guarantee,
 )
 from mainspring.core.placement.task_shapes import Shape
@@ -42,8 +42,8 @@ class Held(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
-def a_worker(name: str, cores: int, *held: Held, kept: int = 0) -> Worker:
-    """A worker with these leases, and perhaps a reservation for a task called `kept on` it."""
+def a_worker(name: str, cores: int, *held: Held, reserved: int = 0) -> Worker:
+    """A worker with these leases, and perhaps a reservation for a task called `reserved on` it."""
     worker = Worker(id=name, total=Resources(cores), status=WorkerStatus.READY)
     for number, one in enumerate(held):
         member = a_task(name=f"{name}.{number}", state=TaskState.RUNNING, tenant=one.tenant, priority=one.priority)
@@ -56,8 +56,8 @@ def a_worker(name: str, cores: int, *held: Held, kept: int = 0) -> Worker:
         )  # fmt: skip
         worker.leases[lease.id] = lease
         worker.used += shape.resources
-    if kept:
-        worker.keep(f"kept on {name}", Resources(kept))
+    if reserved:
+        worker.reserve(f"kept on {name}", Resources(reserved))
     return worker
 
 
@@ -67,19 +67,19 @@ def decide(
 ) -> Plan | None:  # fmt: skip
     """The plan for a task with this many cores."""
     quotas = {name: Quota(guaranteed=Resources(amount)) for name, amount in (promised or {}).items()}
-    fleet = Fleet(
+    cluster = ClusterView(
         now=NOON,
         holders=lambda levels: workers,
-        looks=Looks(),
+        budget=SearchBudget(),
         use=use(*workers),
         quota=lambda name: quotas.get(name, Quota()),
         lost=lambda lease: max((NOON - (task.started_at or NOON)).total_seconds() for task in lease.members.values()),
         others=workers,
     )
-    wanted = Wanted(
-        mode=mode, tenant=tenant, resources=Resources(cores), over=over, may_take=lambda worker: worker.takes_new()
+    wanted = CapacityRequest(
+        mode=mode, tenant=tenant, resources=Resources(cores), over=over, may_take=lambda worker: worker.accepts_work()
     )
-    return decide_victims(wanted, fleet, Random(seed))
+    return decide_victims(wanted, cluster, Random(seed))
 
 
 def use(*workers: Worker) -> dict[str, Resources]:
@@ -87,8 +87,8 @@ def use(*workers: Worker) -> dict[str, Resources]:
     found: dict[str, Resources] = {}
     for worker in workers:
         for lease in worker.leases.values():
-            if not is_going(lease, NOON):
-                found[lease.tenant] = found.get(lease.tenant, NOTHING) + lease.shape.resources
+            if not is_ending(lease, NOON):
+                found[lease.tenant] = found.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
     return found
 
 
@@ -133,18 +133,18 @@ def test_ending_leases_are_waited_for_and_count_once() -> None:
 
     waits = decide(Mode.PREEMPT, 1, worker)
     assert waits is not None
-    assert (waits.victims, waits.rooms) == ((), ())
+    assert (waits.victims, waits.reservations) == ((), ())
 
-    worker.keep("another", Resources(1))
+    worker.reserve("another", Resources(1))
     assert ids(decide(Mode.PREEMPT, 1, worker)) == ["one.1"]
 
 
 def test_reservations_of_less_important_tasks_are_taken_over_before_preemption() -> None:
-    worker = a_worker("one", 2, Held("a", P2, 1), kept=1)
+    worker = a_worker("one", 2, Held("a", P2, 1), reserved=1)
 
     plan = decide(Mode.PREEMPT, 1, worker, over=frozenset({"kept on one"}))
     assert plan is not None
-    assert (plan.victims, plan.rooms) == ((), ("kept on one",))
+    assert (plan.victims, plan.reservations) == ((), ("kept on one",))
 
     assert ids(decide(Mode.PREEMPT, 1, worker)) == ["one.0"]
     assert decide(Mode.TAKE_OVER, 1, worker) is None
@@ -171,8 +171,8 @@ def test_only_leases_that_fit_elsewhere_are_moved() -> None:
     two = a_worker("two", 2, Held("a", P1, 1))
     assert ids(decide(Mode.DEFRAGMENT, 2, one, two)) == ["one.0"]
 
-    crowd = a_worker("crowd", 4, Held("a", P2, 1), Held("a", P2, 1), Held("a", P1, 1))
-    assert decide(Mode.DEFRAGMENT, 3, crowd, two) is None, "each finds a place, but not both"
+    set_spool_full = a_worker("crowd", 4, Held("a", P2, 1), Held("a", P2, 1), Held("a", P1, 1))
+    assert decide(Mode.DEFRAGMENT, 3, set_spool_full, two) is None, "each finds a place, but not both"
 
     bound = a_worker("bound", 2, Held("a", P2, 1, labels=(("disk", "ssd"),)))
     assert decide(Mode.DEFRAGMENT, 2, bound, two) is None
@@ -183,7 +183,7 @@ def test_the_rest_of_a_recalled_group_is_waited_for_unless_it_is_late() -> None:
         worker = a_worker("one", 1, Held("a", P2, 1, ran_seconds=seconds))
         (lease,) = worker.leases.values()
         lease.recalled = True
-        assert is_going(lease, NOON) is waits
+        assert is_ending(lease, NOON) is waits
 
 
 # of any fleet
@@ -203,8 +203,8 @@ def fleets(draw: st.DrawFn) -> list[Worker]:
     for number in range(draw(st.integers(1, 3))):
         leases = draw(st.lists(held, max_size=5))
         spare = draw(st.integers(0, 2))
-        kept = draw(st.integers(0, 2))
-        workers.append(a_worker(f"w{number}", sum(one.cores for one in leases) + spare, *leases, kept=kept))
+        reserved = draw(st.integers(0, 2))
+        workers.append(a_worker(f"w{number}", sum(one.cores for one in leases) + spare, *leases, reserved=reserved))
     return workers
 
 
@@ -212,10 +212,10 @@ def room_left(plan: Plan, without: Lease | str | None = None) -> Resources:
     """Free capacity of a plan's worker after its execution, without one part."""
     room = plan.worker.total
     for lease in plan.worker.leases.values():
-        goes = is_going(lease, NOON) or (lease in plan.victims and lease is not without)
-        room -= NOTHING if goes else lease.shape.resources
-    for task_id, kept in plan.worker.kept.items():
-        room -= NOTHING if task_id in plan.rooms and task_id != without else kept
+        goes = is_ending(lease, NOON) or (lease in plan.victims and lease is not without)
+        room -= ZERO_RESOURCES if goes else lease.shape.resources
+    for task_id, reserved in plan.worker.reserved.items():
+        room -= ZERO_RESOURCES if task_id in plan.reservations and task_id != without else reserved
     return room
 
 
@@ -229,11 +229,11 @@ def test_in_any_fleet_the_task_fits_and_no_victim_is_unnecessary(
         return
     needs = Resources(cores)
     assert needs.fits(room_left(plan))
-    parts: list[Lease | str] = [*plan.victims, *plan.rooms]
+    parts: list[Lease | str] = [*plan.victims, *plan.reservations]
     for part in parts:
         assert not needs.fits(room_left(plan, without=part)), f"{part} was not needed"
-    assert not any(is_going(lease, NOON) for lease in plan.victims)
-    assert set(plan.rooms) <= over
+    assert not any(is_ending(lease, NOON) for lease in plan.victims)
+    assert set(plan.reservations) <= over
 
 
 @given(modes, fleets(), st.integers(1, 6), promises, st.integers(0, 9))
@@ -256,8 +256,8 @@ def a_worker_without(worker: Worker, level: Priority) -> Worker:
         (task,) = lease.members.values()
         priority = P0 if lease.priority is level else lease.priority
         held.append(Held(lease.tenant, priority, lease.shape.resources.cpu_millis, going=task.stop is not None))
-    kept = sum(room.cpu_millis for room in worker.kept.values())
-    return a_worker(worker.id, worker.total.cpu_millis, *held, kept=kept)
+    reserved = sum(room.cpu_millis for room in worker.reserved.values())
+    return a_worker(worker.id, worker.total.cpu_millis, *held, reserved=reserved)
 
 
 @given(fleets(), st.integers(1, 6), promises, st.integers(0, 9))
@@ -290,7 +290,7 @@ def test_in_any_fleet_no_guaranteed_lease_is_a_victim_where_burst_is_enough(
     }  # fmt: skip
     room = room_left(Plan(worker=plan.worker)).cpu_millis
     for lease in plan.worker.leases.values():
-        if lease.priority is P2 and not is_going(lease, NOON) and spare[lease.tenant] > 0:
+        if lease.priority is P2 and not is_ending(lease, NOON) and spare[lease.tenant] > 0:
             spare[lease.tenant] -= lease.shape.resources.cpu_millis
             room += lease.shape.resources.cpu_millis
     assert room < cores or P1 in {lease.priority for lease in plan.victims}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.graph.references import Given, Path, escape, faults_in, read_path, resolve, walk, write_path
+from mainspring.core.graph.references import Inputs, Path, escape, faults_in, read_path, resolve, walk, write_path
 from mainspring.core.work.work import faults_in as faults_in_work
 from mainspring.protocol.errors import ExpressionFailed
 
-GIVEN = Given(
+GIVEN = Inputs(
     outputs={"fetch": '{"rows": [1, 2.50, "{{ x }}"]}', "fetch-2": "[true]", "skipped": None},
     params='{"day": "monday", "none": null}',
     item='{"city": "Oslo"}',

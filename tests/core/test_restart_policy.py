@@ -6,7 +6,7 @@ from mainspring.core.lifecycle.restart_policy import (
     FAILING_AFTER_FAILURES,
     FAILING_AFTER_SECONDS,
     HEALTHY_AFTER_SECONDS,
-    LONGEST_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
     LoopHealth,
 )
 
@@ -25,7 +25,7 @@ def failed(times: int, *, ran: float = 0.0) -> tuple[LoopHealth, float]:
 
 def test_the_backoff_doubles_up_to_the_maximum() -> None:
     assert [failed(times)[0].backoff_seconds() for times in range(1, 7)] == [1, 2, 4, 8, 15, 15]
-    assert failed(100)[0].backoff_seconds() == LONGEST_BACKOFF_SECONDS
+    assert failed(100)[0].backoff_seconds() == MAX_BACKOFF_SECONDS
 
 
 def test_a_healthy_loop_resets_its_failures() -> None:
@@ -61,4 +61,4 @@ def test_a_single_failure_is_not_failing() -> None:
 
 
 def test_the_maximum_backoff_hides_no_failure() -> None:
-    assert LONGEST_BACKOFF_SECONDS < HEALTHY_AFTER_SECONDS
+    assert MAX_BACKOFF_SECONDS < HEALTHY_AFTER_SECONDS

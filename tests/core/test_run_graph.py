@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.core.graph.expansion import read
-from mainspring.core.graph.run_graph import draw
+from mainspring.core.graph.run_graph import build_graph
 from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 
 
@@ -18,9 +18,9 @@ def test_nodes_are_in_topological_order() -> None:
     )
     added = {"plan": read('{"tasks":[{"name":"extra"}],"edges":[{"task":"report","needs":["extra"]}]}')}
 
-    nodes = {node.name: node for node in draw(spec, added)}
+    nodes = {node.name: node for node in build_graph(spec, added)}
 
     assert list(nodes) == ["plan", "load", "extra", "report"]
     assert nodes["report"].needs == (Edge("load", when="output.rows > 0"), Edge("plan"), Edge("extra"))
-    assert (nodes["load"].when, nodes["load"].is_fan_out, nodes["load"].grown_by) == ("params.full", True, None)
-    assert (nodes["extra"].needs, nodes["extra"].grown_by) == ((Edge("plan"),), "plan")
+    assert (nodes["load"].when, nodes["load"].is_fan_out, nodes["load"].added_by) == ("params.full", True, None)
+    assert (nodes["extra"].needs, nodes["extra"].added_by) == ((Edge("plan"),), "plan")

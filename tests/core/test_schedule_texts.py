@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.model.task import Priority
-from mainspring.core.schedules.schedule_json import LARGEST_TEXT_BYTES, decode_schedule, encode_schedule
+from mainspring.core.schedules.schedule_json import MAX_TEXT_BYTES, decode_schedule, encode_schedule
 from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
 from mainspring.core.schedules.triggers import (
     CronTrigger,
@@ -73,7 +73,7 @@ def test_parameters_stay_as_they_were_written() -> None:
         (b'{"name":"a","job":"b","trigger":{"kind":"manual"},"after":{"jb":1}}', ["after.jb", "after.job"]),
         (b'{"name":"a\\u0000","job":"b","trigger":{"kind":"manual"}}', ["name"]),
         (b'{"name":"a","name":"b","job":"b","trigger":{"kind":"manual"}}', ["body"]),
-        (b'"' + b"x" * LARGEST_TEXT_BYTES + b'"', ["body"]),
+        (b'"' + b"x" * MAX_TEXT_BYTES + b'"', ["body"]),
     ],
 )
 def test_every_fault_has_its_path(text: bytes, where: list[str]) -> None:

@@ -16,9 +16,9 @@ from mainspring.core.schedules.triggers import (
     OnceTrigger,
     Trigger,
     count_windows,
+    describe_trigger,
     next_window,
     previous_window,
-    say_trigger,
 )
 from mainspring.protocol.errors import Broken
 from tests.core.builders import NOON
@@ -136,7 +136,7 @@ def test_invalid_parameters_are_refused(params: bytes, why: str) -> None:
 
 
 def test_a_schedule_may_fire_every_second() -> None:
-    """A storm is legal; what it can fill is bounded (tests/core/test_settling.py)."""
+    """A storm is legal; what it can fill is bounded (tests/core/test_schedule_evaluation.py)."""
     for trigger in (CronTrigger(cron="* * * * * *"), IntervalTrigger(every_seconds=1)):
         assert faults_of(trigger) == []
 
@@ -156,7 +156,7 @@ def test_a_schedule_may_fire_every_second() -> None:
 def test_valid_triggers_and_their_descriptions(trigger: Trigger, words: str) -> None:
     """No faults, and readable."""
     assert faults_of(trigger) == []
-    assert say_trigger(trigger) == words
+    assert describe_trigger(trigger) == words
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mainspring.core.lifecycle.states import (
     FINAL,
-    HELD_BY_A_WORKER,
+    HELD_BY_WORKER,
     UNSUCCESSFUL,
     PipelineState,
     create,
@@ -67,7 +67,7 @@ def test_an_illegal_transition_is_a_broken_invariant() -> None:
 def test_the_five_final_states_have_no_transitions() -> None:
     """STA-1: SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, SKIPPED."""
     assert {S.SUCCEEDED, S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED} == FINAL
-    assert HELD_BY_A_WORKER.isdisjoint(FINAL)
+    assert HELD_BY_WORKER.isdisjoint(FINAL)
     assert UNSUCCESSFUL < FINAL
 
 

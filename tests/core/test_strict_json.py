@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.text.strict_json import DEEPEST, Reader, fault_in_text, faults_in, is_clean, path_to
+from mainspring.core.text.strict_json import MAX_DEPTH, Reader, fault_in_text, faults_in, is_clean, path_to
 from mainspring.protocol.errors import Fault
 
 LIMIT = 100_000
@@ -24,7 +24,7 @@ def wheres(text: str) -> list[str]:
     [
         "null", "0", "-1", "1.5e10", '"text"', '"é 你 😀"', '"\\ud83d\\ude00"', '"\\u0041\\n"', "[]", "{}",
         ' { "a" : [ 1 , 2 ] } ',
-        '{"a":{"a":{"a":1}}}', str(2**64 - 1), str(-(2**63)), "1e308", "[" * DEEPEST + "]" * DEEPEST,
+        '{"a":{"a":{"a":1}}}', str(2**64 - 1), str(-(2**63)), "1e308", "[" * MAX_DEPTH + "]" * MAX_DEPTH,
     ],
 )  # fmt: skip
 def test_valid_json_has_no_fault(text: str) -> None:
@@ -52,7 +52,7 @@ def test_valid_json_has_no_fault(text: str) -> None:
         ('"\\ud800"', "lone surrogate"),
         ('"\ud800"', "lone surrogate"),
         ('{"a":1,"a":1}', "'a' more than once"),
-        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "deeper than 64"),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "deeper than 64"),
         ("[" * 100_000, "deeper than 64"),
         ('"' + "x" * LIMIT + '"', "larger than"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.model.run import FINAL_RUN, RunState
-from mainspring.core.model.webhook_events import LONGEST_TEXT, reference_in, say_end
+from mainspring.core.model.webhook_events import MAX_TEXT_LENGTH, format_run_end, reference_in
 from mainspring.core.text.urls import fault_of_url
 from tests.core.builders import a_run, a_task
 
@@ -16,10 +16,13 @@ def test_the_end_of_a_run_is_one_sentence() -> None:
     failed = a_task(name="load")
     failed.because = "attempt 3 of 3 failed"
 
-    assert say_end(run, "etl") == f"etl failed: a task failed ({run.id})"
-    assert say_end(run, "etl", failed) == f"etl failed: attempt 3 of 3 failed ({run.id})"
-    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: attempt 3 of 3 failed ({run.id})"
-    assert say_end(replace(run, state=RunState.SUCCEEDED, because="no task failed"), "etl") == (
+    assert format_run_end(run, "etl") == f"etl failed: a task failed ({run.id})"
+    assert format_run_end(run, "etl", failed) == f"etl failed: attempt 3 of 3 failed ({run.id})"
+    assert (
+        format_run_end(replace(run, task_count=2), "etl", failed)
+        == f"etl failed: load: attempt 3 of 3 failed ({run.id})"
+    )
+    assert format_run_end(replace(run, state=RunState.SUCCEEDED, because="no task failed"), "etl") == (
         f"etl succeeded ({run.id})"
     )
 
@@ -28,12 +31,12 @@ def test_the_end_of_a_run_is_one_sentence() -> None:
 def test_every_final_state_has_a_short_text(state: RunState) -> None:
     run = replace(a_run(), state=state, because="x" * 1_000)
 
-    text = say_end(run, "etl")
+    text = format_run_end(run, "etl")
 
     assert text.startswith("etl ")
     assert text.endswith(f"({run.id})")
-    assert len(text) <= LONGEST_TEXT
-    assert len(say_end(run, "j" * 128)) <= LONGEST_TEXT
+    assert len(text) <= MAX_TEXT_LENGTH
+    assert len(format_run_end(run, "j" * 128)) <= MAX_TEXT_LENGTH
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 pytestmark = pytest.mark.processes
 

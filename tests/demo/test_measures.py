@@ -9,9 +9,9 @@ import pytest
 
 from mainspring.demo import checks, measures
 from mainspring.demo.measures import Census, Moved
-from mainspring.demo.story import Line, LineCode
+from mainspring.demo.messages import Line, LineCode
 from mainspring.protocol.rest.schedules import FireView
-from tests.demo.made import NOON, attempt, later, run, task, worker
+from tests.demo.builders import NOON, attempt, later, run, task, worker
 
 
 def fire(schedule: str, at_seconds: float = 0, count: int = 1) -> FireView:
@@ -125,13 +125,13 @@ def test_an_expected_line_is_missing_if_any_of_its_facts_differs(name: str, valu
         )
         for one in checks.EXPECTED
     ]  # fmt: skip
-    assert all(check.ok for check in checks.judge_story(lines))
+    assert all(check.ok for check in checks.check_lines(lines))
 
     place = next(place for place, one in enumerate(checks.EXPECTED) if getattr(one, name))
     lines[place] = msgspec.structs.replace(lines[place], **{name: value})
-    (missing,) = [check for check in checks.judge_story(lines) if not check.ok]
+    (missing,) = [check for check in checks.check_lines(lines) if not check.ok]
     assert missing.name == checks.EXPECTED[place].name
 
 
 def test_without_lines_every_expected_line_is_missing() -> None:
-    assert not any(check.ok for check in checks.judge_story([]))
+    assert not any(check.ok for check in checks.check_lines([]))

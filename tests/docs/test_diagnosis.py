@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from mainspring.core.explain.diagnosis import Reason
-from mainspring.core.explain.what_if import parse_supposal
+from mainspring.core.explain.what_if import parse_hypothesis
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "diagnosis.md").read_text(encoding="utf-8")
 
@@ -23,4 +23,4 @@ def test_every_change_on_the_page_is_a_what_if_change() -> None:
 
     assert len(words) > 10
     for word in words:
-        parse_supposal([word])
+        parse_hypothesis([word])

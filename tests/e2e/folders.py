@@ -14,7 +14,7 @@ from typing import Any
 
 from mainspring.client.client import Client
 from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE
-from tests.e2e.town import until
+from tests.e2e.cluster import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
 _DEADLINE_SECONDS = 60

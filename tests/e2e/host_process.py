@@ -8,24 +8,24 @@ import os
 import signal
 import sys
 
-from mainspring.app.build import POOL, Engine, open_store, play
-from mainspring.protocol.clock import MachineClock
+from mainspring.app.build import POOL, Engine, open_store, run_virtual_worker
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.wire import Offer
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 
 
 async def main(url: str, workers: int) -> None:
     """Run a host until stopped."""
-    clock = MachineClock()
+    clock = SystemClock()
     store = await open_store(url, clock)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     engine = Engine(store, clock)
     engine.host.on_lead = lambda leader: _say(f"leads {leader.term.shard} {leader.term.epoch}")
-    fleet = [PlayedWorker(f"w{os.getpid()}-{number}", Offer(2_000, 8 << 30), clock) for number in range(workers)]
+    fleet = [VirtualWorker(f"w{os.getpid()}-{number}", Offer(2_000, 8 << 30), clock) for number in range(workers)]
     async with engine.running():
         _say("ready")
-        playing = [asyncio.create_task(play(engine, worker, POOL)) for worker in fleet]
+        playing = [asyncio.create_task(run_virtual_worker(engine, worker, POOL)) for worker in fleet]
         await stopped.wait()
         for one in playing:
             one.cancel()

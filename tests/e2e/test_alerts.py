@@ -16,8 +16,8 @@ from mainspring.app.build import POOL, open_store
 from mainspring.core.model.alerts import Alert, AlertKind, Severity, alert_row
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.notices import Notice
-from mainspring.protocol.clock import MachineClock
-from tests.e2e.town import Town
+from mainspring.protocol.clock import SystemClock
+from tests.e2e.cluster import ServerCluster
 from tests.notify.servers import http_server, smtp_server
 
 CHANNELS = """
@@ -41,7 +41,7 @@ channels:
 
 async def leave_alert(url: str) -> None:
     """A server of this store raised an alert, and has stopped."""
-    store = await open_store(url, MachineClock())
+    store = await open_store(url, SystemClock())
     try:
         await store.ensure_shard(POOL)
         term = await store.campaign(POOL, "gone", 77, timedelta(seconds=1))
@@ -62,22 +62,24 @@ async def leave_alert(url: str) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> ServerCluster:
     """A cluster on each store."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    return Town(tmp_path, url)
+    return ServerCluster(tmp_path, url)
 
 
-async def test_an_alert_in_the_store_reaches_the_channels_of_the_next_server(tmp_path: Path, town: Town) -> None:
+async def test_an_alert_in_the_store_reaches_the_channels_of_the_next_server(
+    tmp_path: Path, cluster: ServerCluster
+) -> None:
     """With that server's address, and without secrets in its log."""
-    with town:
-        await leave_alert(town.store_url)
+    with cluster:
+        await leave_alert(cluster.store_url)
         async with http_server() as http, smtp_server() as smtp:
             http.status = "200 OK"
             (tmp_path / "alerts.yaml").write_text(CHANNELS.format(port=http.port, smtp_port=smtp.port))
             secrets = {"OPS_SECRET": "a-long-secret", "CHAT_URL": f"json://127.0.0.1:{http.port}/a-long-secret"}
             server = await asyncio.to_thread(
-                town.server, "--alerts", str(tmp_path / "alerts.yaml"), environment=secrets
+                cluster.server, "--alerts", str(tmp_path / "alerts.yaml"), environment=secrets
             )
             requests = {request.line: request for request in (await http.next(), await http.next())}
             mail = await smtp.next()

@@ -14,8 +14,8 @@ import pytest
 
 from mainspring.client.artifact_files import copy_artifact
 from mainspring.protocol.errors import NotFound
-from tests.e2e.town import Server, Town, ended, in_state, submit, tasks_of, until
-from tests.worker.buckets import running_buckets
+from tests.e2e.cluster import Server, ServerCluster, ended, in_state, submit, tasks_of, until
+from tests.worker.s3_server import running_s3_server
 
 EXTRACT = {
     "name": "extract",
@@ -33,23 +33,25 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     """A cluster shared by all tests."""
-    with Town(tmp_path_factory.mktemp("artifacts")) as town:
-        yield town
+    with ServerCluster(tmp_path_factory.mktemp("artifacts")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
-def server(town: Town) -> Server:
+def server(cluster: ServerCluster) -> Server:
     """Its server. Each test has its own workers, with a label that its tasks require."""
-    return town.server()
+    return cluster.server()
 
 
-def test_artifacts_are_shared_between_workers_of_one_bucket(town: Town, server: Server, stack: ExitStack) -> None:
-    with running_buckets("mainspring-e2e-test") as variables:
+def test_artifacts_are_shared_between_workers_of_one_bucket(
+    cluster: ServerCluster, server: Server, stack: ExitStack
+) -> None:
+    with running_s3_server("mainspring-e2e-test") as variables:
         storage = ["--artifacts", "s3://mainspring-e2e-test/town", "--label", "test=s3"]
         workers = [
-            town.worker(server, extra=[*storage, *more], environment=variables, wait=False)
+            cluster.worker(server, extra=[*storage, *more], environment=variables, wait=False)
             for more in (("--label", "first=yes"), ())
         ]
         for worker in workers:
@@ -57,7 +59,7 @@ def test_artifacts_are_shared_between_workers_of_one_bucket(town: Town, server: 
         load = {
             "name": "load",
             "needs": [{"task": "extract"}],
-            "apart": ["extract"],
+            "anti_affinity": ["extract"],
             "labels": {"test": "s3"},
             "work": {
                 "shell": "cd $MAINSPRING_INPUTS; find . -type f | sort; cat extract/a.csv extract/more/b.csv",
@@ -78,11 +80,11 @@ def test_artifacts_are_shared_between_workers_of_one_bucket(town: Town, server: 
         ("extract", "a.csv", 3), ("extract", "c.txt", 1), ("extract", "more/b.csv", 3),
     ]  # fmt: skip
     assert listed[0].sha256 == hashlib.sha256(b"1,2").hexdigest()
-    assert listed[0].place.startswith(f"s3://mainspring-e2e-test/town/default/{run.id}/")
+    assert listed[0].location.startswith(f"s3://mainspring-e2e-test/town/default/{run.id}/")
 
 
 def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
-    town: Town, server: Server, stack: ExitStack, tmp_path: Path
+    cluster: ServerCluster, server: Server, stack: ExitStack, tmp_path: Path
 ) -> None:
     handlers = tmp_path / "handlers.py"
     handlers.write_text(
@@ -99,7 +101,7 @@ def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
             return [f"{path.parent.name}:{path.read_text()}" for path in found]
         """)
     )
-    town.worker(server, extra=["--handlers", str(handlers)])
+    cluster.worker(server, extra=["--handlers", str(handlers)])
     tasks = [
         {"name": "split", "for_each": "[7, 8]", "work": {"handler": "split"}},
         {"name": "join", "needs": [{"task": "split"}], "work": {"handler": "join", "fetch": ["split"]}},
@@ -111,7 +113,7 @@ def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
     first, _ = client.run_artifacts(run.id, tasks=["split"])
     kept: list[bytes] = []
     copy_artifact(first, kept.append)
-    Path(first.place.removeprefix("file://")).write_text("9")
+    Path(first.location.removeprefix("file://")).write_text("9")
     client.retry_task(joined.id, "again")
     ended(client, run.id)
     again = client.task(joined.id)
@@ -122,8 +124,8 @@ def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
     assert "is not what was stored" in bytes(again.error).decode()
 
 
-def test_missing_inputs_fail_before_the_task_starts(town: Town, server: Server, stack: ExitStack) -> None:
-    town.worker(server, extra=["--label", "test=missing"])
+def test_missing_inputs_fail_before_the_task_starts(cluster: ServerCluster, server: Server, stack: ExitStack) -> None:
+    cluster.worker(server, extra=["--label", "test=missing"])
     here = {"labels": {"test": "missing"}}
     begin = {"shell": "echo began", "fetch": ["extract/*.csv"]}
     tasks = [
@@ -142,11 +144,11 @@ def test_missing_inputs_fail_before_the_task_starts(town: Town, server: Server, 
 
 
 def test_a_worker_killed_before_reporting_lists_its_files_when_it_returns(
-    town: Town, server: Server, stack: ExitStack
+    cluster: ServerCluster, server: Server, stack: ExitStack
 ) -> None:
     """The supervisor stored them and the agent is dead: a new agent on the same directory reports them."""
-    label, gate = ["--label", "test=crash"], town.folder / "gate"
-    first = town.worker(server, name="artist", extra=label)
+    label, gate = ["--label", "test=crash"], cluster.folder / "gate"
+    first = cluster.worker(server, name="artist", extra=label)
     client = stack.enter_context(server.client())
     text = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo picture > $MAINSPRING_ARTIFACTS/picture"
     paint = {"name": "paint", "work": {"shell": text}, "labels": {"test": "crash"}}
@@ -154,11 +156,11 @@ def test_a_worker_killed_before_reporting_lists_its_files_when_it_returns(
     in_state(client, run.id, "RUNNING", 1)
     first.signal(signal.SIGSTOP)
     gate.touch()
-    stored = town.state_of("artist") / "artifacts"
+    stored = cluster.state_of("artist") / "artifacts"
     until(lambda: list(stored.rglob("picture")), "the guard stores the picture")
     first.kill()
     before = list(client.run_artifacts(run.id))
-    town.worker(server, name="artist", extra=label)
+    cluster.worker(server, name="artist", extra=label)
     assert ended(client, run.id).state == "SUCCEEDED"
     (listed,) = client.run_artifacts(run.id)
     (task,) = tasks_of(client, run.id)

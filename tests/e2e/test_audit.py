@@ -11,7 +11,7 @@ import asyncpg
 import msgspec
 
 from mainspring.protocol.rest.admin import VerificationView
-from tests.e2e.town import Server, Town, until
+from tests.e2e.cluster import Server, ServerCluster, until
 
 JOB = {"name": "etl", "tasks": [{"name": "only"}]}
 
@@ -27,16 +27,16 @@ def verify(server: Server) -> tuple[int, list[VerificationView]]:
 
 def test_actions_of_both_servers_form_one_chain_and_tampering_is_detected(tmp_path: Path, postgres_url: str) -> None:
     """Submissions, actions and settings, some on the follower; then the database is tampered with."""
-    with Town(tmp_path, postgres_url) as town:
-        first, second = town.servers(2)
+    with ServerCluster(tmp_path, postgres_url) as cluster:
+        first, second = cluster.servers(2)
         with first.client() as one, second.client() as other:
             one.submit_job(JOB)
             runs = [client.submit("etl") for _ in range(10) for client in (one, other)]
             for run, client in zip(runs, [one, other] * 10, strict=True):
                 client.cancel_run(run.id, "not today")
-            other.change_setting("growth_per_second", 500, "try")
+            other.change_setting("fan_out_per_second", 500, "try")
             until(lambda: all(entry.seq for entry in one.audit()), "every entry is sealed")
-            acts = [entry.act for entry in one.audit()]
+            acts = [entry.action for entry in one.audit()]
         until(lambda: "settings.changed" in first.log.read_text(), "the other server follows the setting")
         whole = verify(second)
 
@@ -55,7 +55,7 @@ async def forge(url: str, run_id: str) -> None:
     """Change who cancelled that run."""
     connection = await asyncpg.connect(url)
     told = await connection.execute(
-        "UPDATE audit SET actor = 'token:mallory' WHERE object = $1 AND act = 'cancel_run'", run_id
+        "UPDATE audit SET actor = 'token:mallory' WHERE object = $1 AND action = 'cancel_run'", run_id
     )
     await connection.close()
     assert told == "UPDATE 1"

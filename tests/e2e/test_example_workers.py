@@ -29,7 +29,7 @@ import pytest
 from mainspring.client.client import Client
 from mainspring.folder.discover import scan
 from mainspring.protocol.rest.runs import RunRequest
-from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until
+from tests.e2e.cluster import Json, Server, ServerCluster, ended, in_state, submit, tasks_of, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORKERS = EXAMPLES / "workers"
@@ -87,8 +87,8 @@ def working(command: Sequence[str], address: str, log: Path, **environment: str)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server shared by all tests. Each test stops its workers."""
-    with Town(tmp_path_factory.mktemp("examples")) as town:
-        yield town.server()
+    with ServerCluster(tmp_path_factory.mktemp("examples")) as cluster:
+        yield cluster.server()
 
 
 @pytest.mark.parametrize("language", COMMANDS)
@@ -130,8 +130,8 @@ def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
     handlers.write_text(ONCE)
     command = [str(NODE), str(WORKERS / "worker.mjs"), str(handlers)]
     settings = {"WORKER_SLOTS": "40", "WORKER_CLAIM_SECONDS": "2"}
-    with Town(tmp_path / "town") as town:
-        server = town.server("--set", "claim_silence_seconds=5")
+    with ServerCluster(tmp_path / "town") as cluster:
+        server = cluster.server("--set", "claim_heartbeat_timeout_seconds=5")
         port = int(server.address.rpartition(":")[2])
         with server.client() as client, unreliable(port) as proxy:
             job = client.submit_job(a_job("once", {"file": str(executed)}))
@@ -143,7 +143,7 @@ def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
             with working(command, proxy, tmp_path / "two.log", WORKER_ID="two", **settings):
                 done(client, many // 2)
                 server.kill()
-                again = town.server("--set", "claim_silence_seconds=5", port=port)
+                again = cluster.server("--set", "claim_heartbeat_timeout_seconds=5", port=port)
                 done(client, 3 * many // 4)
                 with working(command, proxy, tmp_path / "one.log", WORKER_ID="one", **settings) as worker:
                     done(client, many)
@@ -151,7 +151,7 @@ def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
                     assert worker.wait(timeout=60) == 0
         again.signal(signal.SIGTERM)
         again.ended()
-        attempts, outputs = read_rows(town)
+        attempts, outputs = read_rows(cluster)
     carried_out = [line.split()[1] for line in executed.read_text().splitlines()]
     succeeded = {task: attempt for task, attempt, end in attempts if end == "succeeded"}
     ends = Counter(end for _, _, end in attempts)
@@ -169,9 +169,9 @@ def done(client: Client, most: int) -> None:
     until(lambda: client.count_runs(q="state:succeeded", exact=True).value >= most, f"{most} runs have succeeded", 180)
 
 
-def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
+def read_rows(cluster: ServerCluster) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
     """Each attempt with its task and result; the output of each successful task."""
-    with sqlite3.connect(town.store_url.removeprefix("sqlite:///")) as rows:
+    with sqlite3.connect(cluster.store_url.removeprefix("sqlite:///")) as rows:
         attempts = rows.execute("SELECT task_id, id, end FROM attempts").fetchall()
         outputs = rows.execute("SELECT id, output FROM tasks WHERE state = 'SUCCEEDED'").fetchall()
     return attempts, {task: msgspec.json.decode(output) for task, output in outputs}

@@ -15,7 +15,7 @@ from mainspring.core.lifecycle.states import is_allowed
 from mainspring.core.model.task import TaskState
 from mainspring.store.postgres.store import PostgresStore
 from tests.e2e.processes import DEADLINE_SECONDS, hosts
-from tests.submitting import submit
+from tests.submission import submit
 
 MANY = pytest.mark.parametrize("many", [2_000, pytest.param(5_000, marks=pytest.mark.soak)])
 """Total runs; the host is disturbed once a tenth of them have been created."""

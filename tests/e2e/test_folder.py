@@ -15,9 +15,9 @@ import pytest
 from mainspring.folder.state.records import LOCK_FILE, RunRecord, ScheduleState, ScheduleStats
 from mainspring.folder.state.state_files import write_state
 from mainspring.protocol.rest.schedules import FireView
+from tests.e2e.cluster import until
 from tests.e2e.folders import COMMAND, Folder, a_folder
 from tests.e2e.test_folder_kills import check_windows
-from tests.e2e.town import until
 
 FAR = 'schedule: {cron: "0 9 1 1 *", timezone: America/New_York'
 EVERY_SECOND = 'schedule: {cron: "* * * * * *"'

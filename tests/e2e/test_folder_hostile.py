@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mainspring.folder.state.records import LOCK_FILE, OWN_DIRECTORY
 from tests.cli.terminal import Terminal
+from tests.e2e.cluster import until
 from tests.e2e.folders import COMMAND, a_folder
-from tests.e2e.town import until
 
 _ENDLESS = """
 schedule: {cron: "0 9 1 1 *"}

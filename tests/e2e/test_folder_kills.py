@@ -12,8 +12,8 @@ import pytest
 
 from mainspring.folder.state.records import LOCK_FILE, OWN_DIRECTORY, STATE_FILE
 from mainspring.protocol.rest.schedules import FireView
+from tests.e2e.cluster import until
 from tests.e2e.folders import Folder, a_folder
-from tests.e2e.town import until
 
 KILLS = 200
 PIPELINES = ("every-second", "long", "graph")

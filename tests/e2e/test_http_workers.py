@@ -13,8 +13,8 @@ import msgspec
 from mainspring.client.client import Client
 from mainspring.protocol.errors import AttemptOver, ClaimExpired, Unavailable
 from mainspring.protocol.rest.claims import ClaimRequest, CompleteRequest, HeartbeatRequest, StartRequest
+from tests.e2e.cluster import ServerCluster, until
 from tests.e2e.test_sharing import kill_leader, leader_first
-from tests.e2e.town import Town, until
 
 RUNS = 120
 WORKERS = 3
@@ -62,8 +62,8 @@ class HttpWorker:
 
 
 def test_each_run_executes_once_while_leaders_are_killed(tmp_path: Path, postgres_url: str) -> None:
-    with Town(tmp_path, postgres_url) as town:
-        servers = leader_first(*town.servers(2, "--set", "claim_silence_seconds=5"))
+    with ServerCluster(tmp_path, postgres_url) as cluster:
+        servers = leader_first(*cluster.servers(2, "--set", "claim_heartbeat_timeout_seconds=5"))
         over = Event()
         workers = [HttpWorker(f"drainer-{n}", [one.address for one in servers], over) for n in range(WORKERS)]
         with servers[1].client() as client, ThreadPoolExecutor(WORKERS) as pool:

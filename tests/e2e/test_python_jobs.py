@@ -16,7 +16,7 @@ import pytest
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import TaskError
 from mainspring.task_context.task_context import loading
-from tests.e2e.town import Process, Server, Town, until
+from tests.e2e.cluster import Process, Server, ServerCluster, until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "weather.py"
@@ -49,16 +49,16 @@ sums.serve()
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     """The server and the workers of this file."""
-    with Town(tmp_path_factory.mktemp("town")) as town:
-        yield town
+    with ServerCluster(tmp_path_factory.mktemp("town")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
-def only_server(town: Town) -> Server:
+def only_server(cluster: ServerCluster) -> Server:
     """The server of this file."""
-    return town.server()
+    return cluster.server()
 
 
 @pytest.fixture
@@ -95,10 +95,12 @@ def test_the_job_of_the_readme_runs_in_process(readme_job: Path) -> None:
     assert _jobs_of(readme_job)["forecast"].run().value == "Paris 5, Oslo 4"
 
 
-def test_it_runs_on_a_server_with_a_worker_that_serves_it(town: Town, server: Server, readme_job: Path) -> None:
+def test_it_runs_on_a_server_with_a_worker_that_serves_it(
+    cluster: ServerCluster, server: Server, readme_job: Path
+) -> None:
     """And once per idempotency key."""
     forecast = _jobs_of(readme_job)["forecast"]
-    worker = town.worker(server, extra=["--handlers", str(readme_job)])
+    worker = cluster.worker(server, extra=["--handlers", str(readme_job)])
     run = forecast.trigger(cities=["Rome", "Oslo"], idempotency_key="2026-11-15")
     assert run.result(timeout_seconds=60) == "Rome 4, Oslo 4"
     assert forecast.trigger(cities=["Rome", "Oslo"], idempotency_key="2026-11-15").run_id == run.run_id
@@ -130,11 +132,11 @@ def test_the_example_runs_in_process() -> None:
     assert (done.returncode, done.stdout) == (0, "Paris 20°, Oslo 15°\n"), done.stderr
 
 
-def test_a_file_with_all_features_is_served_unchanged(town: Town, server: Server, tmp_path: Path) -> None:
+def test_a_file_with_all_features_is_served_unchanged(cluster: ServerCluster, server: Server, tmp_path: Path) -> None:
     """Types, conditions and failures are the same on a server as in process; `.serve()` in a file does no harm."""
     file = tmp_path / "jobs.py"
     file.write_text(HOME)
-    worker = town.worker(server, extra=["--handlers", str(file)])
+    worker = cluster.worker(server, extra=["--handlers", str(file)])
     with loading():
         here = _jobs_of(file)
     for n, alarm in ((3, 6), (1, None)):

@@ -1,6 +1,7 @@
 """Rate limits hold across two servers under 64 concurrent submitters, and Retry-After is accurate ('Must show' 7).
 
-tests/api/test_rates.py proves with a frozen clock which requests each setting limits, and that 64 clients that wait as
+tests/api/test_rate_limits.py proves with a frozen clock which requests each setting limits, and that 64 clients that
+wait as
 requested are accepted. Here real servers share their counts: one setting briefly, all of them in the soak.
 """
 
@@ -21,7 +22,7 @@ import httpx2
 import pytest
 
 from mainspring.protocol.rest.sharing import GroupRequest, QuotaRequest
-from tests.e2e.town import Json, Server, Town, ended, until
+from tests.e2e.cluster import Json, Server, ServerCluster, ended, until
 
 SUBMITTERS = 64
 PER_SECOND = 40
@@ -63,7 +64,7 @@ SUBMISSIONS = [
 ]
 OTHERS = [
     Request("queries_per_second", "GET", "/api/v1/runs?limit=1"),
-    Request("acts_per_second", "POST", "/api/v1/jobs", NOTHING),
+    Request("actions_per_second", "POST", "/api/v1/jobs", NOTHING),
 ]
 
 
@@ -86,7 +87,7 @@ class Round(NamedTuple):
     """The maximum number of runs created within a second."""
 
     @property
-    def is_as_promised(self) -> bool:
+    def delays_are_accurate(self) -> bool:
         """Whether everything is as expected on a machine without stalls."""
         is_true = self.waits[True] > TRUE_TO_FALSE * self.waits[False]
         return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
@@ -94,7 +95,7 @@ class Round(NamedTuple):
 
 async def test_two_servers_share_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
     """ADM-4: in any second."""
-    rounds = await play_rounds(tmp_path, postgres_url, SUBMISSIONS[-1], SECONDS, lambda one: one.together)
+    rounds = await run_rounds(tmp_path, postgres_url, SUBMISSIONS[-1], SECONDS, lambda one: one.together)
     assert rounds[-1].together, rounds
     assert rounds[-1].waits[True] > 0, "no request was accepted after the requested delay"
 
@@ -103,38 +104,38 @@ async def test_two_servers_share_one_rate_limit(tmp_path: Path, postgres_url: st
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
 async def test_waiting_for_retry_after_succeeds(tmp_path: Path, postgres_url: str, request_: Request) -> None:
     """ADM-4: and in any second no more than the limit."""
-    rounds = await play_rounds(tmp_path, postgres_url, request_, SECONDS_OF_SOAK, lambda one: one.is_as_promised)
-    assert rounds[-1].is_as_promised, rounds
+    rounds = await run_rounds(tmp_path, postgres_url, request_, SECONDS_OF_SOAK, lambda one: one.delays_are_accurate)
+    assert rounds[-1].delays_are_accurate, rounds
 
 
-async def play_rounds(
+async def run_rounds(
     folder: Path, store_url: str, request: Request, seconds: float, is_good: Callable[[Round], bool]
 ) -> list[Round]:
     """Play rounds with two servers until one is good, or ROUNDS are over."""
-    with Town(folder, store_url) as town:
-        servers = await asyncio.to_thread(town.servers, 2, "--set", f"{request.setting}={PER_SECOND}")
+    with ServerCluster(folder, store_url) as cluster:
+        servers = await asyncio.to_thread(cluster.servers, 2, "--set", f"{request.setting}={PER_SECOND}")
         async with httpx2.AsyncClient() as web:
             made = await web.post(f"{servers[0].address}/api/v1/jobs", json=NOTHING)
             made.raise_for_status()
-        rounds = [await play_round(servers, request, store_url, seconds)]
+        rounds = [await run_round(servers, request, store_url, seconds)]
         while not is_good(rounds[-1]) and len(rounds) < ROUNDS:
-            rounds.append(await play_round(servers, request, store_url, seconds))
+            rounds.append(await run_round(servers, request, store_url, seconds))
     return rounds
 
 
-async def play_round(servers: Sequence[Server], request: Request, store_url: str, seconds: float) -> Round:
+async def run_round(servers: Sequence[Server], request: Request, store_url: str, seconds: float) -> Round:
     """Run all submitters for some seconds, and count accepted requests."""
-    made_before = len(await submissions(store_url))
+    replayed_ids = len(await submissions(store_url))
     alone_before = times_alone(servers)
     addresses = islice(cycle([server.address for server in servers]), SUBMITTERS)
     told = await asyncio.gather(*(ask_for(address, request, seconds) for address in addresses))
     together = times_alone(servers) == alone_before
     if together:
-        check_what_is_let_in(told, seconds)
+        check_accepted(told, seconds)
     return Round(
         together=together,
         waits=Counter(after.status < 300 for one in told for answer, after in pairwise(one) if is_refusal(answer)),
-        most_made=most_in_a_second((await submissions(store_url))[made_before:]),
+        most_made=most_in_a_second((await submissions(store_url))[replayed_ids:]),
     )
 
 
@@ -143,14 +144,14 @@ def times_alone(servers: Sequence[Server]) -> int:
     return sum(server.log.read_text().count(ALONE) for server in servers)
 
 
-def check_what_is_let_in(told: Sequence[Sequence[Answer]], seconds: float) -> None:
+def check_accepted(told: Sequence[Sequence[Answer]], seconds: float) -> None:
     """The limit is used fully and not exceeded, and other requests get a 429."""
-    let_in = [answer for one in told for answer in one if answer.status < 300]
+    accepted = [answer for one in told for answer in one if answer.status < 300]
     answers = Counter(answer.status for one in told for answer in one)
-    assert len(let_in) > PER_SECOND * seconds / 3
+    assert len(accepted) > PER_SECOND * seconds / 3
     assert not set(answers) - {200, 201, 429}
     assert answers[429] >= SUBMITTERS / 2
-    assert most_within_a_second(let_in) <= PER_SECOND * LEEWAY
+    assert most_within_a_second(accepted) <= PER_SECOND * LEEWAY
 
 
 def is_refusal(answer: Answer) -> bool:
@@ -205,38 +206,38 @@ def most_within_a_second(answers: Sequence[Answer]) -> int:
 
 def test_quota_and_group_limit_concurrency(tmp_path: Path, postgres_url: str) -> None:
     """ADM-5 and PLC-12: each server routes its submissions to its own pool; the group spans both."""
-    diary, gate = tmp_path / "diary", tmp_path / "gate"
-    with Town(tmp_path, postgres_url) as town:
-        servers = [town.server()]
+    task_log, gate = tmp_path / "diary", tmp_path / "gate"
+    with ServerCluster(tmp_path, postgres_url) as cluster:
+        servers = [cluster.server()]
         with servers[0].client() as root:
             root.put_quota("quota", QuotaRequest(max_tasks=AT_A_TIME["quota"]))
             root.put_group("licence", GroupRequest(most=AT_A_TIME["group"]), tenant="group")
-        servers.append(town.server("--pool", "far"))  # It loads the rules at its start, and changes within a second.
+        servers.append(cluster.server("--pool", "far"))  # It loads the rules at its start, and changes within a second.
         workers = [
-            town.worker(*servers, name=f"of-{pool}", cpu=16, extra=("--pool", pool), wait=False)
+            cluster.worker(*servers, name=f"of-{pool}", cpu=16, extra=("--pool", pool), wait=False)
             for pool in ("default", "far")
         ]
         for worker in workers:
             worker.ready()
         for tenant, groups in (("quota", []), ("group", ["licence"])):
             with servers[0].client(tenant) as client:
-                client.submit_job(noting(diary, gate, tenant, groups=groups))
+                client.submit_job(noting(task_log, gate, tenant, groups=groups))
         with ThreadPoolExecutor(AT_ONCE) as submitters:
             runs = list(submitters.map(submit_both, islice(cycle(servers), AT_ONCE)))
         most = 2 * AT_A_TIME["quota"] + AT_A_TIME["group"]
-        until(lambda: diary.exists() and len(diary.read_text().splitlines()) >= most, "as many run as may")
+        until(lambda: task_log.exists() and len(task_log.read_text().splitlines()) >= most, "as many run as may")
         gate.touch()
         with servers[0].client() as root:
             for run in chain.from_iterable(runs):
                 assert ended(root, run).state == "SUCCEEDED"
-    together, in_a_pool = most_at_a_time(diary.read_text().splitlines())
+    together, in_a_pool = most_at_a_time(task_log.read_text().splitlines())
     assert together["group"] == AT_A_TIME["group"]
     assert in_a_pool["quota", "of-default"] == in_a_pool["quota", "of-far"] == AT_A_TIME["quota"]
 
 
-def noting(diary: Path, gate: Path, name: str, **more: object) -> Json:
+def noting(task_log: Path, gate: Path, name: str, **more: object) -> Json:
     """A job with one task that logs its start and end, and waits for the gate in between."""
-    begins, ends = [f'echo "{name} {step} $MAINSPRING_CONTEXT" >> {diary}' for step in ("begins", "ends")]
+    begins, ends = [f'echo "{name} {step} $MAINSPRING_CONTEXT" >> {task_log}' for step in ("begins", "ends")]
     text = f"{begins}; while [ ! -e {gate} ]; do sleep 0.05; done; sleep 0.1; {ends}"
     return {"name": name, "tasks": [{"name": name, "work": {"shell": text}, **more}]}
 

@@ -20,24 +20,24 @@ from mainspring.client.client import Client
 from mainspring.core.schedules.schedule_actions import new_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import OnceTrigger
-from mainspring.protocol.clock import MachineClock
-from tests.e2e.town import Json, Server, Town, ended, until
+from mainspring.protocol.clock import SystemClock
+from tests.e2e.cluster import Json, Server, ServerCluster, ended, until
 
 _JOB = {"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "true"}}]}
 _WAVE = 400
 
 
 @pytest.fixture
-def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+def cluster(tmp_path: Path, postgres_url: str) -> Iterator[ServerCluster]:
     """A cluster on PostgreSQL."""
-    with Town(tmp_path, postgres_url) as one:
+    with ServerCluster(tmp_path, postgres_url) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, postgres_url_of_file: str) -> Iterator[Server]:
     """A server on PostgreSQL with one worker, for the tests that kill nothing; each has its own tenant."""
-    with Town(tmp_path_factory.mktemp("schedules"), postgres_url_of_file) as one:
+    with ServerCluster(tmp_path_factory.mktemp("schedules"), postgres_url_of_file) as one:
         server = one.server()
         one.worker(server, cpu=8)
         yield server
@@ -84,15 +84,15 @@ def test_each_window_is_fired_once(client: Client) -> None:
     until(lambda: all(fire.run_state for fire in client.fires("tick", outcomes=["ran"])), "the ends are noted")
 
 
-def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(town: Town) -> None:
-    first, second = town.servers(2)
+def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(cluster: ServerCluster) -> None:
+    first, second = cluster.servers(2)
     with first.client() as client, second.client() as other:
         client.submit_job(_JOB)
-        asyncio.run(_insert(town.store_url, datetime.now(UTC) + timedelta(seconds=2)))
-        until(lambda: _fired(town) > 0, "the first of them is fired")
+        asyncio.run(_insert(cluster.store_url, datetime.now(UTC) + timedelta(seconds=2)))
+        until(lambda: _fired(cluster) > 0, "the first of them is fired")
         first.kill()
-        until(lambda: _fired(town) == _WAVE, "all of them are fired")
-        rows = fetch(town.store_url, "SELECT schedule_id, window_at FROM runs")
+        until(lambda: _fired(cluster) == _WAVE, "all of them are fired")
+        rows = fetch(cluster.store_url, "SELECT schedule_id, window_at FROM runs")
         assert max(Counter(rows).values()) == 1
         assert len(rows) == _WAVE
         assert {fire.outcome for fire in other.fires("s0")} == {"ran"}
@@ -100,7 +100,7 @@ def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(town: Town
 
 async def _insert(url: str, window: datetime) -> None:
     """Schedules that are due at the same time, inserted directly, which is faster than over HTTP."""
-    store = await open_store(url, MachineClock())
+    store = await open_store(url, SystemClock())
     before = window - timedelta(seconds=1)
     for number in range(_WAVE):
         spec = ScheduleSpec(name=f"s{number}", job="tick", trigger=OnceTrigger(at=window))
@@ -109,14 +109,14 @@ async def _insert(url: str, window: datetime) -> None:
     await store.close()
 
 
-def _fired(town: Town) -> int:
-    ((count,),) = fetch(town.store_url, "SELECT count(*) FROM fires WHERE outcome = 'ran'")
+def _fired(cluster: ServerCluster) -> int:
+    ((count,),) = fetch(cluster.store_url, "SELECT count(*) FROM fires WHERE outcome = 'ran'")
     return int(str(count))
 
 
-def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> None:
+def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(cluster: ServerCluster) -> None:
     """Only the store's clock decides (I-15)."""
-    server = town.server()
+    server = cluster.server()
     with server.client() as client:
         client.submit_job(_JOB)
         tomorrow = datetime.now(UTC) + timedelta(hours=12)
@@ -126,16 +126,18 @@ def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> 
         client.create_schedule(every_second())
         server.signal(signal.SIGTERM)
         server.ended()
-        before = fetch(town.store_url, "SELECT max(window_at) FROM fires")
-    command = [sys.executable, "-m", "tests.e2e.trigger_process", town.store_url, str(24 * 3600)]
+        before = fetch(cluster.store_url, "SELECT max(window_at) FROM fires")
+    command = [sys.executable, "-m", "tests.e2e.trigger_process", cluster.store_url, str(24 * 3600)]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as ahead:
         try:
-            until(lambda: fetch(town.store_url, "SELECT max(window_at) FROM fires") != before, "it fires what is due")
+            until(
+                lambda: fetch(cluster.store_url, "SELECT max(window_at) FROM fires") != before, "it fires what is due"
+            )
         finally:
             ahead.terminate()
-    assert fetch(town.store_url, "SELECT count(*) FROM fires WHERE window_at > clock_timestamp()") == [(0,)]
+    assert fetch(cluster.store_url, "SELECT count(*) FROM fires WHERE window_at > clock_timestamp()") == [(0,)]
     assert fetch(
-        town.store_url, "SELECT count(*) FROM fires JOIN schedules s ON s.id = schedule_id WHERE s.name = 'later'"
+        cluster.store_url, "SELECT count(*) FROM fires JOIN schedules s ON s.id = schedule_id WHERE s.name = 'later'"
     ) == [(0,)]
 
 
@@ -173,7 +175,7 @@ def test_a_failing_schedule_is_disabled_with_an_alert(client: Client) -> None:
     client.create_schedule(every_second(max_active=5, max_consecutive_failures=2))
     until(lambda: client.schedule("tick").state == "disabled", "the schedule is disabled")
     until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "an alert is raised")
-    assert client.schedule_changes("tick")[0].act == "disabled"
+    assert client.schedule_changes("tick")[0].action == "disabled"
 
 
 def _log(client: Client, run_id: str) -> str:

@@ -18,19 +18,19 @@ import pytest
 import trustme
 
 from mainspring.app.build import create_token
+from tests.e2e.cluster import Server, ServerCluster, until
 from tests.e2e.test_sharing import leader_first
-from tests.e2e.town import Server, Town, until
 from tests.postgres import PostgresServer
 from tests.store.proxy import proxied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> ServerCluster:
     """A cluster on each store, without a schema."""
     if request.param == "sqlite":
-        return Town(tmp_path)
+        return ServerCluster(tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    return Town(tmp_path, server.url(server.create_database()))
+    return ServerCluster(tmp_path, server.url(server.create_database()))
 
 
 def get(url: str, **options: object) -> httpx2.Response:
@@ -49,9 +49,9 @@ def refusals(folder: Path, *commands: Sequence[str]) -> list[subprocess.Complete
         return list(threads.map(run, commands))
 
 
-def test_a_server_responds_and_stops_on_a_signal(town: Town) -> None:
-    with town:
-        server = town.server("--log-format", "json")
+def test_a_server_responds_and_stops_on_a_signal(cluster: ServerCluster) -> None:
+    with cluster:
+        server = cluster.server("--log-format", "json")
         assert get(f"{server.address}/healthz").json() == {"status": "ok"}
         until(lambda: get(f"{server.address}/readyz").status_code == 200, "the server leads")
         assert get(f"{server.address}/api/v1/server").json()["leads"] == ["default"]
@@ -62,8 +62,8 @@ def test_a_server_responds_and_stops_on_a_signal(town: Town) -> None:
 
 
 def test_open_streams_do_not_delay_shutdown(tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        server = town.server()
+    with ServerCluster(tmp_path) as cluster:
+        server = cluster.server()
         with (
             httpx2.Client(trust_env=False) as client,
             client.stream("GET", f"{server.address}/api/v1/events") as answer,
@@ -77,8 +77,8 @@ def test_open_streams_do_not_delay_shutdown(tmp_path: Path) -> None:
 
 
 def test_a_second_server_takes_over_from_a_stopped_one(tmp_path: Path, postgres_url: str) -> None:
-    with Town(tmp_path, postgres_url) as town:
-        first, second = leader_first(*town.servers(2))
+    with ServerCluster(tmp_path, postgres_url) as cluster:
+        first, second = leader_first(*cluster.servers(2))
         until(lambda: len(get(f"{second.address}/api/v1/server").json()["servers"]) == 2, "they know of each other")
         first.signal(signal.SIGTERM)
         until(lambda: get(f"{second.address}/api/v1/server").json()["leads"], "the second leads")
@@ -87,10 +87,10 @@ def test_a_second_server_takes_over_from_a_stopped_one(tmp_path: Path, postgres_
 
 
 def test_a_port_or_store_in_use_is_reported(tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        server = town.server()
+    with ServerCluster(tmp_path) as cluster:
+        server = cluster.server()
         port = server.address.rpartition(":")[2]
-        taken, shared = refusals(tmp_path, ["--port", port], ["--port", "0", "--store", town.store_url])
+        taken, shared = refusals(tmp_path, ["--port", port], ["--port", "0", "--store", cluster.store_url])
         assert taken.returncode == 4
         assert f"error: port {port} is in use" in taken.stderr
         assert "hint:" in taken.stderr
@@ -114,9 +114,9 @@ def test_with_tls_a_server_can_require_a_token(tmp_path: Path) -> None:
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    with Town(tmp_path) as town:
-        token = create_token(town.store_url, "first", ["admin"])
-        server = town.server(
+    with ServerCluster(tmp_path) as cluster:
+        token = create_token(cluster.store_url, "first", ["admin"])
+        server = cluster.server(
             "--require-token", "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")
         )
         assert server.address.startswith("https://")
@@ -141,8 +141,8 @@ def test_invalid_options_are_reported(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        server = town.server()
+    with ServerCluster(tmp_path) as cluster:
+        server = cluster.server()
         with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as slow:
             slow.sendall(b"POST /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
             assert get(f"{server.address}/healthz").status_code == 200
@@ -155,8 +155,8 @@ def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
 async def test_a_server_survives_a_temporary_store_outage(tmp_path: Path, postgres_url: str) -> None:
     (tmp_path / "proxy").mkdir()
     async with proxied(postgres_url, tmp_path / "proxy") as (url, proxy):
-        with Town(tmp_path, url) as town:
-            server = await asyncio.to_thread(town.server)
+        with ServerCluster(tmp_path, url) as cluster:
+            server = await asyncio.to_thread(cluster.server)
             await becomes(server, 200)
             proxy.swallow = True
             await becomes(server, 503)

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.client.client import Client
 from mainspring.protocol.rest.sharing import Amounts, GrantRequest, QuotaRequest
-from tests.e2e.town import Json, Server, Town, ended, in_state, tasks_of, until
+from tests.e2e.cluster import Json, Server, ServerCluster, ended, in_state, tasks_of, until
 
 COUNTING = """
 import json, os, signal, sys, time
@@ -74,19 +74,21 @@ def kill_leader(server: Server) -> None:
     server.kill()
 
 
-def nothing_is_left(root: Client, *tenants: str) -> None:
+def wait_until_idle(root: Client, *tenants: str) -> None:
     """Wait until there is no usage, no reservation and no pending preemption."""
 
     def is_so() -> bool:
         queue = root.queue()
         used = [amount for amount in msgspec.structs.astuple(queue.used) if amount]
-        return not (used or queue.kept or queue.stopping or any(root.tenant_use(tenant).rooms for tenant in tenants))
+        return not (
+            used or queue.reservations or queue.stopping or any(root.tenant_use(tenant).running for tenant in tenants)
+        )
 
     until(is_so, "nothing is used or kept any more")
 
 
 @contextmanager
-def nobody_writes(table: str, url: str) -> Iterator[Callable[[], bool]]:
+def block_writes(table: str, url: str) -> Iterator[Callable[[], bool]]:
     """Block writes to a table during the block; yields a function that tells whether a writer is waiting."""
     waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::text::regclass AND NOT granted)"
     with asyncio.Runner() as runner:
@@ -99,25 +101,25 @@ def nobody_writes(table: str, url: str) -> Iterator[Callable[[], bool]]:
 
 
 @pytest.fixture
-def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+def cluster(tmp_path: Path, postgres_url: str) -> Iterator[ServerCluster]:
     """A cluster on PostgreSQL."""
-    with Town(tmp_path, postgres_url) as one:
+    with ServerCluster(tmp_path, postgres_url) as one:
         yield one
 
 
-def test_a_preempted_task_saves_a_checkpoint_and_resumes_elsewhere(town: Town, tmp_path: Path) -> None:
+def test_a_preempted_task_saves_a_checkpoint_and_resumes_elsewhere(cluster: ServerCluster, tmp_path: Path) -> None:
     """PLC-6: SIGTERM, a checkpoint, another worker; its history names winner, tenant and priority."""
     gate, page, script = tmp_path / "gate", tmp_path / "page", tmp_path / "counting.py"
     script.write_text(COUNTING)
-    server = town.server()
-    town.worker(server, name="one", cpu=1)
+    server = cluster.server()
+    cluster.worker(server, name="one", cpu=1)
     with server.client("acme") as acme, server.client("finance") as finance, server.client() as root:
         victim = start(acme, job("count", {"run": ["python3", str(script), str(gate), str(page)]}, max_attempts=1))
         until(lambda: page.exists() and int(page.read_text() or 0) > 5, "it counts")
         root.grant_p0("finance", GrantRequest(why="the books are closed at night"))
         winner = start(finance, job("close", waiting_for(gate)), priority="P0")
         in_state(finance, winner, "RUNNING", 1)
-        town.worker(server, name="two", cpu=1)
+        cluster.worker(server, name="two", cpu=1)
         in_state(acme, victim, "RUNNING", 1)
         gate.touch()
         assert ended(acme, victim).state == "SUCCEEDED"
@@ -135,11 +137,11 @@ def test_a_preempted_task_saves_a_checkpoint_and_resumes_elsewhere(town: Town, t
     assert winner in told
 
 
-def test_the_leader_is_killed_during_a_preemption(town: Town, tmp_path: Path) -> None:
+def test_the_leader_is_killed_during_a_preemption(cluster: ServerCluster, tmp_path: Path) -> None:
     """The stop and the reservation are rows: the next leader continues with both, and no capacity is used twice."""
     gate, later = tmp_path / "gate", tmp_path / "later"
-    leader, other = leader_first(*town.servers(2, "--set", "preemption_grace_seconds=8"))
-    town.worker(leader, other, name="one", cpu=2)
+    leader, other = leader_first(*cluster.servers(2, "--set", "preemption_grace_seconds=8"))
+    cluster.worker(leader, other, name="one", cpu=2)
     with leader.client() as root:
         root.grant_p0("finance", GrantRequest())
     with leader.client("acme") as acme, leader.client("finance") as finance:
@@ -165,19 +167,19 @@ def test_the_leader_is_killed_during_a_preemption(town: Town, tmp_path: Path) ->
         later.touch()
         for run in (*victims, waiting):
             assert ended(acme, run).state == "SUCCEEDED"
-        nothing_is_left(root, "acme", "finance")
+        wait_until_idle(root, "acme", "finance")
 
 
 def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
-    town: Town, tmp_path: Path, postgres_url: str
+    cluster: ServerCluster, tmp_path: Path, postgres_url: str
 ) -> None:
     """A guarantee is reclaimed, and all servers agree on a quota that was being set, whichever leads.
 
     The change was never confirmed: the old and the new quota are both correct.
     """
     gate = tmp_path / "gate"
-    leader, *others = leader_first(*town.servers(3, "--set", "preemption_grace_seconds=8"))
-    town.worker(leader, *others, name="one", cpu=4)
+    leader, *others = leader_first(*cluster.servers(3, "--set", "preemption_grace_seconds=8"))
+    cluster.worker(leader, *others, name="one", cpu=4)
     with leader.client("guest") as guest:
         guests = [start(guest, job(f"guest-{number}", waiting_for(gate, is_stubborn=True))) for number in range(4)]
         for one in guests:
@@ -187,16 +189,16 @@ def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
         root.put_quota("owner", QuotaRequest(guaranteed=Amounts(cpu=2)))
         owners = [start(owner, job(f"owner-{number}", waiting_for(gate))) for number in range(4)]
         until(lambda: [one for run in guests for one in tasks_of(guest, run) if one.stop], "a guest is asked to go")
-    with ThreadPoolExecutor() as beside, nobody_writes("quotas", postgres_url) as somebody_waits:
+    with ThreadPoolExecutor() as beside, block_writes("quotas", postgres_url) as is_writer_waiting:
         address = f"{leader.address}/api/v1/tenants/guest/quota"
         answer = beside.submit(httpx2.put, address, json={"burst": {"cpu": 1}}, timeout=90)
-        until(somebody_waits, "the quota is being set")
+        until(is_writer_waiting, "the quota is being set")
         kill_leader(leader)
         with pytest.raises(httpx2.TransportError):
             answer.result()
     with others[0].client("owner") as owner, others[0].client("guest") as guest, others[0].client() as root:
         until(lambda: len(_running(owner, owners)) == 2, "the owner has what it was promised")
-        until(lambda: root.tenant_use("owner").rooms == 2, "it has two rooms")
+        until(lambda: root.tenant_use("owner").running == 2, "it has two rooms")
         assert len(_running(owner, owners)) == 2
         assert len(_running(guest, guests)) <= 2
         until(
@@ -207,7 +209,7 @@ def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
             assert ended(owner, run).state == "SUCCEEDED"
         for run in guests:
             assert ended(guest, run).state == "SUCCEEDED"
-        nothing_is_left(root, "owner", "guest")
+        wait_until_idle(root, "owner", "guest")
 
 
 def _running(client: Client, runs: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ import httpx2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.town import Server, Town, until
+from tests.e2e.cluster import Server, ServerCluster, until
 
 JOB = {"name": "etl", "tasks": [{"name": "load", "work": {"shell": 'echo "$TRACEPARENT"'}, "expected_seconds": 1}]}
 
@@ -84,9 +84,9 @@ def number(server: Server, name: str) -> float:
 
 def test_a_run_is_exported_and_its_task_has_the_trace_context(tmp_path: Path) -> None:
     """By a server process with two endpoints, which flushes the rest when it stops."""
-    with collecting() as collector, Town(tmp_path) as town:
-        server = town.server("--otlp", collector.address, "--lineage", collector.address)
-        town.worker(server)
+    with collecting() as collector, ServerCluster(tmp_path) as cluster:
+        server = cluster.server("--otlp", collector.address, "--lineage", collector.address)
+        cluster.worker(server)
         with server.client() as client:
             client.submit_job(JOB)
             run = client.wait(client.submit("etl").id, 60)

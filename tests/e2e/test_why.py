@@ -13,8 +13,8 @@ import pytest
 from mainspring.client.client import Client
 from mainspring.host.host import LEASE
 from mainspring.protocol.rest.diagnosis import DiagnosisView
+from tests.e2e.cluster import Server, ServerCluster, ended, in_state, tasks_of, until
 from tests.e2e.test_sharing import job, leader_first, start, waiting_for
-from tests.e2e.town import Server, Town, ended, in_state, tasks_of, until
 
 
 def why(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
@@ -28,23 +28,23 @@ def verdict_on(client: Client, task: str, reason: str) -> DiagnosisView:
 
     def ask() -> DiagnosisView | None:
         found = client.diagnosis("tasks", task)
-        return found if found.reason == reason and found.by == "leader" and found.acts else None
+        return found if found.reason == reason and found.by == "leader" and found.suggestions else None
 
     return until(ask, f"{task} waits for {reason}, and something can be done")
 
 
 @pytest.fixture
-def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+def cluster(tmp_path: Path, postgres_url: str) -> Iterator[ServerCluster]:
     """A cluster on PostgreSQL."""
-    with Town(tmp_path, postgres_url) as one:
+    with ServerCluster(tmp_path, postgres_url) as one:
         yield one
 
 
 def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with Town(tmp_path) as town:
-        server = town.server()
-        town.worker(server, name="one", cpu=1)
+    with ServerCluster(tmp_path) as cluster:
+        server = cluster.server()
+        cluster.worker(server, name="one", cpu=1)
         with server.client() as client:
             client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
             thumbs = client.submit("thumbs").id
@@ -60,7 +60,7 @@ def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: P
             text = why(server, "thumbs/thumbs")
             checks = [why(server, name, "--check").returncode for name in ("thumbs", "busy")]
             sums = {one.reason: one.tasks for one in client.queue_reasons().reasons}
-            town.worker(server, name="two", cpu=8)
+            cluster.worker(server, name="two", cpu=8)
             assert ended(client, waiting).state == "SUCCEEDED"
             over = client.diagnosis("runs", waiting)
             gate.touch()
@@ -76,10 +76,10 @@ def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: P
     assert (over.reason, over.state) == (None, "SUCCEEDED")
 
 
-def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_advice(town: Town) -> None:
+def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_advice(cluster: ServerCluster) -> None:
     """SIGSTOP: first the diagnosis comes from rows, and after the failover from the next leader."""
-    first, second = leader_first(*town.servers(2))
-    town.worker(first, second, name="one", cpu=1)
+    first, second = leader_first(*cluster.servers(2))
+    cluster.worker(first, second, name="one", cpu=1)
     with first.client() as client:
         client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
         run = client.submit("thumbs").id
@@ -89,7 +89,7 @@ def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_adv
 
     first.signal(signal.SIGSTOP)
     asked: list[DiagnosisView] = []
-    with Client(second.address, patience=0.0) as client:
+    with Client(second.address, retry_timeout_seconds=0.0) as client:
 
         def ask() -> bool:
             asked.append(client.diagnosis("tasks", task.id))
@@ -107,7 +107,7 @@ def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_adv
     assert 0 < unled[0].age_seconds < LEASE.total_seconds()
     for one in unled:
         assert one.reason in {"SCHEDULER_LAG", "UNKNOWN"}
-        assert (one.acts, one.in_the_way) == ([], [])
+        assert (one.suggestions, one.blockers) == ([], [])
         assert "gpu" not in one.verdict
     assert after.batch is not None
     assert before.batch is not None
@@ -116,4 +116,4 @@ def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_adv
 
 
 def _is_never(found: DiagnosisView) -> bool:
-    return found.expected is not None and found.expected.foresight == "never"
+    return found.expected is not None and found.expected.kind == "never"

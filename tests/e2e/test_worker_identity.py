@@ -12,7 +12,7 @@ import pytest
 
 from mainspring.client.client import Client
 from mainspring.protocol.rest.admin import JoinTokenRequest
-from tests.e2e.town import Json, Server, Town, ended, submit, until
+from tests.e2e.cluster import Json, Server, ServerCluster, ended, submit, until
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +28,7 @@ def commands(*several: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
         return list(threads.map(lambda words: command(*words), several))
 
 
-class Fort(Town):
+class SecuredCluster(ServerCluster):
     """A cluster whose servers use TLS and require worker certificates."""
 
     @property
@@ -60,16 +60,16 @@ class Fort(Town):
 
 
 @pytest.fixture(scope="module")
-def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     """A cluster shared by the tests. Each test has its own workers, with a label that its tasks require."""
-    with Fort(tmp_path_factory.mktemp("fort")) as fort:
-        yield fort
+    with SecuredCluster(tmp_path_factory.mktemp("fort")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
-def server(fort: Fort) -> Server:
+def server(cluster: SecuredCluster) -> Server:
     """Its server."""
-    return fort.guarded()
+    return cluster.guarded()
 
 
 def a_job(worker: str) -> Json:
@@ -77,44 +77,46 @@ def a_job(worker: str) -> Json:
     return {"name": worker, "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}, "labels": {"is": worker}}]}
 
 
-def test_a_worker_enrolls_and_returns_without_its_join_token(fort: Fort, server: Server) -> None:
+def test_a_worker_enrolls_and_returns_without_its_join_token(cluster: SecuredCluster, server: Server) -> None:
     job, label = a_job("fort-1"), ("--label", "is=fort-1")
-    with fort.client(server) as client:
-        worker = fort.worker(server, name="fort-1", extra=(*fort.join(client), *label))
+    with cluster.client(server) as client:
+        worker = cluster.worker(server, name="fort-1", extra=(*cluster.join(client), *label))
         assert ended(client, submit(client, job).id).state == "SUCCEEDED"
         worker.kill()
-        fort.worker(server, name="fort-1", extra=(*fort.trusting(), *label))
+        cluster.worker(server, name="fort-1", extra=(*cluster.trusting(), *label))
         assert ended(client, submit(client, job).id).state == "SUCCEEDED"
-        listed = command("workers", "identities", "-q", "--server", server.address, *fort.trusting())
+        listed = command("workers", "identities", "-q", "--server", server.address, *cluster.trusting())
         assert listed.stdout.split().count("fort-1") == 1, listed.stderr
 
 
-def test_a_revoked_worker_is_disconnected_and_a_copy_of_its_files_is_refused(fort: Fort, server: Server) -> None:
-    with fort.client(server) as client:
-        worker = fort.worker(server, name="fort-2", extra=fort.join(client))
-        revoked = command("workers", "revoke", "fort-2", "--server", server.address, *fort.trusting())
+def test_a_revoked_worker_is_disconnected_and_a_copy_of_its_files_is_refused(
+    cluster: SecuredCluster, server: Server
+) -> None:
+    with cluster.client(server) as client:
+        worker = cluster.worker(server, name="fort-2", extra=cluster.join(client))
+        revoked = command("workers", "revoke", "fort-2", "--server", server.address, *cluster.trusting())
         assert revoked.returncode == 0, revoked.stderr
         until(lambda: "was revoked" in worker.log.read_text(), "it is refused", 30)
         worker.kill()
         again = command(
-            "worker", "--name", "fort-2", "--state-dir", str(fort.state_of("fort-2")), "--server", server.address,
-            *fort.trusting(), "--as-root",
+            "worker", "--name", "fort-2", "--state-dir", str(cluster.state_of("fort-2")), "--server", server.address,
+            *cluster.trusting(), "--as-root",
         )  # fmt: skip
         assert again.returncode == 3
         assert "was revoked: enroll it with `mainspring join-token create`" in again.stderr
-        fort.worker(server, name="fort-2", extra=(*fort.join(client), "--label", "is=fort-2"))
+        cluster.worker(server, name="fort-2", extra=(*cluster.join(client), "--label", "is=fort-2"))
         assert ended(client, submit(client, a_job("fort-2")).id).state == "SUCCEEDED"
 
 
-def test_a_failed_enrollment_has_a_reason(fort: Fort, server: Server, tmp_path: Path) -> None:
+def test_a_failed_enrollment_has_a_reason(cluster: SecuredCluster, server: Server, tmp_path: Path) -> None:
     words = ("worker", "--name", "fort-3", "--server", server.address, "--as-root")
-    with fort.client(server) as client:
-        options = fort.join(client)
+    with cluster.client(server) as client:
+        options = cluster.join(client)
         for token in client.join_tokens():
             client.revoke_join_token(token.id)
     revoked, without = commands(
         [*words, "--state-dir", str(tmp_path / "revoked"), *options],
-        [*words, "--state-dir", str(tmp_path / "without"), *fort.trusting()],
+        [*words, "--state-dir", str(tmp_path / "without"), *cluster.trusting()],
     )
     for refused, why in ((revoked, "join token revoked"), (without, "workers need a certificate")):
         assert refused.returncode == 3, refused.stderr

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 
 from mainspring.app.build import open_store
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.trigger_loop import Triggers
-from mainspring.protocol.clock import MachineClock
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.trigger_loop import TriggerLoop
+from mainspring.protocol.clock import SystemClock
 
 
-class WrongClock(MachineClock):
+class WrongClock(SystemClock):
     """A wrong clock."""
 
     def __init__(self, wrong_by: timedelta) -> None:
@@ -31,7 +31,7 @@ async def main(url: str, seconds: float) -> None:
     """Fire due schedules until stopped."""
     clock = WrongClock(timedelta(seconds=seconds))
     store = await open_store(url, clock)
-    firing = asyncio.create_task(Triggers(store, clock, Settler(store, make_context())).run())
+    firing = asyncio.create_task(TriggerLoop(store, clock, ScheduleEvaluator(store, make_context())).run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firing.cancel)
     await asyncio.gather(firing, return_exceptions=True)
     await store.close()

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.forked_guards import GuardServer, forked_guards, guard_server
+from tests.forked_supervisors import SupervisorServer, forked_supervisors, supervisor_server
 
 
 @pytest.fixture(scope="session")
-def _guard_server() -> Iterator[GuardServer]:
-    with guard_server() as server:
+def _guard_server() -> Iterator[SupervisorServer]:
+    with supervisor_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forked_guards(_guard_server: GuardServer) -> Iterator[None]:
+def _forked_guards(_guard_server: SupervisorServer) -> Iterator[None]:
     """The workers of these tests run in this process, with pre-started supervisors. Other modules use real ones."""
-    with forked_guards(_guard_server):
+    with forked_supervisors(_guard_server):
         yield

@@ -13,12 +13,12 @@ from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.definitions.pipeline_file import Notice, Pipeline, read_pipeline
 from mainspring.folder.deployment import (
     change_of,
-    gone_schedules,
+    folder_label,
     item_of,
-    mark_of,
     pipeline_of,
     plan_webhooks,
     read_folder,
+    stale_schedules,
     webhook_note,
 )
 from mainspring.protocol.errors import InvalidFile
@@ -51,8 +51,8 @@ def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_not
 def planned(pipelines: list[Pipeline], there: list[WebhookView], *, prune: bool = False) -> tuple[list[str], list[str]]:
     """The URLs of missing webhooks, and the ids of stale ones."""
     plan = plan_webhooks(pipelines, there, "shop", prune=prune)
-    assert all(wish.note == webhook_note("shop") for wish in plan.missing)
-    return [wish.url for wish in plan.missing], [one.id for one in plan.stale]
+    assert all(request.note == webhook_note("shop") for request in plan.missing)
+    return [request.url for request in plan.missing], [one.id for one in plan.stale]
 
 
 def schedule(name: str, job: str = "etl") -> ScheduleView:
@@ -81,7 +81,7 @@ def test_a_schedule_keeps_the_priority_of_its_file(priority: str) -> None:
     ("name", "mark"), [("My Pipelines", "my-pipelines"), ("", "pipelines"), ("日", "pipelines"), ("x" * 99, "x" * 63)]
 )
 def test_the_name_of_a_folder_becomes_a_label(name: str, mark: str) -> None:
-    assert mark_of(name) == mark
+    assert folder_label(name) == mark
 
 
 def test_a_pipeline_without_a_tenant_matches_a_job_of_any_tenant() -> None:
@@ -98,9 +98,9 @@ def test_only_deployed_schedules_are_stale() -> None:
     there.append(schedule("etl", job="another"))
     daily = pipeline("etl", when="schedule: {cron: '@daily'}\n")
 
-    assert gone_schedules(there, None, "etl") == ["etl", "etl-event"]
-    assert gone_schedules(there, daily, "etl") == ["etl-event"]
-    assert gone_schedules(there, pipeline("etl"), "etl") == ["etl", "etl-event"]
+    assert stale_schedules(there, None, "etl") == ["etl", "etl-event"]
+    assert stale_schedules(there, daily, "etl") == ["etl-event"]
+    assert stale_schedules(there, pipeline("etl"), "etl") == ["etl", "etl-event"]
 
 
 def test_webhooks_follow_notify() -> None:

@@ -15,7 +15,7 @@ import pytest
 from mainspring.app.folder_scheduler import PipelineScheduler
 from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY, RESULTS, STATE_FILE
 from mainspring.protocol.errors import Refused
-from tests.folder.house import House, living, put, state, text
+from tests.folder.folder_harness import FolderHarness, put, running_folder, state, text
 
 pytestmark = pytest.mark.processes
 
@@ -85,10 +85,10 @@ def _for_everybody(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.lstat().st_mode & 0o002]
 
 
-async def _is_undisturbed(house: House) -> None:
+async def _is_undisturbed(harness: FolderHarness) -> None:
     """The pipeline `good` runs."""
-    await house.run_now("good")
-    assert state(house.root, "good")["lastRun"]["success"]
+    await harness.run_now("good")
+    assert state(harness.root, "good")["lastRun"]["success"]
 
 
 async def test_invalid_files_are_reported_with_line_and_column_and_the_others_run(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ async def test_invalid_files_are_reported_with_line_and_column_and_the_others_ru
         (tmp_path / name).mkdir()
         (tmp_path / name / PIPELINE).write_bytes(content)
 
-    async with living(tmp_path) as house:
-        flaws = house.beginning.flaws
+    async with running_folder(tmp_path) as harness:
+        errors = harness.beginning.errors
 
         for name, (_, said) in TEXTS.items():
-            assert said in flaws[f"{name}/{PIPELINE}"], name
-            assert flaws[f"{name}/{PIPELINE}"].startswith(f"{name}/{PIPELINE}")
-        assert all(flaw.replace("\n", "").isprintable() for flaw in flaws.values())
-        await _is_undisturbed(house)
+            assert said in errors[f"{name}/{PIPELINE}"], name
+            assert errors[f"{name}/{PIPELINE}"].startswith(f"{name}/{PIPELINE}")
+        assert all(flaw.replace("\n", "").isprintable() for flaw in errors.values())
+        await _is_undisturbed(harness)
 
 
 async def test_unusual_but_valid_files_are_accepted(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ async def test_unusual_but_valid_files_are_accepted(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / PIPELINE).write_bytes(content.encode())
 
-    async with living(tmp_path) as house:
-        assert house.beginning.flaws == {}
+    async with running_folder(tmp_path) as harness:
+        assert harness.beginning.errors == {}
         for name in ("marked", "crlf", "with-space", "unicode"):
-            await house.run_now(name)
+            await harness.run_now(name)
 
 
 def _fifo(path: Path, _: Path) -> None:
@@ -145,14 +145,14 @@ async def test_a_pipeline_file_outside_the_folder_is_refused(tmp_path: Path, out
         (tmp_path / make.__name__).mkdir()
         make(tmp_path / make.__name__ / PIPELINE, outside)
 
-    async with living(tmp_path) as house:
-        assert house.beginning.flaws == {
+    async with running_folder(tmp_path) as harness:
+        assert harness.beginning.errors == {
             f"_fifo/{PIPELINE}": f"_fifo/{PIPELINE} is not a regular file",
             f"_directory/{PIPELINE}": f"_directory/{PIPELINE} is not a regular file",
             f"_link/{PIPELINE}": f"_link/{PIPELINE} is a symbolic link to {outside}/precious, outside the folder",
             f"_device/{PIPELINE}": f"_device/{PIPELINE} is a symbolic link to /dev/zero, outside the folder",
         }
-        await _is_undisturbed(house)
+        await _is_undisturbed(harness)
 
 
 @pytest.mark.parametrize("name", [STATE_FILE, RESULTS])
@@ -161,10 +161,10 @@ async def test_links_and_devices_in_place_of_our_files_are_replaced(tmp_path: Pa
     for make in makers:
         make(put(tmp_path, make.__name__, text()) / name, outside)
 
-    async with living(tmp_path) as house:
+    async with running_folder(tmp_path) as harness:
         for make in makers:
-            await house.run_now(make.__name__)
-            assert house.source.find(make.__name__).state.stats.total_runs == 1
+            await harness.run_now(make.__name__)
+            assert harness.source.find(make.__name__).state.stats.total_runs == 1
 
     assert _names(outside) == ["precious"]
     assert (outside / "precious").read_text() == TASKS
@@ -177,8 +177,8 @@ async def test_results_behind_a_symlink_are_not_deleted(tmp_path: Path) -> None:
         (theirs / f"2020-01-01T00-00-00-{number}.json").touch()
     (place / RESULTS).symlink_to(theirs)
 
-    async with living(tmp_path) as house:
-        await house.run_now("good")
+    async with running_folder(tmp_path) as harness:
+        await harness.run_now("good")
 
     assert len(_names(theirs)) == 120
 
@@ -203,9 +203,9 @@ async def test_a_link_in_place_of_the_address_file_is_replaced(
     (tmp_path / OWN_DIRECTORY).mkdir()
     make(tmp_path / OWN_DIRECTORY / ADDRESS_FILE, outside)
 
-    async with living(tmp_path) as house:
-        told = json.loads((tmp_path / OWN_DIRECTORY / ADDRESS_FILE).read_text())
-        assert told["address"] == house.box.address
+    async with running_folder(tmp_path) as harness:
+        wait_for_event = json.loads((tmp_path / OWN_DIRECTORY / ADDRESS_FILE).read_text())
+        assert wait_for_event["address"] == harness.box.address
 
     assert (outside / "precious").read_text() == TASKS
 
@@ -214,13 +214,13 @@ async def test_a_directory_that_becomes_a_symlink_is_not_followed(tmp_path: Path
     root, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     put(root, "good", text())
     put(root, "a", text())
-    async with living(root) as house:
+    async with running_folder(root) as harness:
         (root / "a").rename(elsewhere)
         (root / "a").symlink_to(elsewhere)
 
-        assert (await house.told("schedule:changed", pipeline_id="a")).change == "removed"
+        assert (await harness.wait_for_event("schedule:changed", pipeline_id="a")).change == "removed"
         assert (elsewhere / STATE_FILE).exists()
-        await _is_undisturbed(house)
+        await _is_undisturbed(harness)
 
 
 def _claim(root: Path, path: str, **said: object) -> None:
@@ -244,11 +244,11 @@ async def test_a_forged_state_file_is_reported_and_recreated(tmp_path: Path) -> 
     for name, (said, _) in LIES.items():
         _claim(tmp_path, name, **said)
 
-    async with living(tmp_path) as house:
-        for warning, (name, (_, why)) in zip(house.beginning.warnings, sorted(LIES.items()), strict=True):
+    async with running_folder(tmp_path) as harness:
+        for warning, (name, (_, why)) in zip(harness.beginning.warnings, sorted(LIES.items()), strict=True):
             assert warning.startswith(f"{name}/{STATE_FILE} is invalid: ")
             assert why in warning
-            await house.run_now(name)
+            await harness.run_now(name)
             assert state(tmp_path, name)["stats"]["totalRuns"] == 1
 
 
@@ -256,11 +256,11 @@ async def test_a_last_run_in_the_future_does_not_stop_the_schedule(tmp_path: Pat
     for name, at in (("old", "1999-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")):
         _claim(tmp_path, name, lastRun={"startedAt": at, "completedAt": at, "success": True})
 
-    async with living(tmp_path) as house:
-        assert house.beginning.flaws == {}
+    async with running_folder(tmp_path) as harness:
+        assert harness.beginning.errors == {}
         for name in ("old", "new"):
-            assert house.source.find(name).schedule_id == f"{name}-a1b2c3"
-            await house.run_now(name)
+            assert harness.source.find(name).schedule_id == f"{name}-a1b2c3"
+            await harness.run_now(name)
 
 
 async def test_a_forged_index_reaches_nothing_outside_the_folder(tmp_path: Path) -> None:
@@ -276,9 +276,9 @@ async def test_a_forged_index_reaches_nothing_outside_the_folder(tmp_path: Path)
     ]
     (root / OWN_DIRECTORY / "folder.json").write_text(json.dumps({"version": 1, "schedules": lies}))
 
-    async with living(root) as house:
-        await _is_undisturbed(house)
-        assert list(await house.server_schedules()) == [house.source.find("good").schedule_id]
+    async with running_folder(root) as harness:
+        await _is_undisturbed(harness)
+        assert list(await harness.server_schedules()) == [harness.source.find("good").schedule_id]
 
     assert state(tmp_path, "theirs")["scheduleId"] == "theirs-a1b2c3"
 
@@ -290,34 +290,34 @@ async def test_an_unknown_after_is_reported_and_a_cycle_does_not_run(tmp_path: P
     for one, other in zip(waiting, ["b", "a", "c", "y", "z", "x", "v", "bad", "reports", "goo"], strict=True):
         put(tmp_path, one, f"schedule: {{every: 1h, after: {other}}}\n{TASKS}")
 
-    async with living(tmp_path) as house:
-        flaws = house.beginning.flaws
-        assert set(flaws) == {f"{name}/{PIPELINE}" for name in (*"abcxyz", "bad")}
-        assert f"a/{PIPELINE}:1:23: `after` forms a cycle: a waits for b, b waits for a" in flaws[f"a/{PIPELINE}"]
-        assert "x waits for y, y waits for z, z waits for x" in flaws[f"x/{PIPELINE}"]
-        assert f"c/{PIPELINE}:1:23: a job can't depend on itself" in flaws[f"c/{PIPELINE}"]
-        assert house.beginning.warnings == (
+    async with running_folder(tmp_path) as harness:
+        errors = harness.beginning.errors
+        assert set(errors) == {f"{name}/{PIPELINE}" for name in (*"abcxyz", "bad")}
+        assert f"a/{PIPELINE}:1:23: `after` forms a cycle: a waits for b, b waits for a" in errors[f"a/{PIPELINE}"]
+        assert "x waits for y, y waits for z, z waits for x" in errors[f"x/{PIPELINE}"]
+        assert f"c/{PIPELINE}:1:23: a job can't depend on itself" in errors[f"c/{PIPELINE}"]
+        assert harness.beginning.warnings == (
             f"report/{PIPELINE}:1:23: waits for `reports`, which is not in this folder",
             f"u/{PIPELINE}:1:23: waits for `goo`, which is not in this folder, did you mean `good`?",
             f"w/{PIPELINE}:1:23: waits for `v`, which is not in this folder",
         )
-        await _is_undisturbed(house)
+        await _is_undisturbed(harness)
 
 
 async def test_duplicate_ids_and_non_printable_names_are_reported(tmp_path: Path) -> None:
     for name in ("a b", "a-b", "UP", "up", "x" * 255, "..a", "new\nline", "\x1b[2J"):
         put(tmp_path, name, text())
 
-    async with living(tmp_path) as house:
-        assert house.beginning.warnings == (
+    async with running_folder(tmp_path) as harness:
+        assert harness.beginning.warnings == (
             "a-b has the same id as a b and is ignored: rename one of them",
             "up has the same id as UP and is ignored: rename one of them",
         )
-        assert all("non-printable" in flaw and flaw.isprintable() for flaw in house.beginning.flaws.values())
-        assert len(house.beginning.flaws) == 2
-        long = house.source.find("x" * 50)
+        assert all("non-printable" in flaw and flaw.isprintable() for flaw in harness.beginning.errors.values())
+        assert len(harness.beginning.errors) == 2
+        long = harness.source.find("x" * 50)
         assert len(long.schedule_id) <= 122
-        await house.run_now(long.schedule_id)
+        await harness.run_now(long.schedule_id)
 
 
 async def test_templates_in_data_are_not_evaluated(tmp_path: Path) -> None:
@@ -331,8 +331,8 @@ async def test_templates_in_data_are_not_evaluated(tmp_path: Path) -> None:
     place = put(tmp_path, "good", content)
     (place / "rows.csv").write_text(f'title\n"{cell}"\n')
 
-    async with living(tmp_path) as house:
-        await house.run_now("good")
+    async with running_folder(tmp_path) as harness:
+        await harness.run_now("good")
 
     written = json.loads((place / state(tmp_path, "good")["lastRun"]["resultFile"]).read_text())
     assert written["result"]["results"] == [{"title": cell, "answer": cell}]
@@ -357,8 +357,8 @@ async def test_unreadable_rows_fail_the_run_with_their_line(tmp_path: Path, outs
         else:
             (place / "rows.csv").write_bytes(content)
 
-    async with living(tmp_path) as house:
-        await asyncio.gather(*(house.run_now(name) for name in ROWS))
+    async with running_folder(tmp_path) as harness:
+        await asyncio.gather(*(harness.run_now(name) for name in ROWS))
 
     for name, (_, said) in ROWS.items():
         assert said in state(tmp_path, name)["lastRun"]["error"]
@@ -366,13 +366,13 @@ async def test_unreadable_rows_fail_the_run_with_their_line(tmp_path: Path, outs
 
 async def test_our_files_are_private_and_foreign_web_pages_trigger_nothing(tmp_path: Path) -> None:
     put(tmp_path, "good", text())
-    async with living(tmp_path) as house:
-        schedule = house.source.find("good").schedule_id
-        await house.run_now("good")
+    async with running_folder(tmp_path) as harness:
+        schedule = harness.source.find("good").schedule_id
+        await harness.run_now("good")
         assert _for_everybody(tmp_path) == []
         assert (tmp_path / OWN_DIRECTORY).stat().st_mode & 0o077 == 0
 
-        asked = f"{house.box.address}/api/v1/schedules/{schedule}/trigger"
+        asked = f"{harness.box.address}/api/v1/schedules/{schedule}/trigger"
         for name, value in (
             ("origin", "http://evil.example"),
             ("origin", "null"),
@@ -381,7 +381,7 @@ async def test_our_files_are_private_and_foreign_web_pages_trigger_nothing(tmp_p
             ("x-forwarded-for", "10.0.0.1"),
         ):
             assert await _post(asked, {name: value}) == 401
-        assert await _post(asked, {"origin": house.box.address}) == 200
+        assert await _post(asked, {"origin": harness.box.address}) == 200
 
 
 async def _post(url: str, headers: dict[str, str]) -> int:

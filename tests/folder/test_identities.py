@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.folder.reconcile import Kind, definitions, new_schedule_id
-from tests.folder.worlds import broken, directory, ids, is_quiet, kinds, look, pipeline, settled
+from tests.folder.snapshots import broken, directory, ids, is_quiet, kinds, look, pipeline, settled
 
 # state files
 
@@ -109,7 +109,7 @@ def test_of_two_directories_with_one_id_the_first_runs() -> None:
     plan = look([directory("A/x"), directory("a/x")])
 
     assert list(kinds(plan)) == ["A/x"]
-    assert plan.twins == {"a/x": "A/x"}
+    assert plan.duplicates == {"a/x": "A/x"}
     assert [warning.partition(" and ")[0] for warning in plan.warnings] == ["a/x has the same id as A/x"]
 
 
@@ -119,7 +119,7 @@ def test_of_two_directories_with_one_id_the_indexed_one_runs() -> None:
     plan = look([directory("A/x"), one], known)
 
     assert kinds(plan) == {"a/x": Kind.SAME}
-    assert plan.twins == {"A/x": "a/x"}
+    assert plan.duplicates == {"A/x": "a/x"}
 
 
 def test_a_new_id_is_unique() -> None:

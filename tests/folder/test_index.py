@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.folder.state.index import INDEX_FILE, Index, Known
+from mainspring.folder.state.index import INDEX_FILE, Index, IndexEntry
 from mainspring.folder.state.records import OWN_DIRECTORY, RunRecord, ScheduleStats
 
 AT = datetime(2026, 1, 26, 14, 0, 0, 123_456, tzinfo=UTC)
 
-KNOWN = Known(
+KNOWN = IndexEntry(
     schedule_id="daily-a1b2c3",
     pipeline_id="daily",
     path="Daily",
@@ -29,7 +29,7 @@ def test_a_saved_index_is_loaded(tmp_path: Path) -> None:
     """By its scheduleId."""
     index = Index.load(tmp_path)
     assert index.entries == {}
-    other = Known(schedule_id="x-000000", pipeline_id="x", path=".")
+    other = IndexEntry(schedule_id="x-000000", pipeline_id="x", path=".")
     index.entries = {known.schedule_id: known for known in (other, KNOWN)}
     index.saved_at = AT
     assert index.save()

@@ -21,12 +21,12 @@ from structlog.testing import capture_logs
 
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.state.records import LOCK_FILE, LockRecord
-from mainspring.folder.state.safe_files import encode, written_time
-from mainspring.protocol.clock import MachineClock
+from mainspring.folder.state.safe_files import encode, format_time
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, SchedulerLockError
 from mainspring.testing import FrozenClock
-from tests.folder.holding import holding
-from tests.folder.rights import shared_folder, without_privileges
+from tests.folder.lock_holder import lock_holder
+from tests.folder.unprivileged import shared_folder, without_privileges
 
 pytestmark = pytest.mark.processes
 HERE = socket.gethostname()
@@ -35,7 +35,7 @@ HERE = socket.gethostname()
 @pytest.fixture
 def clock() -> FrozenClock:
     """The current time, until a test advances it."""
-    return FrozenClock(MachineClock().wall())
+    return FrozenClock(SystemClock().wall())
 
 
 @pytest.fixture
@@ -76,17 +76,17 @@ def test_the_lock_file_names_the_holder_in_the_documented_format(
     """As in seed 002: four fields, times in UTC with milliseconds."""
     lock.acquire()
 
-    began = written_time(clock.wall())
+    began = format_time(clock.wall())
     assert content(tmp_path) == {"pid": os.getpid(), "hostname": HERE, "startedAt": began, "heartbeat": began}
     clock.advance(10)
     assert lock.renew()
     assert content(tmp_path)["startedAt"] == began
-    assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
+    assert content(tmp_path)["heartbeat"] == format_time(clock.wall())
 
 
 def test_a_second_scheduler_is_refused_with_the_holder_in_the_error(tmp_path: Path, lock: FolderLock) -> None:
     """Process, host, start, last heartbeat and a hint."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         since = content(tmp_path)["startedAt"]
         with pytest.raises(SchedulerLockError) as refused:
             lock.acquire()
@@ -98,7 +98,7 @@ def test_a_second_scheduler_is_refused_with_the_holder_in_the_error(tmp_path: Pa
 
 def test_a_second_scheduler_is_refused_even_if_the_record_is_unreadable(tmp_path: Path, lock: FolderLock) -> None:
     """The record was overwritten, but the kernel lock is held."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         (tmp_path / LOCK_FILE).write_text("garbage")
         with pytest.raises(SchedulerLockError, match="is unreadable"):
             lock.acquire()
@@ -107,7 +107,7 @@ def test_a_second_scheduler_is_refused_even_if_the_record_is_unreadable(tmp_path
 
 def test_a_released_folder_is_free_without_leftovers(tmp_path: Path, lock: FolderLock) -> None:
     """Releasing twice does no harm."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         assert holder.ask("release") == "released"
         assert list(tmp_path.iterdir()) == []
         lock.acquire()
@@ -150,7 +150,7 @@ def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: 
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock: FolderLock) -> None:
     """Its heartbeat is recent, but the kernel lock is free."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         holder.kill()
         with capture_logs() as logs:
             lock.acquire()
@@ -161,7 +161,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock
 
 def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock: FolderLock) -> None:
     """Even one that inherits every inheritable descriptor."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         child = int(holder.ask("spawn"))
         try:
             holder.kill()
@@ -181,7 +181,7 @@ def test_a_reused_process_id_is_not_a_holder(tmp_path: Path, lock: FolderLock, c
 def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
     """The process is killed while it writes heartbeats in a loop."""
     for _ in range(3):
-        with holding(tmp_path) as holder:
+        with lock_holder(tmp_path) as holder:
             assert holder.ask("beat on") == "beating"
             for _ in range(200):
                 assert content(tmp_path)["pid"] == holder.pid
@@ -203,7 +203,7 @@ def test_a_stopped_process_keeps_the_lock_despite_an_old_heartbeat(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """It may resume at any time, and would run the same pipelines."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         os.kill(holder.pid, signal.SIGSTOP)
         clock.advance("2h")
         with pytest.raises(SchedulerLockError, match=f"process {holder.pid} on .*\n.*`kill -CONT {holder.pid}`"):
@@ -312,7 +312,7 @@ def test_a_read_only_folder_is_refused(clock: FrozenClock) -> None:
 
 def test_the_holder_of_a_read_only_folder_is_named(clock: FrozenClock) -> None:
     """Another user runs the scheduler there."""
-    with shared_folder() as folder, holding(folder) as holder:
+    with shared_folder() as folder, lock_holder(folder) as holder:
         folder.chmod(0o555)
         (folder / LOCK_FILE).chmod(0o444)
         with without_privileges(), pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
@@ -328,7 +328,7 @@ def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: Folder
     (tmp_path / LOCK_FILE).unlink()
     assert not lock.renew()
 
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         assert not lock.renew()
         lock.release()
         assert content(tmp_path)["pid"] == holder.pid
@@ -373,7 +373,7 @@ def test_without_kernel_locks_heartbeat_and_process_decide(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """Logged once. A live process keeps the lock; a dead one, or one younger than the lock, does not."""
-    with holding(tmp_path) as holder:
+    with lock_holder(tmp_path) as holder:
         with pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
             lock.acquire()
         left_behind(tmp_path, clock, pid=holder.pid, seconds_ago=3600)

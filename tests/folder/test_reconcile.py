@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from mainspring.definitions.pipeline_file import Notice
 from mainspring.folder.reconcile import Kind, Plan, unscheduled
-from tests.folder.worlds import broken, directory, ids, is_quiet, kinds, known_after, look, pipeline, settled
+from tests.folder.snapshots import broken, directory, ids, is_quiet, kinds, known_after, look, pipeline, settled
 
 
 def test_a_new_directory_gets_a_new_id_and_is_applied() -> None:
@@ -145,7 +145,7 @@ def test_a_deleted_pipeline_leaves_nothing() -> None:
     assert plan.forgotten == (one.claim,)
     assert plan.dropped_schedules == (one.claim,)
     assert plan.dropped_jobs == {"a": None}
-    assert plan.deserted == ("a",)
+    assert plan.deleted == ("a",)
     assert not plan.archived
 
 
@@ -165,16 +165,16 @@ def test_deleting_a_pipeline_without_a_schedule_deletes_its_job() -> None:
 
     assert plan.forgotten == (unscheduled("a"),)
     assert plan.dropped_jobs == {"a": None}
-    assert not plan.deserted
+    assert not plan.deleted
 
 
 def test_pipelines_below_an_unreadable_directory_are_kept() -> None:
     known, (_, other) = settled(directory("a/x"), directory("b"))
 
-    assert is_quiet(look([other], known, unseen=("a",)))
-    assert is_quiet(look([], known, unseen=(".",)))
-    assert is_quiet(look([other], known, unseen=("a",), on_server={**dict.fromkeys(known, "a"), "c-a1b2c3": "c"}))
-    assert look([], known, unseen=("a",)).forgotten == (other.claim,)
+    assert is_quiet(look([other], known, unreadable=("a",)))
+    assert is_quiet(look([], known, unreadable=(".",)))
+    assert is_quiet(look([other], known, unreadable=("a",), on_server={**dict.fromkeys(known, "a"), "c-a1b2c3": "c"}))
+    assert look([], known, unreadable=("a",)).forgotten == (other.claim,)
 
 
 def test_a_removed_schedule_is_deleted_and_its_state_archived() -> None:
@@ -186,7 +186,7 @@ def test_a_removed_schedule_is_deleted_and_its_state_archived() -> None:
     assert plan.forgotten == (one.claim,)
     assert plan.archived == ("a",)
     assert not plan.dropped_jobs
-    assert not plan.deserted
+    assert not plan.deleted
     assert [(wanted.identity.schedule_id, wanted.names) for wanted in plan.wanted] == [(unscheduled("a"), ())]
 
 

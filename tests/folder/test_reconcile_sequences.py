@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from hypothesis.strategies import booleans, integers, sampled_from
 from msgspec.structs import replace
 
-from mainspring.folder.reconcile import Directory, Kind, Plan, World, is_schedule, reconcile
-from mainspring.folder.state.index import Known
+from mainspring.folder.reconcile import Directory, FolderSnapshot, Kind, Plan, is_schedule, reconcile
+from mainspring.folder.state.index import IndexEntry
 from mainspring.folder.state.records import ScheduleStats
-from tests.folder.worlds import pipeline
+from tests.folder.snapshots import pipeline
 
 PATHS = ("a", "b", "c", "d")
 paths = sampled_from(PATHS)
@@ -49,7 +49,7 @@ class Folder(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.random = Random(seed)
         self.directories: dict[str, Played] = {}
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, IndexEntry] = {}
         self.server: dict[str, str] = {}
         self.jobs: set[str] = set()
         self.totals: dict[str, int] = {}
@@ -127,13 +127,13 @@ class Folder(RuleBasedStateMachine):
     def _look(self, *, restarts: bool) -> None:
         before = dict(self.known)
         plan = self._reconcile(restarts)
-        self._carry_out(plan, before)
+        self._execute(plan, before)
         self._check()
         again = self._reconcile(restarts)
         assert again == Plan(identities=again.identities), again
 
     def _reconcile(self, restarts: bool) -> Plan:
-        world = World(
+        world = FolderSnapshot(
             directories=[self._directory(path) for path in sorted(self.directories)],
             known=self.known,
             on_server=self.server if restarts else None,
@@ -160,7 +160,7 @@ class Folder(RuleBasedStateMachine):
             is_restored=restored,
         )
 
-    def _carry_out(self, plan: Plan, before: dict[str, Known]) -> None:
+    def _execute(self, plan: Plan, before: dict[str, IndexEntry]) -> None:
         for wanted in plan.wanted:
             identity = wanted.identity
             known = before.get(identity.schedule_id)
@@ -168,13 +168,13 @@ class Folder(RuleBasedStateMachine):
             assert known is None or known.digest != wanted.digest or missing, "it was applied twice"
             self.server |= dict.fromkeys(wanted.names, identity.pipeline_id)
             self.jobs.add(identity.pipeline_id)
-            self.known[identity.schedule_id] = Known(
+            self.known[identity.schedule_id] = IndexEntry(
                 schedule_id=identity.schedule_id, pipeline_id=identity.pipeline_id, path=identity.path,
                 digest=wanted.digest, names=wanted.names, stats=self._past(identity.schedule_id, identity.path, known),
             )  # fmt: skip
         for identity in plan.adopted:
             names = [name for name in (identity.schedule_id, f"{identity.schedule_id}-event") if name in self.server]
-            self.known[identity.schedule_id] = Known(
+            self.known[identity.schedule_id] = IndexEntry(
                 schedule_id=identity.schedule_id, pipeline_id=identity.pipeline_id, path=identity.path,
                 names=tuple(names), stats=self._past(identity.schedule_id, identity.path, None),
             )  # fmt: skip
@@ -189,12 +189,12 @@ class Folder(RuleBasedStateMachine):
         for path in plan.archived:
             one = self.directories[path]
             one.state, one.archive, one.is_corrupt = None, one.state, False
-        for path in plan.deserted:
+        for path in plan.deleted:
             if path in self.directories:
                 self.directories[path].state = None
         self._write_states(plan)
 
-    def _past(self, key: str, path: str, known: Known | None) -> ScheduleStats:
+    def _past(self, key: str, path: str, known: IndexEntry | None) -> ScheduleStats:
         state = self.directories[path].state
         if known is not None:
             return known.stats

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.folder_scheduler import PipelineScheduler
-from mainspring.folder.schedule_events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus, Warned
+from mainspring.folder.schedule_events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus, WarningRaised
 from mainspring.folder.source import FolderSource
 from mainspring.folder.state.records import LOCK_FILE, STATE_FILE, ScheduleStatus
 from mainspring.protocol.errors import Conflict, NotFound, Refused, SchedulerLockError
-from tests.api.office import until
+from tests.api.api_harness import until
 
 pytestmark = pytest.mark.processes
 
@@ -214,7 +214,7 @@ async def test_disabling_a_failing_schedule_emits_a_warning(tmp_path: Path) -> N
             await scheduler.trigger_now("one")
         await until(lambda: _is(scheduler, ScheduleStatus.DISABLED), within=DEADLINE_SECONDS)
 
-    (warning,) = [event for event in told if isinstance(event, Warned)]
+    (warning,) = [event for event in told if isinstance(event, WarningRaised)]
     assert warning.message.startswith("one was disabled: ")
     assert (state(directory)["status"], state(directory)["enabled"]) == ("disabled", False)
 
@@ -248,7 +248,7 @@ async def test_a_run_that_needs_manual_action_has_status_error_and_emits_a_warni
         assert (result.success, result.state) == (False, "PAUSED")
         assert state(directory)["lastRun"]["completedAt"] is None  # type: ignore[index]
         assert "only: " in state(directory)["lastRun"]["error"]  # type: ignore[index]
-    (warning,) = [event for event in told if isinstance(event, Warned)]
+    (warning,) = [event for event in told if isinstance(event, WarningRaised)]
     assert warning.message.startswith("one is paused and needs manual action: only: ")
 
 

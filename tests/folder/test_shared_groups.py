@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 from mainspring.folder.shared_groups import wanted_groups
-from tests.folder.house import living
+from tests.folder.folder_harness import running_folder
 
 TASKS = "tasks: [{id: a, run: 'true'}]\n"
 
@@ -26,7 +26,10 @@ def test_if_files_differ_the_smallest_limit_applies() -> None:
         pipeline("a", "group: etl, max: 3"), pipeline("b", "group: etl, max: 2"), pipeline("c", "group: etl"),
         pipeline("d", "group: d, max: 5"), pipeline("e", "group: etl, max: 1", tenant="other"),
     ]  # fmt: skip
-    assert {key: wish.most for key, wish in wanted_groups(files).items()} == {(None, "etl"): 2, ("other", "etl"): 1}
+    assert {key: request.most for key, request in wanted_groups(files).items()} == {
+        (None, "etl"): 2,
+        ("other", "etl"): 1,
+    }
 
 
 @pytest.mark.processes
@@ -35,9 +38,9 @@ async def test_groups_are_defined_and_updated_from_files(tmp_path: Path) -> None
     file = tmp_path / "load" / "pipeline.yaml"
     file.parent.mkdir()
     file.write_text(f"name: load\nconcurrency: {{group: etl, max: 2}}\n{TASKS}")
-    async with living(tmp_path) as house:
-        group = await house.box.client.group_named("etl")
+    async with running_folder(tmp_path) as harness:
+        group = await harness.box.client.group_named("etl")
         assert (group.most, group.per_seconds, group.version) == (2, None, 1)
-        job = await house.box.client.job("load")
+        job = await harness.box.client.job("load")
         assert isinstance(job.definition, msgspec.Raw)
         assert b'"groups":["etl"]' in bytes(job.definition)

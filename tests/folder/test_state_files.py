@@ -23,7 +23,7 @@ from mainspring.folder.state.records import (
     ScheduleStatus,
 )
 from mainspring.folder.state.state_files import (
-    LARGEST_BYTES,
+    MAX_FILE_BYTES,
     StateFault,
     archive_state,
     drop_state,
@@ -151,7 +151,7 @@ def _link(path: Path) -> None:
         (lambda path: path.write_text(OF_002.replace('"idle"', '"asleep"')), "can't be parsed: Invalid enum value"),
         (lambda path: path.write_text(OF_002.replace('"version": 1', '"version": 2')), "has version 2"),
         (lambda path: path.write_text(OF_002.replace("-a1b2c3", "/../x")), "has an invalid scheduleId"),
-        (lambda path: path.write_bytes(b" " * (LARGEST_BYTES + 1)), "is larger than 4 MiB"),
+        (lambda path: path.write_bytes(b" " * (MAX_FILE_BYTES + 1)), "is larger than 4 MiB"),
         (_link, "is a symbolic link"),
         (lambda path: path.mkdir(), "is not a regular file"),
         (os.mkfifo, "is not a regular file"),

@@ -27,7 +27,7 @@ def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> Sche
     """The server's view of a schedule."""
     return ScheduleView(
         id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
-        next_at=next_at, through_at=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
+        next_at=next_at, planned_through=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
         updated_by="x",
     )  # fmt: skip
 
@@ -72,11 +72,11 @@ def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: obje
     return state_view.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
 
 
-def counted(*records: RunRecord, most: int = 50) -> Tally:
+def counted(*records: RunRecord, max_history: int = 50) -> Tally:
     """A tally of these runs, in this order."""
     tally = Tally()
     for number, one in enumerate(records):
         tally = state_view.count(
-            tally, run(f"run_{number}", begins=(one.started_at - T0).total_seconds()), one, most=most
+            tally, run(f"run_{number}", begins=(one.started_at - T0).total_seconds()), one, max_history=max_history
         )
     return tally

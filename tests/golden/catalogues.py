@@ -25,14 +25,14 @@ from mainspring.core.placement import feasibility
 from mainspring.core.schedules import windows
 from mainspring.core.work import isolation
 from mainspring.doctor.findings import Answer
-from mainspring.host.degradation import Levels
+from mainspring.host.degradation import DegradationMonitor
 from mainspring.protocol import errors
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.shard import effects, events
 from mainspring.smoke.outcomes import FaultCode
 from mainspring.telemetry import metrics
-from mainspring.telemetry.degradation import LevelNumbers
-from mainspring.telemetry.schedule_metrics import Timetable
+from mainspring.telemetry.degradation import DegradationCollector
+from mainspring.telemetry.schedule_metrics import ScheduleCollector
 from mainspring.telemetry.tracing import NAMES
 from mainspring.worker.executors.python import function_calls
 from tests.golden.shapes import compact
@@ -59,20 +59,20 @@ CODES: Mapping[str, type[Enum]] = {
     "classes of failures": FailureClass,
     "outcomes of a window": windows.Outcome,
     "reasons of a diagnosis": diagnosis.Reason,
-    "gates of a diagnosis, what became of them": diagnosis.Passed,
-    "acts of a diagnosis": diagnosis.ActKind,
-    "foresight of a diagnosis": diagnosis.Foresight,
-    "obstacles of a worker": feasibility.Hindrance,
+    "gates of a diagnosis, what became of them": diagnosis.GateState,
+    "acts of a diagnosis": diagnosis.SuggestionKind,
+    "foresight of a diagnosis": diagnosis.ExpectedKind,
+    "obstacles of a worker": feasibility.ObstacleKind,
     "kinds of alerts": alerts.AlertKind,
     "severities of alerts": alerts.Severity,
     "kinds of decisions": decisions.DecisionKind,
-    "work that exceeds a batch": batch.SpreadKind,
+    "work that exceeds a batch": batch.BulkOperationKind,
     "timers": events.TimerKind,
-    "replies to an act": effects.Reply,
+    "replies to an act": effects.ActionStatus,
     "levels of isolation": isolation.Isolation,
-    "levels of service": degradation.Degree,
+    "levels of service": degradation.DegradationLevel,
     "roles": services.Role,
-    "refused submissions": metrics.Refusal,
+    "refused submissions": metrics.RefusalReason,
     "faults of mainspring smoke": FaultCode,
     "answers of mainspring doctor": Answer,
 }
@@ -98,8 +98,8 @@ def metrics_text() -> str:
     """Each metric: its name, type, labels, help, and the limits of its buckets."""
     numbers = metrics.Metrics()
     numbers.watch(dict)
-    Timetable(None, MachineClock(), numbers.registry)  # type: ignore[arg-type]  # not used
-    numbers.add(LevelNumbers(_NoLevels))
+    ScheduleCollector(None, SystemClock(), numbers.registry)  # type: ignore[arg-type]  # not used
+    numbers.add(DegradationCollector(_NoLevels))
     lines = []
     for collector in list(numbers.registry._collector_to_names):
         if isinstance(collector, MetricWrapperBase):
@@ -120,7 +120,7 @@ def metrics_text() -> str:
 def settings_text() -> str:
     """Each setting: its type, default and bounds. Its purpose is in docs/reference/settings.md."""
     lines = [
-        f"{one.name}: {'int' if one.is_whole else 'float'} = {one.default!r}, from {one.least!r} to {one.most!r}"
+        f"{one.name}: {'int' if one.is_integer else 'float'} = {one.default!r}, from {one.minimum!r} to {one.maximum!r}"
         for one in SETTINGS.values()
     ]
     return "\n".join(lines) + "\n"
@@ -167,12 +167,12 @@ def _below(kind: type[errors.MainspringError]) -> Iterator[type[errors.Mainsprin
             yield from _below(each)
 
 
-class _NoLevels(Levels):
+class _NoLevels(DegradationMonitor):
     """The degradation levels of a server without pools."""
 
     def __init__(self) -> None: ...
 
-    def pools(self) -> Mapping[str, degradation.Level]:
+    def pools(self) -> Mapping[str, degradation.PoolLevel]:
         return {}
 
 

@@ -10,13 +10,13 @@ import msgspec
 from mainspring.api.cluster import forwarding, peers
 from mainspring.api.logs import logs
 from mainspring.api.worker_link import link
-from mainspring.core.explain.diagnosis import Diagnosis, WaitingSum
+from mainspring.core.explain.diagnosis import Diagnosis, WaitingSummary
 from mainspring.core.explain.what_if import Outcome
-from mainspring.core.fairness.pool_status import Standing
+from mainspring.core.fairness.pool_status import PoolStatus
 from mainspring.mapreduce import invoke_socket
 from mainspring.protocol import wire
 from mainspring.shard import events
-from mainspring.shard.effects import Answered
+from mainspring.shard.effects import ActionReply
 from mainspring.shard.workers import claim_events
 from mainspring.worker.executors.python import child_wire
 from mainspring.worker.supervisor import frames, supervisor_wire
@@ -28,19 +28,19 @@ LINKS: Mapping[str, Messages] = {
     "from a worker to its server": get_args(wire.FromWorker),
     "from a server to a worker": get_args(wire.ToWorker),
     "from an agent to its guard": get_args(supervisor_wire.FromAgent),
-    "from a guard to its agent": get_args(supervisor_wire.FromGuard),
+    "from a guard to its agent": get_args(supervisor_wire.FromSupervisor),
     "from a guard to a child": get_args(child_wire.ToChild),
     "from a child to its guard": get_args(child_wire.FromChild),
 }
 """Each direction of each link, with its messages: lists in msgpack."""
 
 PEERS: Mapping[str, tuple[object, object]] = {
-    forwarding.ASK: (forwarding._Question, Answered),
-    forwarding.LOOK: (forwarding._LookQuestion, bool),
-    forwarding.STANDING: (forwarding._StandingQuestion, Standing),
-    forwarding.DIAGNOSE: (forwarding._DiagnoseQuestion, Diagnosis | None),
-    forwarding.SUPPOSE: (forwarding._SupposeQuestion, Outcome | None),
-    forwarding.SUMS: (forwarding._StandingQuestion, list[WaitingSum]),
+    forwarding.ASK: (forwarding._ActionMessage, ActionReply),
+    forwarding.PROBE_FILE: (forwarding._FileProbeMessage, bool),
+    forwarding.POOL_STATUS: (forwarding._PoolStatusMessage, PoolStatus),
+    forwarding.DIAGNOSE: (forwarding._DiagnoseMessage, Diagnosis | None),
+    forwarding.WHAT_IF: (forwarding._WhatIfMessage, Outcome | None),
+    forwarding.WAITING_SUMS: (forwarding._PoolStatusMessage, list[WaitingSummary]),
 }
 """Requests between servers, and their replies: msgpack over HTTP."""
 
@@ -67,15 +67,15 @@ def all_events() -> list[type[events.Event]]:
 
 def acts() -> list[type[events.Event]]:
     """Events that one server can forward to another."""
-    return [kind for kind in all_events() if issubclass(kind, events.Asked)]
+    return [kind for kind in all_events() if issubclass(kind, events.ActionRequest)]
 
 
 def wire_text() -> str:
     """Every message of the links."""
     lines = [
         f"path: {link.PATH}",
-        f"closed: {link.NORMAL} elsewhere, {link.MALFORMED} malformed, {link.TOO_LARGE} too large, {link.OVER} over",
-        f"largest: {wire.LARGEST_FRAME_BYTES} bytes in a frame, {wire.LARGEST_LOG_PIECE_BYTES} in a piece of a log",
+        f"closed: {link.NORMAL} elsewhere, {link.MALFORMED} malformed, {link.TOO_LARGE} too large, {link.SESSION_ENDED} over",
+        f"largest: {wire.MAX_FRAME_BYTES} bytes in a frame, {wire.MAX_LOG_CHUNK_BYTES} in a piece of a log",
         f"a frame between processes that holds [1, 2]: {frames.encode_frame([1, 2]).hex()}",
         "",
     ]
@@ -90,7 +90,7 @@ def peers_text() -> str:
     """Messages between servers, and other messages over sockets."""
     lines = [
         f"header: {peers.SECRET_HEADER}",
-        f"logs: GET {logs.LOGS}ATTEMPT",
+        f"logs: GET {logs.LOGS_PATH}ATTEMPT",
         "",
     ]
     for path, (question, answer) in PEERS.items():
@@ -108,8 +108,8 @@ def peers_text() -> str:
 
 
 def _asked_example() -> object:
-    act = msgspec.msgpack.encode(example_of(events.PauseRun, NEVER_SENT))
-    return forwarding._Question(shard="default", act=msgspec.Raw(act))
+    action = msgspec.msgpack.encode(example_of(events.PauseRun, NEVER_SENT))
+    return forwarding._ActionMessage(shard="default", action=msgspec.Raw(action))
 
 
 def examples_in(text: str) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import asyncpg
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sqlite.store import SqliteStore, inline
 
@@ -80,7 +80,7 @@ async def postgres_text(url: str) -> str:
 
 async def sqlite_text() -> str:
     """The statements that create an empty file."""
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     try:
         query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY tbl_name, type DESC, name"
         rows = await store._read(lambda db: db.execute(query).fetchall())

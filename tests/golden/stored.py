@@ -27,7 +27,7 @@ from mainspring.mapreduce import answer_log as map_journal
 from mainspring.mapreduce import attempt as map_attempt
 from mainspring.protocol import ids
 from mainspring.protocol.rest.runs import RunRequest
-from mainspring.shard.turn import run_ended
+from mainspring.shard.turn import run_ended_message
 from mainspring.store.ports.workers import JoinTokenRow
 from mainspring.store.postgres import rows as postgres_rows
 from mainspring.store.sql import rows
@@ -58,7 +58,7 @@ def documents_text() -> str:
     lines += encoded_lines("the worker's journal: a record", instructions.Record)
     run = example_of(Run)
     assert isinstance(run, Run)
-    ended = run_ended(run, AT)
+    ended = run_ended_message(run, AT)
     lines += ["== the outbox: a run is over", f"kind: {ended.kind}", f"id: {ended.id}", f"json: {ended.payload}", ""]
     return "\n".join(lines)
 
@@ -70,14 +70,14 @@ DOCUMENTS: dict[str, object] = {
     f"the outbox, {alerts.OUTBOX_KIND}": alerts.Alert,
     f"the outbox, {alert_episodes.NOTIFY_KIND}": alert_episodes.Delivery,
     f"the outbox, {webhooks.WEBHOOK_KIND}": webhooks._ToSend,
-    f"the outbox, {evaluation.CANCEL_RUN}": evaluation.CancelWish,
-    f"the outbox, {evaluation.LOOK_FOR_FILE}": evaluation.FileWish,
+    f"the outbox, {evaluation.CANCEL_RUN}": evaluation.CancelRunRequest,
+    f"the outbox, {evaluation.PROBE_FILE}": evaluation.FileProbeRequest,
     "a webhook's message": webhook_events.CloudEvent,
-    "a webhook's message, its data": webhook_events.RunNews,
+    "a webhook's message, its data": webhook_events.RunEndedData,
     f"a folder, {records.STATE_FILE}, {records.ARCHIVE_FILE}": records.ScheduleState,
     f"a folder, {records.LOCK_FILE}": records.LockRecord,
     f"a folder, {records.OWN_DIRECTORY}/{index.INDEX_FILE}": index._File,
-    f"a worker, {supervisor_settings.SETTINGS_FILE}": supervisor_settings.GuardSettings,
+    f"a worker, {supervisor_settings.SETTINGS_FILE}": supervisor_settings.SupervisorSettings,
     "a task, MAINSPRING_CONTEXT": task_context.SavedContext,
     "a task, MAINSPRING_PROGRESS": attempt_files.Progress,
     "a prompt for each item, its journal": map_journal._Line,
@@ -110,7 +110,7 @@ def _held() -> Iterator[tuple[str, object]]:
     yield "a webhook's secret", tokens.webhook_secret("secret", "hook_1")
     yield "a webhook's message", webhook_events.message_id("hook_1", RUN, 1)
     yield "the digest of a submission", submission.digest([RunRequest(job="etl", idempotency_key="key")])
-    yield "a link of the audit log", audit_entry.link(audit_entry.BEGINNING, 1, _entry())
+    yield "a link of the audit log", audit_entry.chain_hash(audit_entry.GENESIS_HASH, 1, _entry())
     yield "the trace of an attempt", trace_ids.traceparent(RUN, ATTEMPT)
     yield "a run in OpenLineage", trace_ids.uuid_text(RUN)
     error = '{"type": "ConnectionError", "message": "no route to 10.1.2.3"}'

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
-from tests.host.hall import Hall
-from tests.host.virtual import VirtualLoop
+from tests.host.host_harness import HostHarness
+from tests.host.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(
@@ -20,8 +20,8 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest_asyncio.fixture
-async def hall() -> AsyncIterator[Hall]:
+async def harness() -> AsyncIterator[HostHarness]:
     """A store without a leader."""
-    hall = Hall()
-    yield hall
-    await hall.close()
+    harness = HostHarness()
+    yield harness
+    await harness.close()

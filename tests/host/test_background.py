@@ -16,28 +16,28 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.server import Front
+from mainspring.api.server import ApiServer
 from mainspring.app.build import POOL, Engine
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.lifecycle.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
-from mainspring.core.model.batch import Outgoing
-from mainspring.core.model.settings import USUAL_RETENTION
+from mainspring.core.model.batch import OutboxRow
+from mainspring.core.model.settings import DEFAULT_RETENTION
 from mainspring.core.schedules.windows import Outcome
 from mainspring.event_loop import start_task
 from mainspring.host.background import BackgroundLoops
-from mainspring.host.config.cluster_limits import LimitsKeeper
+from mainspring.host.config.cluster_limits import ClusterLimits
 from mainspring.host.inbox import Inbox
 from mainspring.host.maintenance.sweeper import Sweeper
 from mainspring.host.outbox.delivery import OutboxDelivery
 from mainspring.protocol.errors import Broken
-from mainspring.shard.effects import TakeAllowance, TakeShare
-from mainspring.shard.events import AllowanceGranted
+from mainspring.shard.effects import RequestRate, RequestShare
+from mainspring.shard.events import RateGranted
 from mainspring.store.ports.store import Pruned
 from mainspring.store.sqlite import rows
 from mainspring.store.sqlite.batch import write_outbox
 from mainspring.store.sqlite.rows import insert_into, micros
-from tests.host.hall import Hall
-from tests.host.test_limits_keeping import API, GPU, rules
+from tests.host.host_harness import HostHarness
+from tests.host.test_cluster_limits import API, GPU, rules
 from tests.shard.jobs import job, task
 from tests.store.builders import an_outgoing
 from tests.store.schedule_builders import a_fire, a_schedule
@@ -50,47 +50,47 @@ async def _at_once(work: Callable[[], Any]) -> Any:
 class Server:
     """A whole server on virtual time. It does not listen: requests are passed to it directly."""
 
-    def __init__(self, hall: Hall, directory: Path) -> None:
-        self.hall = hall
-        self.engine = Engine(hall.store, hall.clock, cluster_secret="secret")
+    def __init__(self, harness: HostHarness, directory: Path) -> None:
+        self.harness = harness
+        self.engine = Engine(harness.store, harness.clock, cluster_secret="secret")
         self.background = self.engine.host.background
-        self.front = Front(
-            self.engine.host, hall.store, hall.clock, address="http://127.0.0.1:1", cluster_secret="secret", pool=POOL,
+        self.front = ApiServer(
+            self.engine.host, harness.store, harness.clock, address="http://127.0.0.1:1", cluster_secret="secret", pool=POOL,
             files=LogFiles(directory), open_locally=True,
         )  # fmt: skip
         # Virtual time does not wait for threads.
         self.front._logs._in_thread = _at_once  # type: ignore[method-assign]
         self.front.services.settings = self.engine.settings
         self.front.services.rules = self.engine.rules
-        self.front.services.levels = self.engine.levels
+        self.front.services.degradation = self.engine.degradation
         self._stack = AsyncExitStack()
         self._waiting: list[asyncio.Task[Any]] = []
 
     async def start(self) -> None:
         """Start the server, with work for each loop."""
-        await self.hall.store.ensure_shard(POOL)
-        (run,) = await self.hall.submit(job(task("a")), shard=POOL)
+        await self.harness.store.ensure_shard(POOL)
+        (run,) = await self.harness.submit(job(task("a")), shard=POOL)
         await self._stack.enter_async_context(self.background.running(self.front.loops()))
         await self._stack.enter_async_context(self.engine.running())
         self._waiting = [
-            asyncio.create_task(self.front.services.waits.until_over(run, 10_000.0)),
+            asyncio.create_task(self.front.services.waits.wait_until_ended(run, 10_000.0)),
             asyncio.create_task(self._follow()),
         ]
         async with asyncio.timeout(60):
             leader = await self.engine.leader(POOL)
         leader.rules = rules()
-        leader._limits.take(TakeShare(GPU, 4))
-        self._waiting.append(asyncio.create_task(self._say_logs()))
+        leader._limits.take(RequestShare(GPU, 4))
+        self._waiting.append(asyncio.create_task(self._write_logs()))
 
     async def _follow(self) -> None:
         async for _ in self.front._live.follow({}):
             continue
 
-    async def _say_logs(self) -> None:
+    async def _write_logs(self) -> None:
         """Send pieces of task logs all the time."""
         while True:
-            self.front._logs._something.set()
-            await self.hall.clock.sleep(1.0)
+            self.front._logs._has_pieces.set()
+            await self.harness.clock.sleep(1.0)
 
     async def get(self, path: str) -> httpx2.Response:
         """Send a request."""
@@ -115,9 +115,9 @@ class Server:
 
 
 @pytest_asyncio.fixture
-async def server(hall: Hall, tmp_path: Path) -> AsyncIterator[Server]:
+async def server(harness: HostHarness, tmp_path: Path) -> AsyncIterator[Server]:
     """A server that is not started."""
-    server = Server(hall, tmp_path / "logs")
+    server = Server(harness, tmp_path / "logs")
     yield server
     await server.stop()
 
@@ -151,25 +151,25 @@ class Kill(NamedTuple):
 
 
 def _store(name: str) -> Callable[[Server], tuple[Any, str]]:
-    return lambda server: (server.hall.store, name)
+    return lambda server: (server.harness.store, name)
 
 
 KILLS: dict[str, Kill] = {
-    "leadership": Kill(lambda server: (server.engine.host, "_look")),
+    "leadership": Kill(lambda server: (server.engine.host, "_campaign_for_free_shards")),
     "intake": Kill(_store("waiting"), ValueError("no number")),
-    "heartbeats": Kill(lambda server: (server.engine.host.leaders[POOL].links, "take_heard"), is_early=False),
+    "heartbeats": Kill(lambda server: (server.engine.host.leaders[POOL].links, "take_heartbeats"), is_early=False),
     "cluster_limits": Kill(_store("take_share"), ValueError("no number")),
-    "outbox": Kill(_store("take_outgoing")),
+    "outbox": Kill(_store("claim_outbox")),
     "sweeps": Kill(_store("ended_runs")),
-    "triggers": Kill(_store("settle_due")),
+    "triggers": Kill(_store("evaluate_due")),
     "audit_sealing": Kill(_store("seal_audit")),
     "settings": Kill(_store("measures")),
     "rules": Kill(_store("rules_version")),
-    "levels": Kill(_store("count_intake")),
+    "degradation": Kill(_store("count_intake")),
     "logs": Kill(lambda server: (server.front._logs._files, "is_large")),
-    "peers": Kill(_store("server_heard")),
+    "peers": Kill(_store("record_server_heartbeat")),
     "schedule_metrics": Kill(_store("next_schedules")),
-    "exporters": Kill(lambda server: (server.front._stories, "_some")),
+    "exporters": Kill(lambda server: (server.front._run_events, "_some")),
     "live_tail": Kill(_store("transitions_after"), is_early=False),
     "run_waits": Kill(lambda server: (server.front.services.waits, "_wake_all")),
 }
@@ -206,15 +206,15 @@ async def test_a_killed_loop_is_restarted(server: Server, name: str, monkeypatch
         await server.start()
         port = early or spoil()
 
-        await server.hall.until(lambda: bool(server.background.failing()), within=100.0)
+        await server.harness.until(lambda: bool(server.background.failing()), within=100.0)
         (failing,) = server.background.failing()
         assert (failing.name, failing.code, failing.failures) == (name, "broken", FAILING_AFTER_FAILURES)
         refused = await server.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert f"{name} (broken, " in refused.json()["detail"]
 
-        await server.hall.until(lambda: port.served > 0, within=100.0)
-        await server.hall.until(lambda: not server.background.failing(), within=HEALTHY_AFTER_SECONDS + 1.0)
+        await server.harness.until(lambda: port.served > 0, within=100.0)
+        await server.harness.until(lambda: not server.background.failing(), within=HEALTHY_AFTER_SECONDS + 1.0)
         assert (await server.get("/readyz")).status_code == 200
 
     logged = [(one["loop"], one["failures"], one["restart_seconds"]) for one in failures_in(logs)]
@@ -229,23 +229,23 @@ async def test_a_killed_loop_is_restarted(server: Server, name: str, monkeypatch
 
 async def test_an_unreadable_fire_stops_no_loop(server: Server) -> None:
     """One row of `fires` with a state of a later release used to end the sweeper after each restart."""
-    hall = server.hall
-    await hall.store.ensure_shard(POOL)
-    recent, old = await hall.submit(job(task("a")), runs=2, shard=POOL)
-    now = hall.clock.wall()
+    harness = server.harness
+    await harness.store.ensure_shard(POOL)
+    recent, old = await harness.submit(job(task("a")), runs=2, shard=POOL)
+    now = harness.clock.wall()
     for run, ago in ((recent, timedelta(minutes=5)), (old, timedelta(days=2))):
-        hall.store._writer.execute(
+        harness.store._writer.execute(
             "UPDATE runs SET state = 'SUCCEEDED', adopted_at = ?1, ended_at = ?1 WHERE id = ?2",
             (micros(now - ago), run),
         )
     values = rows.FIRES.rows([a_fire(a_schedule(), outcome=Outcome.RAN, run_id=recent)])[0]
-    hall.store._writer.execute(insert_into("fires", rows.FIRES), values)
-    hall.store._writer.execute("UPDATE fires SET run_state = 'HIBERNATED'")
+    harness.store._writer.execute(insert_into("fires", rows.FIRES), values)
+    harness.store._writer.execute("UPDATE fires SET run_state = 'HIBERNATED'")
 
     with capture_logs() as logs:
         await server.start()
-        await hall.until(lambda: hall.rows("SELECT id FROM runs_history") == [(old,)], within=30.0)
-        await hall.wait(100.0)
+        await harness.until(lambda: harness.rows("SELECT id FROM runs_history") == [(old,)], within=30.0)
+        await harness.wait(100.0)
 
     assert {one["run"] for one in logs if one["event"] == "schedule.end_unreadable"} == {recent}
     assert failures_in(logs) == []
@@ -253,36 +253,36 @@ async def test_an_unreadable_fire_stops_no_loop(server: Server) -> None:
     assert (await server.get("/readyz")).status_code == 200
 
 
-async def test_an_unreadable_limit_does_not_block_others(hall: Hall) -> None:
+async def test_an_unreadable_limit_does_not_block_others(harness: HostHarness) -> None:
     """Its request is repeated until the row is readable."""
-    await hall.store.ensure_shard("a")
-    term = await hall.store.campaign("a", "h1", 7, timedelta(days=1))
+    await harness.store.ensure_shard("a")
+    term = await harness.store.campaign("a", "h1", 7, timedelta(days=1))
     assert term is not None
     inbox = Inbox(100)
-    keeper = LimitsKeeper(hall.store, hall.clock, term, inbox)
+    keeper = ClusterLimits(harness.store, harness.clock, term, inbox)
     other = replace(rules().groups[API], name="other")
     now_known = SharingRules(version=1, groups={**rules().groups, other.limit: other})
     keeping = asyncio.create_task(keeper.run(lambda: now_known))
-    keeper.take(TakeAllowance(API, 1))
-    await hall.wait(0.1)
+    keeper.take(RequestRate(API, 1))
+    await harness.wait(0.1)
     await inbox.next(wait=0.0, max_events=100)
-    sound = hall.rows(f"SELECT takes FROM limits WHERE \"limit\" = '{API}'")[0][0]
-    hall.store._writer.execute("UPDATE limits SET takes = '{}'")
+    sound = harness.rows(f"SELECT takes FROM rate_usage WHERE \"limit\" = '{API}'")[0][0]
+    harness.store._writer.execute("UPDATE rate_usage SET takes = '{}'")
 
-    keeper.take(TakeAllowance(API, 1))
-    keeper.take(TakeAllowance(other.limit, 2))
-    await hall.wait(3.0)
+    keeper.take(RequestRate(API, 1))
+    keeper.take(RequestRate(other.limit, 2))
+    await harness.wait(3.0)
     granted = await inbox.next(wait=0.0, max_events=100)
-    assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [other.limit]
+    assert [one.limit for one in granted if isinstance(one, RateGranted)] == [other.limit]
 
-    hall.store._writer.execute('UPDATE limits SET takes = ? WHERE "limit" = ?', (sound, API))
-    await hall.wait(3.0)
+    harness.store._writer.execute('UPDATE rate_usage SET takes = ? WHERE "limit" = ?', (sound, API))
+    await harness.wait(3.0)
     granted = await inbox.next(wait=0.0, max_events=100)
-    assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [API]
+    assert [one.limit for one in granted if isinstance(one, RateGranted)] == [API]
     keeping.cancel()
 
 
-async def test_a_failing_step_of_a_sweep_stops_no_other(hall: Hall) -> None:
+async def test_a_failing_step_of_a_sweep_stops_no_other(harness: HostHarness) -> None:
     pruned: list[str] = []
 
     async def prune(what: str, age: timedelta) -> Pruned:
@@ -291,43 +291,45 @@ async def test_a_failing_step_of_a_sweep_stops_no_other(hall: Hall) -> None:
             raise Broken("a row that can't be pruned")
         return Pruned(what=what, rows=0, more=False)
 
-    hall.store.prune = prune  # type: ignore[method-assign]
-    sweeper = Sweeper(hall.store, hall.clock, list, note_ends=fail)
+    harness.store.prune = prune  # type: ignore[method-assign]
+    sweeper = Sweeper(harness.store, harness.clock, list, record_run_ends=fail)
     with pytest.raises(ExceptionGroup):
         await sweeper.sweep()
-    assert pruned == list(USUAL_RETENTION.ages())
+    assert pruned == list(DEFAULT_RETENTION.ages())
     await sweeper.sweep()  # the next pass has less to do, and does not start over
 
 
-async def test_an_error_of_a_concurrent_delivery_is_a_failure_of_the_loop(hall: Hall) -> None:
+async def test_an_error_of_a_concurrent_delivery_is_a_failure_of_the_loop(harness: HostHarness) -> None:
     """It runs in a separate task that is not awaited."""
-    background = BackgroundLoops(hall.clock)
-    row = an_outgoing(kind="slow", created_at=hall.clock.wall())
-    write_outbox(hall.store._writer, [row])
+    background = BackgroundLoops(harness.clock)
+    row = an_outgoing(kind="slow", created_at=harness.clock.wall())
+    write_outbox(harness.store._writer, [row])
     taken: list[str] = []
 
-    async def receive(row: Outgoing) -> None:
-        await hall.wait(5.0)
+    async def receive(row: OutboxRow) -> None:
+        await harness.wait(5.0)
         taken.append(row.id)
 
-    real = hall.store.delivered
+    real = harness.store.delivered
 
     async def delivered(ids: list[str]) -> None:
         if len(taken) == 1:
             raise Broken("a row that can't be marked")
         await real(ids)
 
-    hall.store.delivered = delivered  # type: ignore[method-assign,assignment]
-    outbox = OutboxDelivery(hall.store, hall.clock, "h1", {"slow": receive}, aside={"slow"})
+    harness.store.delivered = delivered  # type: ignore[method-assign,assignment]
+    outbox = OutboxDelivery(harness.store, harness.clock, "h1", {"slow": receive}, concurrent_kinds={"slow"})
     async with background.running({"outbox": outbox.run}):
-        await hall.until(lambda: hall.rows("SELECT 1 FROM outbox WHERE delivered_at IS NOT NULL") == [(1,)], within=60)
+        await harness.until(
+            lambda: harness.rows("SELECT 1 FROM outbox WHERE delivered_at IS NOT NULL") == [(1,)], within=60
+        )
     assert background.failures == {"outbox": 1}
 
 
-async def test_a_failure_of_a_task_that_is_not_awaited_is_logged(hall: Hall) -> None:
+async def test_a_failure_of_a_task_that_is_not_awaited_is_logged(harness: HostHarness) -> None:
     with capture_logs() as logs:
-        started = [start_task(fail(), "fails"), start_task(hall.clock.sleep(1_000.0), "cancelled")]
-        await hall.wait(0.1)
+        started = [start_task(fail(), "fails"), start_task(harness.clock.sleep(1_000.0), "cancelled")]
+        await harness.wait(0.1)
         started[1].cancel()
         await asyncio.gather(*started, return_exceptions=True)
     assert [(one["event"], one["task"], one["log_level"]) for one in logs] == [("task.failed", "fails", "error")]

@@ -9,8 +9,8 @@ import pytest
 from mainspring.host.inbox import Inbox
 from mainspring.protocol.errors import Overloaded
 from mainspring.protocol.wire import Progress
-from mainspring.shard.events import AttemptStarted, CancelRun, Event, WorkerBeat
-from tests.host.virtual import VirtualClock
+from mainspring.shard.events import AttemptStarted, CancelRun, Event, WorkerHeartbeat
+from tests.host.virtual_time import VirtualClock
 
 
 def ordinary(n: int) -> Event:
@@ -18,7 +18,7 @@ def ordinary(n: int) -> Event:
     return AttemptStarted(worker="w1", session="s", attempt=f"att_{n}")
 
 
-def act(n: int) -> CancelRun:
+def action(n: int) -> CancelRun:
     """An action of a person."""
     return CancelRun(run_id=f"run_{n}", by="ann")
 
@@ -28,10 +28,10 @@ async def test_the_urgent_lane_is_emptied_first() -> None:
     inbox = Inbox(100)
     for n in range(5):
         inbox.put(ordinary(n))
-    inbox.put(act(1), urgent=True)
-    inbox.offer(act(2))
+    inbox.put(action(1), urgent=True)
+    inbox.offer(action(2))
 
-    assert await inbox.next(wait=0, max_events=4) == [act(1), act(2), ordinary(0), ordinary(1)]
+    assert await inbox.next(wait=0, max_events=4) == [action(1), action(2), ordinary(0), ordinary(1)]
     assert await inbox.next(wait=0, max_events=4) == [ordinary(2), ordinary(3), ordinary(4)]
 
 
@@ -50,7 +50,7 @@ async def test_queued_heartbeats_of_one_worker_are_merged() -> None:
     """They don't pile up."""
     inbox = Inbox(100)
     for n in range(10):
-        inbox.put(WorkerBeat(worker=f"w{n % 2}", session="s"))
+        inbox.put(WorkerHeartbeat(worker=f"w{n % 2}", session="s"))
 
     assert len(inbox) == 2
     assert len(await inbox.next(wait=0, max_events=1)) == 2
@@ -65,11 +65,11 @@ async def test_merged_heartbeats_keep_the_progress() -> None:
         ("s", (Progress("a", 2.0),)),
         ("s", ()),
     ):
-        inbox.put(WorkerBeat(worker="w1", session=session, progress=progress))
+        inbox.put(WorkerHeartbeat(worker="w1", session=session, progress=progress))
 
     (beat,) = await inbox.next(wait=0, max_events=1)
 
-    assert beat == WorkerBeat(worker="w1", session="s", progress=(Progress("a", 2.0), Progress("b", 1.0)))
+    assert beat == WorkerHeartbeat(worker="w1", session="s", progress=(Progress("a", 2.0), Progress("b", 1.0)))
 
 
 async def test_a_caller_is_rejected_when_the_inbox_is_full() -> None:
@@ -80,7 +80,7 @@ async def test_a_caller_is_rejected_when_the_inbox_is_full() -> None:
     assert inbox.is_full()
 
     with pytest.raises(Overloaded):
-        inbox.offer(act(1))
+        inbox.offer(action(1))
     assert len(inbox) == 3
 
 
@@ -89,7 +89,7 @@ async def test_messages_of_workers_are_taken_when_it_is_full() -> None:
     inbox = Inbox(1)
     inbox.put(ordinary(0))
     inbox.put(ordinary(1))
-    inbox.put(WorkerBeat(worker="w1", session="s"))
+    inbox.put(WorkerHeartbeat(worker="w1", session="s"))
 
     assert len(inbox) == 3
 
@@ -100,9 +100,9 @@ async def test_a_caller_is_admitted_again_when_there_is_capacity() -> None:
     inbox.put(ordinary(0))
     await inbox.next(wait=0, max_events=10)
 
-    inbox.offer(act(1))
+    inbox.offer(action(1))
 
-    assert await inbox.next(wait=0, max_events=10) == [act(1)]
+    assert await inbox.next(wait=0, max_events=10) == [action(1)]
 
 
 async def test_a_wait_ends_with_the_next_event() -> None:

@@ -14,8 +14,8 @@ from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.host import intake
 from mainspring.protocol.errors import Unavailable
-from mainspring.store.ports.store import Want
-from tests.host.hall import SHARD, Hall
+from mainspring.store.ports.store import IntakeRequest
+from tests.host.host_harness import SHARD, HostHarness
 from tests.host.test_intake_reader import Reader as Plain
 from tests.shard.jobs import job, task
 
@@ -25,9 +25,9 @@ P0, P1, P2 = Priority
 class Reader(Plain):
     """An idle reader that knows the job; the test offers it runs."""
 
-    def __init__(self, hall: Hall) -> None:
-        super().__init__(hall)
-        self._hall = hall
+    def __init__(self, harness: HostHarness) -> None:
+        super().__init__(harness)
+        self._hall = harness
         self._like: Run | None = None
 
     async def learn(self) -> None:
@@ -42,7 +42,7 @@ class Reader(Plain):
     def adopt(self, run: Run) -> None:
         """Commit the adoption of a run."""
         self._hall.store._writer.execute("UPDATE runs SET adopted_at = 1 WHERE id = ?", (run.id,))
-        self.intake.settled([run])
+        self.intake.mark_committed([run])
 
     def make(self, name: str, **changes: object) -> Run:
         """Create a run like the first one, which is not in the store."""
@@ -56,10 +56,10 @@ class Reader(Plain):
 
 
 @pytest_asyncio.fixture
-async def reader(hall: Hall) -> AsyncIterator[Reader]:
+async def reader(harness: HostHarness) -> AsyncIterator[Reader]:
     """An idle reader."""
-    await hall.store.ensure_shard(SHARD)
-    reader = Reader(hall)
+    await harness.store.ensure_shard(SHARD)
+    reader = Reader(harness)
     await reader.learn()
     yield reader
     reader.running.cancel()
@@ -73,15 +73,15 @@ async def test_offered_runs_are_handed_over_at_once(reader: Reader) -> None:
 async def test_an_offered_p0_is_urgent(reader: Reader) -> None:
     assert reader.intake.offer([reader.make("a", priority=P0)])
     await reader.inbox.next(wait=0, max_events=1)
-    assert reader.inbox.gave_urgent
+    assert reader.inbox.last_had_urgent
 
 
-async def test_offers_that_need_a_read_are_declined(hall: Hall, reader: Reader) -> None:
+async def test_offers_that_need_a_read_are_declined(harness: HostHarness, reader: Reader) -> None:
     """A delayed run, a run of an unknown job, too many at once, and none."""
-    later = hall.clock.wall() + timedelta(seconds=30)
+    later = harness.clock.wall() + timedelta(seconds=30)
     assert not reader.intake.offer([reader.make("a"), reader.make("b", start_at=later)])
     assert not reader.intake.offer([reader.make("c"), reader.make("d", job_id="job_unknown")])
-    assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MOST_OFFERED + 1)])
+    assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MAX_OFFERED + 1)])
     assert not reader.intake.offer([])
     assert await reader.handed() == []
 
@@ -93,28 +93,28 @@ async def test_offers_of_held_priorities_are_declined(reader: Reader) -> None:
     assert await reader.handed() == ["run_b"]
 
 
-async def test_offers_do_not_overtake_runs_in_the_store(hall: Hall, reader: Reader) -> None:
+async def test_offers_do_not_overtake_runs_in_the_store(harness: HostHarness, reader: Reader) -> None:
     """Those wait for capacity; when all were read, offers are taken again."""
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
-    (before,) = await hall.submit(job(task("a")))
+    (before,) = await harness.submit(job(task("a")))
     reader.intake.wake()
     assert not reader.intake.offer([reader.make("a")]), "a read is about to start"
-    await hall.wait(0.5)
+    await harness.wait(0.5)
     assert not reader.intake.offer([reader.make("a", tenant="other")])
 
     reader.memory.in_memory.count(P1, "acme", -intake.HIGH_WATER_TASKS)
-    await hall.wait(2.0)
+    await harness.wait(2.0)
     assert await reader.handed() == [before]
-    reader.adopt(await hall.run(before))
-    await hall.wait(2.0)
+    reader.adopt(await harness.run(before))
+    await harness.wait(2.0)
     assert reader.intake.offer([reader.make("b", tenant="other")])
 
 
-async def test_an_offer_above_the_priorities_in_the_store_overtakes_them(hall: Hall, reader: Reader) -> None:
+async def test_an_offer_above_the_priorities_in_the_store_overtakes_them(harness: HostHarness, reader: Reader) -> None:
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
-    await hall.submit(job(task("a")))
+    await harness.submit(job(task("a")))
     reader.intake.wake()
-    await hall.wait(0.5)
+    await harness.wait(0.5)
 
     assert not reader.intake.offer([reader.make("a", priority=P2)])
     assert not reader.intake.offer([reader.make("b", priority=P1), reader.make("c", priority=P0)])
@@ -125,30 +125,30 @@ async def test_an_offer_above_the_priorities_in_the_store_overtakes_them(hall: H
 
 
 async def test_an_offer_during_a_read_waits_for_its_end(
-    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    harness: HostHarness, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, run = hall.store.waiting, reader.make("a")
+    look, run = harness.store.waiting, reader.make("a")
 
     async def slowly(shard: str, limit: int, after: str = "") -> list[Waiting]:
         assert reader.intake.offer([run])
         assert await reader.handed() == []
         found = await look(shard, limit, after)
-        assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MOST_OFFERED)])
+        assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MAX_OFFERED)])
         return found
 
-    monkeypatch.setattr(hall.store, "waiting", slowly)
+    monkeypatch.setattr(harness.store, "waiting", slowly)
     reader.intake.wake()
-    await hall.wait(0.5)
+    await harness.wait(0.5)
     assert await reader.handed() == ["run_a"]
 
 
 async def test_runs_found_by_a_read_precede_offers_during_it(
-    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    harness: HostHarness, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no capacity for the found runs: the offer has to be read after them."""
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     looks = 0
-    look = hall.store.waiting
+    look = harness.store.waiting
 
     async def count(shard: str, limit: int, after: str = "") -> list[Waiting]:
         nonlocal looks
@@ -157,25 +157,25 @@ async def test_runs_found_by_a_read_precede_offers_during_it(
             assert reader.intake.offer([reader.make("a")])
         return await look(shard, limit, after)
 
-    monkeypatch.setattr(hall.store, "waiting", count)
-    await hall.submit(job(task("a")))
+    monkeypatch.setattr(harness.store, "waiting", count)
+    await harness.submit(job(task("a")))
     reader.intake.wake()
-    await hall.wait(0.5)
+    await harness.wait(0.5)
     assert await reader.handed() == []
     assert looks == 2, "a read starts at once"
 
 
 async def test_offers_are_declined_after_a_failed_read(
-    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    harness: HostHarness, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The unread runs may have a higher priority."""
 
     async def fail(*_: object) -> list[Waiting]:
         raise Unavailable("not now")
 
-    monkeypatch.setattr(hall.store, "waiting", fail)
+    monkeypatch.setattr(harness.store, "waiting", fail)
     reader.intake.wake()
-    await hall.wait(0.2)
+    await harness.wait(0.2)
     assert not reader.intake.offer([reader.make("a")])
 
 
@@ -189,53 +189,53 @@ async def test_a_tenant_fills_no_more_than_its_share(reader: Reader) -> None:
     assert await reader.handed() == ["run_a", "run_c"]
 
 
-async def test_an_offer_that_a_read_found_before_is_not_handed_over_again(hall: Hall, reader: Reader) -> None:
+async def test_an_offer_that_a_read_found_before_is_not_handed_over_again(harness: HostHarness, reader: Reader) -> None:
     """It may be in transit, adopted, or ended by now."""
-    (found,) = await hall.submit(job(task("a")))
-    run = await hall.run(found)
-    await hall.wait(2.0)
+    (found,) = await harness.submit(job(task("a")))
+    run = await harness.run(found)
+    await harness.wait(2.0)
     assert await reader.handed() == [found]
 
     reader.intake.offer([run])
     reader.adopt(run)
     reader.intake.offer([run])
-    await hall.wait(2.0)
+    await harness.wait(2.0)
     reader.intake.offer([run])
     assert await reader.handed() == []
 
 
-async def test_an_offered_run_is_not_read_as_well(hall: Hall, reader: Reader) -> None:
+async def test_an_offered_run_is_not_read_as_well(harness: HostHarness, reader: Reader) -> None:
     """Until its adoption is committed a read still finds it."""
     made: list[Run] = []
 
-    def hear(_: str, runs: Sequence[Run]) -> None:
+    def expect(_: str, runs: Sequence[Run]) -> None:
         made.extend(replace(run, job_id=reader.make("x").job_id) for run in runs)
         assert reader.intake.offer(made)
 
-    hall.store.on_work(hear)
-    (run,) = await hall.submit(job(task("a")))
+    harness.store.on_work(expect)
+    (run,) = await harness.submit(job(task("a")))
     reader.intake.wake()
-    await hall.wait(2.0)
+    await harness.wait(2.0)
     assert await reader.handed() == [run]
 
 
 async def test_a_leader_adopts_runs_of_its_own_process_without_a_read(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
+    harness: HostHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await hall.lead()
-    (first,) = await hall.submit(job(task("a")))
-    await hall.wait(2.3)
-    read: list[Sequence[Want]] = []
-    find = hall.store.intake
+    await harness.lead()
+    (first,) = await harness.submit(job(task("a")))
+    await harness.wait(2.3)
+    read: list[Sequence[IntakeRequest]] = []
+    find = harness.store.intake
 
-    async def watch(shard: str, wants: Sequence[Want]) -> list[Run]:
+    async def watch(shard: str, wants: Sequence[IntakeRequest]) -> list[Run]:
         read.append(wants)
         return await find(shard, wants)
 
-    monkeypatch.setattr(hall.store, "intake", watch)
-    now = hall.clock.wall()
-    run = replace(await hall.run(first), id="run_second", adopted_at=None, created_at=now, start_at=now, because="")
-    await hall.store.insert_runs([run])
+    monkeypatch.setattr(harness.store, "intake", watch)
+    now = harness.clock.wall()
+    run = replace(await harness.run(first), id="run_second", adopted_at=None, created_at=now, start_at=now, because="")
+    await harness.store.insert_runs([run])
 
-    assert await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(2,)]) < 0.1
+    assert await harness.until(lambda: harness.rows("SELECT count(*) FROM tasks") == [(2,)]) < 0.1
     assert read == []

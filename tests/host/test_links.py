@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from mainspring.core.model.task import TaskState
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.host.inbox import Inbox
-from mainspring.host.links import LEAST_GIVEN_BACK, LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
+from mainspring.host.links import MAX_TEXT_BYTES, MIN_CREDIT_GRANT, RESULTS_ON_CREDIT, Link, Links
 from mainspring.protocol.errors import Broken, Refused
 from mainspring.protocol.wire import (
     Answer,
     Assign,
-    Beat,
     Checkpoint,
     Credit,
     Extend,
+    FileProbed,
     FromWorker,
     Goodbye,
+    Heartbeat,
     Leaving,
     Log,
     Offer,
@@ -29,7 +30,6 @@ from mainspring.protocol.wire import (
     Register,
     Result,
     Returned,
-    Seen,
     Started,
     Verdict,
     Welcome,
@@ -42,20 +42,20 @@ from mainspring.shard.events import (
     AttemptStarted,
     CheckpointSaved,
     Event,
-    EventUnfit,
-    MoreTimeAsked,
-    WorkerBeat,
+    EventNotStorable,
+    ExtensionRequested,
     WorkerGone,
+    WorkerHeartbeat,
     WorkerLeaving,
     WorkerRegistered,
 )
-from tests.host.hall import Hall, Hand
+from tests.host.host_harness import HostHarness, ScriptedWorker
 from tests.shard.jobs import job, task
 
 HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {"disk": "ssd"}, "eu", "1.0", ("att_1",))
 
 
-class Desk:
+class FakeServer:
     """Links, and the inbox behind them."""
 
     def __init__(self, limit: int = 1_000) -> None:
@@ -66,7 +66,7 @@ class Desk:
         """A session that was welcomed and has its credit."""
         link = self.links.open(hello)
         self.links.release(Send(hello.worker, hello.session, Welcome(hello.session)))
-        self.links.settle_credit()
+        self.links.grant_credit()
         await self.events()
         return link
 
@@ -75,7 +75,7 @@ class Desk:
         for number in range(results):
             self.links.receive(link, Result(f"att_{number}", Outcome.SUCCEEDED))
             self.links.release(Send(link.worker, link.session, Answer(f"att_{number}", Verdict.APPLIED)))
-        self.links.settle_credit()
+        self.links.grant_credit()
 
     async def events(self) -> list[Event]:
         """Return the events in the inbox."""
@@ -84,7 +84,7 @@ class Desk:
 
 async def test_a_registration_becomes_an_event_with_all_its_fields() -> None:
     """LIV-6: above all the attempts that the worker holds."""
-    desk = Desk()
+    desk = FakeServer()
     desk.links.open(HELLO)
 
     (event,) = await desk.events()
@@ -100,12 +100,12 @@ async def test_a_registration_becomes_an_event_with_all_its_fields() -> None:
         (Started("att_1"), [AttemptStarted(worker="w1", session="s1", attempt="att_1")]),
         (Received(("att_1", "att_2")), [AttemptsReceived(worker="w1", session="s1", attempts=("att_1", "att_2"))]),
         (
-            Beat((Progress("att_1", 5.0),)),
-            [WorkerBeat(worker="w1", session="s1", progress=(Progress("att_1", 5.0),))],
+            Heartbeat((Progress("att_1", 5.0),)),
+            [WorkerHeartbeat(worker="w1", session="s1", progress=(Progress("att_1", 5.0),))],
         ),
         (Checkpoint("att_1", "[1]"), [CheckpointSaved(worker="w1", session="s1", attempt="att_1", document="[1]")]),
-        (Extend("att_1", 60.0), [MoreTimeAsked(worker="w1", session="s1", attempt="att_1", seconds=60.0)]),
-        (Seen("unknown", exists=True), []),
+        (Extend("att_1", 60.0), [ExtensionRequested(worker="w1", session="s1", attempt="att_1", seconds=60.0)]),
+        (FileProbed("unknown", exists=True), []),
         (Leaving(), [WorkerLeaving(worker="w1", session="s1")]),
         (Goodbye(), [WorkerGone(worker="w1", session="s1")]),
         (
@@ -122,7 +122,7 @@ async def test_a_registration_becomes_an_event_with_all_its_fields() -> None:
 )
 async def test_each_message_becomes_its_events(said: FromWorker, events: list[Event]) -> None:
     """One event per attempt, so that an event that fails belongs to one attempt."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     desk.links.receive(link, said)
@@ -132,7 +132,7 @@ async def test_each_message_becomes_its_events(said: FromWorker, events: list[Ev
 
 async def test_a_log_message_never_reaches_a_shard() -> None:
     """The owner of the connection handles it."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     with pytest.raises(Broken):
@@ -141,7 +141,7 @@ async def test_a_log_message_never_reaches_a_shard() -> None:
 
 async def test_a_goodbye_keeps_its_order() -> None:
     """Results first; but a leaving worker is known before the next placement."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     for message in (Result("att_1", Outcome.SUCCEEDED, "1"), Leaving(), Goodbye()):
@@ -152,19 +152,19 @@ async def test_a_goodbye_keeps_its_order() -> None:
 
 async def test_heartbeats_are_collected_until_they_are_taken() -> None:
     """LIV-1: a registration counts, and every message."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
-    assert desk.links.take_heard() == ["w1"]
-    assert desk.links.take_heard() == []
+    assert desk.links.take_heartbeats() == ["w1"]
+    assert desk.links.take_heartbeats() == []
 
     desk.links.receive(link, Started("att_1"))
 
-    assert desk.links.take_heard() == ["w1"]
+    assert desk.links.take_heartbeats() == ["w1"]
 
 
 async def test_a_second_registration_on_a_link_is_refused() -> None:
     """A link has one session."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     with pytest.raises(Refused):
@@ -178,7 +178,7 @@ async def test_a_second_registration_on_a_link_is_refused() -> None:
         ("", "is not JSON"),
         ('"\\u0000"', "contains NUL"),
         ('"\0"', "contains NUL"),
-        ('"' + "x" * LONGEST_TEXT + '"', "is longer than"),
+        ('"' + "x" * MAX_TEXT_BYTES + '"', "is longer than"),
         ("[" * 100_000, "is not JSON"),
         ('"\ud800"', "is not JSON"),
         ("NaN", "is not JSON"),
@@ -188,7 +188,7 @@ async def test_a_second_registration_on_a_link_is_refused() -> None:
 @pytest.mark.parametrize("field", ["output", "error", "checkpoint"])
 async def test_results_that_no_store_would_accept_are_rejected_at_the_edge(text: str, fault: str, field: str) -> None:
     """They affect no other event."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
     message: FromWorker = Checkpoint("att_1", text)
     if field != "checkpoint":
@@ -198,29 +198,29 @@ async def test_results_that_no_store_would_accept_are_rejected_at_the_edge(text:
     desk.links.receive(link, message)
 
     (event,) = await desk.events()
-    assert isinstance(event, EventUnfit)
+    assert isinstance(event, EventNotStorable)
     assert f"its {field} {fault}" in event.fault
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
 async def test_a_checkpoint_is_measured_in_bytes(letter: str) -> None:
     """WRK-7: the maximum is accepted, one byte more is not."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
     size = len(letter.encode())
-    text = letter * ((LARGEST_CHECKPOINT_BYTES - 2) // size)
+    text = letter * ((MAX_CHECKPOINT_BYTES - 2) // size)
 
     desk.links.receive(link, Checkpoint("att_1", f'"{text}"'))
     desk.links.receive(link, Checkpoint("att_1", f'"{text}x{letter}"'))
 
     kept, unfit = await desk.events()
     assert isinstance(kept, CheckpointSaved)
-    assert isinstance(unfit, EventUnfit)
+    assert isinstance(unfit, EventNotStorable)
 
 
 async def test_a_message_is_sent_only_in_its_session() -> None:
     """Messages for an older session are dropped."""
-    desk = Desk()
+    desk = FakeServer()
     desk.links.open(HELLO)
     new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
 
@@ -233,7 +233,7 @@ async def test_a_message_is_sent_only_in_its_session() -> None:
 
 async def test_a_new_session_closes_the_old_one_and_drops_its_messages() -> None:
     """The worker repeats them."""
-    desk = Desk()
+    desk = FakeServer()
     old = await desk.open()
     desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
     await desk.events()
@@ -246,7 +246,7 @@ async def test_a_new_session_closes_the_old_one_and_drops_its_messages() -> None
 
 async def test_closing_an_old_link_does_not_affect_the_new_one() -> None:
     """The end of the old connection is noticed late."""
-    desk = Desk()
+    desk = FakeServer()
     old = await desk.open()
     new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
 
@@ -260,7 +260,7 @@ async def test_closing_an_old_link_does_not_affect_the_new_one() -> None:
 
 async def test_the_shard_can_close_a_link() -> None:
     """It does not know the session: the worker registers again."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     desk.links.release(CloseLink("w1", "s1"))
@@ -270,7 +270,7 @@ async def test_the_shard_can_close_a_link() -> None:
 
 async def test_a_full_link_is_closed_and_never_waited_for() -> None:
     """HA-3: its worker does not read."""
-    link = Link("w1", "s1", most_waiting=3)
+    link = Link("w1", "s1", max_queued=3)
     closed = []
     for _ in range(4):
         link.put(Credit(1))
@@ -291,7 +291,7 @@ async def test_a_closed_link_queues_nothing() -> None:
 
 async def test_a_welcome_grants_the_full_credit() -> None:
     """DESIGN: results flow on credit that the server gives."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
 
     assert await link.next() == [Welcome("s1"), Credit(RESULTS_ON_CREDIT)]
@@ -300,22 +300,22 @@ async def test_a_welcome_grants_the_full_credit() -> None:
 
 async def test_results_cost_credit_and_answers_return_it_in_batches() -> None:
     """The number of results in flight is bounded, without a message for each of them."""
-    desk = Desk()
+    desk = FakeServer()
     link = await desk.open()
     await link.next()
-    desk.answer(link, LEAST_GIVEN_BACK - 1)
-    assert link.credit == RESULTS_ON_CREDIT - (LEAST_GIVEN_BACK - 1)
+    desk.answer(link, MIN_CREDIT_GRANT - 1)
+    assert link.credit == RESULTS_ON_CREDIT - (MIN_CREDIT_GRANT - 1)
     assert {type(message) for message in await link.next()} == {Answer}
 
     desk.answer(link, 1)
 
     assert link.credit == RESULTS_ON_CREDIT
-    assert await link.next() == [Answer("att_0", Verdict.APPLIED), Credit(LEAST_GIVEN_BACK)]
+    assert await link.next() == [Answer("att_0", Verdict.APPLIED), Credit(MIN_CREDIT_GRANT)]
 
 
 async def test_exhausted_credit_is_returned_in_full_with_the_answers() -> None:
     """No worker waits for ever: the unreturned rest is less than the full credit."""
-    desk = Desk(limit=4 * RESULTS_ON_CREDIT)
+    desk = FakeServer(limit=4 * RESULTS_ON_CREDIT)
     link = await desk.open()
     for _ in range(3):
         desk.answer(link, RESULTS_ON_CREDIT)
@@ -326,20 +326,20 @@ async def test_exhausted_credit_is_returned_in_full_with_the_answers() -> None:
 
 async def test_no_credit_is_granted_while_the_inbox_is_full() -> None:
     """HA-3: the worker keeps its results in its spool meanwhile."""
-    desk = Desk(limit=2)
+    desk = FakeServer(limit=2)
     link = await desk.open()
     await link.next()
-    desk.answer(link, LEAST_GIVEN_BACK)
+    desk.answer(link, MIN_CREDIT_GRANT)
     assert {type(message) for message in await link.next()} == {Answer}
 
     await desk.events()
-    desk.links.settle_credit()
-    assert await link.next() == [Credit(LEAST_GIVEN_BACK)]
+    desk.links.grant_credit()
+    assert await link.next() == [Credit(MIN_CREDIT_GRANT)]
 
 
 async def test_a_result_without_credit_closes_the_link() -> None:
     """The worker violates the protocol."""
-    desk = Desk()
+    desk = FakeServer()
     link = desk.links.open(HELLO)
     await desk.events()
 
@@ -351,11 +351,11 @@ async def test_a_result_without_credit_closes_the_link() -> None:
 
 async def test_other_messages_need_no_credit() -> None:
     """Heartbeats, returned attempts and refusals."""
-    desk = Desk()
+    desk = FakeServer()
     link = desk.links.open(HELLO)
     await desk.events()
 
-    for message in (Beat(), Returned(("att_1",)), Refusal("att_2", "no"), Started("att_3")):
+    for message in (Heartbeat(), Returned(("att_1",)), Refusal("att_2", "no"), Started("att_3")):
         desk.links.receive(link, message)
 
     assert not link.closed
@@ -364,7 +364,7 @@ async def test_other_messages_need_no_credit() -> None:
 
 async def test_credit_of_an_old_session_is_not_added_to_a_new_one() -> None:
     """A worker that reconnects repeatedly never has more than the full credit."""
-    desk = Desk()
+    desk = FakeServer()
     given = []
     for session in ("s1", "s2", "s3"):
         link = await desk.open(Register("w1", session, Offer(1000, 1 << 30), {}))
@@ -375,26 +375,26 @@ async def test_credit_of_an_old_session_is_not_added_to_a_new_one() -> None:
     assert given == [RESULTS_ON_CREDIT] * 3
 
 
-async def test_an_invalid_result_quarantines_its_task_and_is_answered(hall: Hall) -> None:
+async def test_an_invalid_result_quarantines_its_task_and_is_answered(harness: HostHarness) -> None:
     """From the edge to the rows and back."""
-    leader = await hall.lead()
-    hand = await Hand("w1", leader, "s1").welcome()
-    (run,) = await hall.submit(job(task("a")))
-    attempt = (await hand.next_task()).attempt
+    leader = await harness.lead()
+    scripted_worker = await ScriptedWorker("w1", leader, "s1").welcome()
+    (run,) = await harness.submit(job(task("a")))
+    attempt = (await scripted_worker.next_task()).attempt
 
-    assert await hand.finish(attempt, output="{") is Verdict.REJECTED
-    assert (await hall.tasks(run))[0].state is TaskState.QUARANTINED
+    assert await scripted_worker.finish(attempt, output="{") is Verdict.REJECTED
+    assert (await harness.tasks(run))[0].state is TaskState.QUARANTINED
 
 
-async def test_a_worker_that_registers_again_gets_its_work_in_the_new_session(hall: Hall) -> None:
+async def test_a_worker_that_registers_again_gets_its_work_in_the_new_session(harness: HostHarness) -> None:
     """The old link is closed, and its unsent work is sent again as a new attempt."""
-    leader = await hall.lead()
-    old = await Hand("w1", leader, "s1").welcome()
-    await hall.submit(job(task("a")))
-    first = await old.hear(Assign)
+    leader = await harness.lead()
+    old = await ScriptedWorker("w1", leader, "s1").welcome()
+    await harness.submit(job(task("a")))
+    first = await old.expect(Assign)
 
-    new = await Hand("w1", leader, "s2").welcome()
-    second = await new.hear(Assign)
+    new = await ScriptedWorker("w1", leader, "s2").welcome()
+    second = await new.expect(Assign)
 
     assert old.link.closed
     assert first.group[0].attempt != second.group[0].attempt

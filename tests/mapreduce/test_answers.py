@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.mapreduce.answers import LONGEST_ANSWER, read_answer
+from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH, read_answer
 from mainspring.protocol.errors import TaskError
 
 FIELDS = ("severity", "category")
@@ -56,4 +56,4 @@ def test_without_fields_the_answer_is_a_text() -> None:
     """Stripped, and bounded."""
     assert read_answer(f"  {GOOD}\n", ()) == GOOD
     with pytest.raises(TaskError, match="characters"):
-        read_answer("x" * (LONGEST_ANSWER + 1), ())
+        read_answer("x" * (MAX_ANSWER_LENGTH + 1), ())

@@ -13,20 +13,20 @@ from textwrap import dedent
 import pytest
 
 from mainspring.core.work.map_reduce import KEY_VARIABLE, PYTHON_PATH_VARIABLE, Invoker
-from mainspring.mapreduce.answers import LONGEST_ANSWER
-from mainspring.mapreduce.invoke_function import Function, load_function
+from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
+from mainspring.mapreduce.invoke_function import FunctionInvoker, load_function
 from mainspring.mapreduce.invoke_socket import AnswerSocket
-from mainspring.mapreduce.invokers import make_invoke
-from mainspring.protocol.clock import MachineClock
+from mainspring.mapreduce.invokers import make_invoker_client
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, TaskError
-from tests.mapreduce.chats import Chats, Reply, Request, says
+from tests.mapreduce.fake_chat_api import ActionStatus, FakeChatApi, Request, says
 
 KEY = "sk-hunter2hunter2"
 
 
 async def ask(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/")) -> str:
     """Return this invoker's answer."""
-    invoke = make_invoke(invoker, directory, MachineClock())
+    invoke = make_invoker_client(invoker, directory, SystemClock())
     try:
         return await invoke.ask(prompt)
     finally:
@@ -48,7 +48,7 @@ def shell(text: str) -> Invoker:
 def test_a_missing_invoker_is_reported_with_the_ways_to_configure_one() -> None:
     """File, command line and settings."""
     with pytest.raises(Refused) as refused:
-        make_invoke(None, Path("/"), MachineClock())
+        make_invoker_client(None, Path("/"), SystemClock())
     assert refused.value.reason == "no_invoker"
     for place in ("invoker:", "ms up --invoker", "[invoker]"):
         assert place in str(refused.value)
@@ -72,7 +72,7 @@ async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
     [
         ("echo one >&2; echo two >&2; exit 3", "exited with 3: two", "transient"),
         ("kill -SEGV $$", "was killed by signal 11", "transient"),
-        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", str(LONGEST_ANSWER), "transient"),
+        (f"head -c {MAX_ANSWER_LENGTH + 1} /dev/zero", str(MAX_ANSWER_LENGTH), "transient"),
     ],
 )
 async def test_a_failed_program_is_reported_with_its_error(text: str, message: str, failure: str) -> None:
@@ -206,7 +206,7 @@ def test_a_function_is_also_found_on_the_workers_python_path(
 async def test_sync_functions_run_in_parallel_and_a_hanging_one_blocks_nothing() -> None:
     """Both wait for each other: sequentially they would deadlock."""
     both = threading.Barrier(2, timeout=30)
-    invoke = Function(lambda prompt: f"{prompt} {both.wait() >= 0}")
+    invoke = FunctionInvoker(lambda prompt: f"{prompt} {both.wait() >= 0}")
     assert list(await asyncio.gather(invoke.ask("a"), invoke.ask("b"))) == ["a True", "b True"]
 
     hangs, started = threading.Event(), threading.Event()
@@ -215,7 +215,7 @@ async def test_sync_functions_run_in_parallel_and_a_hanging_one_blocks_nothing()
         started.set()
         return hangs.wait()
 
-    hanging = asyncio.create_task(Function(hang).ask("x"))
+    hanging = asyncio.create_task(FunctionInvoker(hang).ask("x"))
     await asyncio.to_thread(started.wait)
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -229,11 +229,11 @@ async def test_sync_functions_run_in_parallel_and_a_hanging_one_blocks_nothing()
 async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its model, and the key resolved by the worker."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-    async with Chats(lambda request: says(f"heard {request.prompt}")) as chats:
-        assert await ask(Invoker(url=chats.url, model="small", key="env:K"), "ü?") == "heard ü?"
+    async with FakeChatApi(lambda request: says(f"heard {request.prompt}")) as chat_api:
+        assert await ask(Invoker(url=chat_api.url, model="small", key="env:K"), "ü?") == "heard ü?"
         monkeypatch.delenv(KEY_VARIABLE)
-        await ask(Invoker(url=chats.url))
-    with_key, without = chats.requests
+        await ask(Invoker(url=chat_api.url))
+    with_key, without = chat_api.requests
     assert with_key.line == "POST /v1/chat/completions HTTP/1.1"
     assert with_key.headers["authorization"] == f"Bearer {KEY}"
     assert with_key.body == {"model": "small", "messages": [{"role": "user", "content": "ü?"}]}
@@ -244,28 +244,28 @@ async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("reply", "message", "failure", "wait"),
     [
-        (Reply(429, "slow down", ("Retry-After: 20",)), "429: slow down", "rate_limited", 20),
-        (Reply(429, ""), "429", "rate_limited", None),
-        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "503: busy", "transient", 0),
-        (Reply(500, "<html>", ("Retry-After: soon",)), "500", "transient", None),
-        (Reply(408, ""), "408", "transient", None),
-        (Reply(400, '{"error": "no such model"}'), "no such model", "permanent", None),
-        (Reply(403, f"not with {KEY}"), "not with ••••", "permanent", None),
-        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "302", "permanent", None),
-        (Reply(200, "hello"), "hello", "transient", None),
-        (Reply(200, '{"choices": []}'), '{"choices": []}', "transient", None),
-        (Reply(200, "\xff" * 10), "\xff", "transient", None),
-        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), str(2 * LONGEST_ANSWER), "transient", None),
-        (Reply(0, ""), "http://127.0.0.1", "transient", None),
+        (ActionStatus(429, "slow down", ("Retry-After: 20",)), "429: slow down", "rate_limited", 20),
+        (ActionStatus(429, ""), "429", "rate_limited", None),
+        (ActionStatus(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "503: busy", "transient", 0),
+        (ActionStatus(500, "<html>", ("Retry-After: soon",)), "500", "transient", None),
+        (ActionStatus(408, ""), "408", "transient", None),
+        (ActionStatus(400, '{"error": "no such model"}'), "no such model", "permanent", None),
+        (ActionStatus(403, f"not with {KEY}"), "not with ••••", "permanent", None),
+        (ActionStatus(302, "", ("Location: http://127.0.0.1:1/",)), "302", "permanent", None),
+        (ActionStatus(200, "hello"), "hello", "transient", None),
+        (ActionStatus(200, '{"choices": []}'), '{"choices": []}', "transient", None),
+        (ActionStatus(200, "\xff" * 10), "\xff", "transient", None),
+        (ActionStatus(200, "x" * (2 * MAX_ANSWER_LENGTH + 1)), str(2 * MAX_ANSWER_LENGTH), "transient", None),
+        (ActionStatus(0, ""), "http://127.0.0.1", "transient", None),
     ],
 )
 async def test_the_response_of_a_server_decides_whether_it_is_retried(
-    monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str, failure: str, wait: float | None
+    monkeypatch: pytest.MonkeyPatch, reply: ActionStatus, message: str, failure: str, wait: float | None
 ) -> None:
     """The key is never in the message."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-    async with Chats(lambda request: reply) as chats:
-        failed = await failure_of(Invoker(url=chats.url))
+    async with FakeChatApi(lambda request: reply) as chat_api:
+        failed = await failure_of(Invoker(url=chat_api.url))
     assert message in str(failed)
     assert KEY not in str(failed)
     assert len(str(failed)) < 400
@@ -276,32 +276,32 @@ async def test_the_response_of_a_server_decides_whether_it_is_retried(
 async def test_a_wrong_key_or_address_is_refused_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """It would fail for all items."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-    async with Chats(lambda request: Reply(status, f"wrong: {KEY}")) as chats:
+    async with FakeChatApi(lambda request: ActionStatus(status, f"wrong: {KEY}")) as chat_api:
         with pytest.raises(Refused, match=f"{status}: wrong: ••••"):
-            await ask(Invoker(url=chats.url))
+            await ask(Invoker(url=chat_api.url))
 
 
 async def test_an_unreachable_server_is_a_transient_failure() -> None:
     """A port that was free a moment ago."""
-    async with Chats(lambda request: says("x")) as chats:
+    async with FakeChatApi(lambda request: says("x")) as chat_api:
         pass
-    assert (await failure_of(Invoker(url=chats.url))).failure == "transient"
+    assert (await failure_of(Invoker(url=chat_api.url))).failure == "transient"
 
 
 async def test_an_answer_without_content_is_empty() -> None:
     """As a tool call is."""
-    async with Chats(lambda request: says(None)) as chats:
-        assert await ask(Invoker(url=chats.url)) == ""
+    async with FakeChatApi(lambda request: says(None)) as chat_api:
+        assert await ask(Invoker(url=chat_api.url)) == ""
 
 
 async def test_a_server_gets_many_prompts_concurrently() -> None:
     """Each caller gets its own answer."""
 
-    def answer(request: Request) -> Reply:
+    def answer(request: Request) -> ActionStatus:
         return says(request.prompt[::-1])
 
-    async with Chats(answer) as chats:
-        invoke = make_invoke(Invoker(url=chats.url), Path("/"), MachineClock())
+    async with FakeChatApi(answer) as chat_api:
+        invoke = make_invoker_client(Invoker(url=chat_api.url), Path("/"), SystemClock())
         prompts = [f"prompt {number}" for number in range(40)]
         assert await asyncio.gather(*map(invoke.ask, prompts)) == [prompt[::-1] for prompt in prompts]
         await invoke.close()

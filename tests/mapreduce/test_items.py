@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring.core.work.map_reduce import Input, ItemFile
-from mainspring.mapreduce.items import LARGEST_FIELD, LONGEST_LINE, Item, open_items
+from mainspring.mapreduce.items import MAX_FIELD_LENGTH, MAX_LINE_LENGTH, Item, open_items
 from mainspring.mapreduce.paths import make_directory
 from mainspring.protocol.errors import InvalidFile, Refused
 
@@ -69,8 +69,8 @@ def test_a_csv_is_read_as_it_was_saved(tmp_path: Path, content: bytes, said: dic
         (b"a,b, a\n1,2,3\n", {}, "a.csv:1: line 1 has a duplicate column a"),
         (b'a,b\n"1,2\n', {}, "unexpected end of data"),
         (b'a,b\n"1"x,2\n', {}, "a.csv:2: line 2 "),
-        pytest.param(b"a\n" + b"x" * (LARGEST_FIELD + 1), {}, "field larger than field limit", id="a large field"),
-        pytest.param(b"a\n" + b"x" * (LONGEST_LINE + 1), {}, "a.csv:2: the line is longer than", id="a long line"),
+        pytest.param(b"a\n" + b"x" * (MAX_FIELD_LENGTH + 1), {}, "field larger than field limit", id="a large field"),
+        pytest.param(b"a\n" + b"x" * (MAX_LINE_LENGTH + 1), {}, "a.csv:2: the line is longer than", id="a long line"),
     ],
 )
 def test_errors_in_a_csv_are_reported_with_the_line(

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.core.expressions.values import JsonValue
 from mainspring.mapreduce.answers import read_answer
-from mainspring.mapreduce.prompts import LONGEST_PROMPT, Prompt
+from mainspring.mapreduce.prompts import MAX_PROMPT_LENGTH, Prompt
 from mainspring.protocol.errors import TaskError
 
 ITEM: dict[str, JsonValue] = {
@@ -59,8 +59,8 @@ def test_a_value_that_does_not_fit_is_a_permanent_failure(template: str, why: st
 def test_a_bare_name_inserts_its_whole_value_up_to_a_limit() -> None:
     """Beyond the size limit of expressions."""
     assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
-    with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
-        Prompt("{{text}}{{text}}", ()).render({"text": "x" * (LONGEST_PROMPT // 2 + 1)})
+    with pytest.raises(TaskError, match=str(MAX_PROMPT_LENGTH)) as failed:
+        Prompt("{{text}}{{text}}", ()).render({"text": "x" * (MAX_PROMPT_LENGTH // 2 + 1)})
     assert failed.value.failure == "permanent"
 
 

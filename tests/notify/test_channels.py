@@ -10,12 +10,12 @@ from typing import NamedTuple
 import pytest
 
 from mainspring.core.model.alerts import AlertKind, Severity
-from mainspring.core.model.notices import Wish
-from mainspring.notify.by_apprise import ByApprise
+from mainspring.core.model.notices import AlertFilter
+from mainspring.notify.apprise_channel import AppriseChannel
 from mainspring.notify.channels import Channel, load_channels, read_channels
 from mainspring.notify.email import Email
 from mainspring.notify.webhook import Webhook
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import InvalidFile
 
 ENVIRONMENT = {"HOOK": "whsec_aHVzaA==", "CHAT": "json://127.0.0.1/hush", "MAIL": "hush", "BAD": "whsec_hush?"}
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 def read(text: str) -> list[Channel]:
     """Read the channels of a text."""
-    return read_channels(text, "alerts.yaml", ENVIRONMENT, MachineClock())
+    return read_channels(text, "alerts.yaml", ENVIRONMENT, SystemClock())
 
 
 class Reported(NamedTuple):
@@ -87,14 +87,14 @@ def test_a_file_can_have_all_kinds_of_channels() -> None:
 
     assert isinstance(webhook, Webhook)
     assert isinstance(email, Email)
-    assert isinstance(chat, ByApprise)
+    assert isinstance(chat, AppriseChannel)
     assert [webhook.name, email.name, chat.name] == ["ops", "mail", "chat"]
-    assert webhook.wish == Wish(
+    assert webhook.alert_filter == AlertFilter(
         tenant="acme",
         min_severity=Severity.WARNING,
         kinds=frozenset({AlertKind.QUARANTINED, AlertKind.CIRCUIT_OPEN}),
     )
-    assert email.wish == Wish()
+    assert email.alert_filter == AlertFilter()
 
 
 def test_a_secret_can_be_in_a_file(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_secret_can_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(
         f"channels: [{{name: ops, kind: webhook, url: 'file:{tmp_path}/url', secret: 'file:{tmp_path}/secret'}}]"
     )
-    (channel,) = load_channels(tmp_path / "alerts.yaml", {}, MachineClock())
+    (channel,) = load_channels(tmp_path / "alerts.yaml", {}, SystemClock())
 
     assert channel.name == "ops"
 
@@ -224,7 +224,7 @@ def test_channel_names_are_unique() -> None:
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     """With its name."""
     with pytest.raises(InvalidFile, match=r"no\.yaml: No such file"):
-        load_channels(tmp_path / "no.yaml", {}, MachineClock())
+        load_channels(tmp_path / "no.yaml", {}, SystemClock())
 
 
 def test_a_server_without_apprise_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 import trustme
 
-from mainspring.core.model.notices import NoticeState, Wish
+from mainspring.core.model.notices import AlertFilter, NoticeState
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.secret_references import Secret
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Unavailable
 from tests.notify.servers import SmtpServer, notice, smtp_server
 
@@ -26,8 +26,8 @@ def email(port: int, **more: Any) -> Email:
     settings: dict[str, Any] = {"encryption": Encryption.NONE, **more}
     return Email(
         "mail",
-        Wish(),
-        MachineClock(),
+        AlertFilter(),
+        SystemClock(),
         host="127.0.0.1",
         port=port,
         sender="Mainspring <mainspring@test.example>",

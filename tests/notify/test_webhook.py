@@ -12,11 +12,11 @@ import msgspec
 import pytest
 import trustme
 
-from mainspring.core.model.notices import Notice, Wish
+from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, Unavailable
 from tests.notify.servers import http_server, notice
 
@@ -28,7 +28,7 @@ DELIVERY = "notify:alert_1:ops:on"
 def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
     """A channel to a URL."""
     return Webhook(
-        "ops", Wish(), MachineClock(), url=Secret(url), secret=Secret(SECRET), allow_private=allow_private, **more
+        "ops", AlertFilter(), SystemClock(), url=Secret(url), secret=Secret(SECRET), allow_private=allow_private, **more
     )
 
 

@@ -22,7 +22,7 @@ class Case(NamedTuple):
     """Returns the name of the task."""
     blockers: Callable[[World], list[str]] = lambda _: []
     """The ids of the blockers."""
-    acts: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
     """The suggestions: the command, or the first word if there is none."""
     passes: Callable[[World], None] | None = None
     """Makes the awaited event happen."""
@@ -49,9 +49,9 @@ _DRAIN = "mainspring drain w1"
 _GROUP, _KILL = "mainspring groups set db --most 2 --tenant acme", "mainspring kill task_0001.0 --again --grace 30s"
 CASES: dict[Reason, tuple[Case, ...]] = {
     Reason.WAITING_UPSTREAM: (Case(situations.upstream, _tasks("a"), (WAIT,), _ends("a")),),
-    Reason.WAITING_TIME: (Case(situations.put_off, acts=(WAIT,), passes=situations.comes_back),),
+    Reason.WAITING_TIME: (Case(situations.put_off, suggestions=(WAIT,), passes=situations.comes_back),),
     Reason.WAITING_RETRY: (
-        Case(situations.failed_once, acts=(WAIT,), passes=lambda world: situations.beats(world, 41)),
+        Case(situations.failed_once, suggestions=(WAIT,), passes=lambda world: situations.beats(world, 41)),
     ),
     Reason.DEPENDENCY_NOT_READY: (
         Case(situations.in_vain, _tasks("a"), ("mainspring retry task_0001.0",)),
@@ -72,15 +72,18 @@ CASES: dict[Reason, tuple[Case, ...]] = {
         ),
     ),
     Reason.NO_MATCHING_WORKER: (
-        Case(situations.no_worker_with_the_label, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100")),
-        Case(situations.no_worker_in_the_zone, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
+        Case(
+            situations.no_worker_with_the_label,
+            suggestions=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100"),
+        ),
+        Case(situations.no_worker_in_the_zone, suggestions=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
         Case(
             situations.cordoned,
             _these("w1"),
             ("mainspring uncordon w1", f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100"),
         ),
     ),
-    Reason.TOO_BIG: (Case(situations.too_big, acts=(LESS, f"{_WORKER} --cpu 8 --memory 8Gi")),),
+    Reason.TOO_BIG: (Case(situations.too_big, suggestions=(LESS, f"{_WORKER} --cpu 8 --memory 8Gi")),),
     Reason.FRAGMENTED: (
         Case(
             situations.in_pieces,
@@ -149,10 +152,10 @@ CASES: dict[Reason, tuple[Case, ...]] = {
         Case(on_workers.not_started, _these("w1"), (_DRAIN,), lambda world: world.start("it")),
     ),
     Reason.WORKER_LOST: (Case(on_workers.silent, _these("w1"), (WAIT,), lambda world: situations.beats(world, 1)),),
-    Reason.RUNNING_SLOW: (Case(on_workers.slow, acts=(WAIT,), passes=_ends("it")),),
+    Reason.RUNNING_SLOW: (Case(on_workers.slow, suggestions=(WAIT,), passes=_ends("it")),),
     Reason.STUCK: (
-        Case(on_workers.stuck, acts=(_KILL,), passes=_ends("it")),
-        Case(on_workers.stalled, acts=(WAIT,), passes=lambda world: world.stop("it")),
+        Case(on_workers.stuck, suggestions=(_KILL,), passes=_ends("it")),
+        Case(on_workers.stalled, suggestions=(WAIT,), passes=lambda world: world.stop("it")),
     ),
     Reason.SCHEDULER_LAG: (
         Case(situations.waits, age_seconds=STALE_SECONDS + 1),
@@ -160,4 +163,4 @@ CASES: dict[Reason, tuple[Case, ...]] = {
     ),
     Reason.UNKNOWN: (Case(situations.forgotten),),
 }
-"""Those of schedules alone are in `tests/core/test_schedule_advice_comes_true.py`."""
+"""Those of schedules alone are in `tests/core/test_schedule_suggestions.py`."""

@@ -17,30 +17,30 @@ from msgspec.structs import replace
 
 from mainspring.cli.main import main
 from mainspring.core.explain import advice_messages as words
-from mainspring.core.explain.diagnosis import Act
-from mainspring.core.fairness.quotas import Raise
+from mainspring.core.explain.diagnosis import Suggestion
+from mainspring.core.fairness.quotas import QuotaOverride
 from mainspring.core.limits.concurrency_groups import limit_of
 from mainspring.core.model.job import TaskSpec
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, TaskState
-from mainspring.core.text.durations import seconds_of
-from mainspring.core.text.quantities import bytes_of, millis_of
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
-from tests.shard.evictions import tune
 from tests.shard.groups import answer_wishes
-from tests.shard.played_worker import PlayedWorker
+from tests.shard.preemption_helpers import tune
+from tests.shard.virtual_worker import VirtualWorker
 from tests.shard.world import World
 
 THE_NEW_WORKER = "the new worker"
 _AMOUNT = re.compile(r"([\d.]+) (?:(cores?)|(GPUs?)|([KMGT]i)B of (memory|disk))")
 
 
-def carry_out(world: World, act: Act, task_id: str) -> str:
+def carry_out(world: World, action: Suggestion, task_id: str) -> str:
     """Execute a suggestion; return the task, which is another if it was resubmitted."""
-    if not act.command:
-        return _submit_anew(world, act.says, task_id)
-    path, said = parse(act.command)
+    if not action.command:
+        return _submit_anew(world, action.says, task_id)
+    path, said = parse(action.command)
     _COMMANDS[path](world, said)
     return task_id
 
@@ -64,13 +64,13 @@ def parse(command: str) -> tuple[str, dict[str, Any]]:
 
 def _promote(world: World, said: dict[str, Any]) -> None:
     for run_id in said["ids"]:
-        world.act(happened.ChangePriority, world.run(run_id), priority=Priority[said["priority"]])
+        world.action(happened.ChangePriority, world.run(run_id), priority=Priority[said["priority"]])
 
 
 def _worker(world: World, said: dict[str, Any]) -> None:
     assert said["pool"] == "pool"
     offer = Offer(said["cpu_millis"], said["memory_bytes"], said["gpus"] or 0, said["disk_bytes"] or 0)
-    world.workers[THE_NEW_WORKER] = PlayedWorker(THE_NEW_WORKER, offer, said["labels"], said["zone"])
+    world.workers[THE_NEW_WORKER] = VirtualWorker(THE_NEW_WORKER, offer, said["labels"], said["zone"])
     world.reconnect(THE_NEW_WORKER)
 
 
@@ -91,12 +91,12 @@ def _raise_quota(world: World, said: dict[str, Any]) -> None:
     if said["max_tasks"] is not None:
         quota = replace(quota, max_tasks=int(said["max_tasks"]))
     if said["burst_cpu"] is not None:
-        quota = replace(quota, burst=replace(quota.burst, cpu_millis=millis_of(said["burst_cpu"])))
+        quota = replace(quota, burst=replace(quota.burst, cpu_millis=parse_millis(said["burst_cpu"])))
     if said["burst_memory"] is not None:
-        quota = replace(quota, burst=replace(quota.burst, memory_bytes=bytes_of(said["burst_memory"])))
+        quota = replace(quota, burst=replace(quota.burst, memory_bytes=parse_bytes(said["burst_memory"])))
     assert quota != row.quota, "nothing is raised"
-    until = world.now + timedelta(seconds=seconds_of(said["length"]))
-    raised = replace(row, raised=Raise(quota=quota, until=until, by="ann", why=""))
+    until = world.now + timedelta(seconds=parse_seconds(said["length"]))
+    raised = replace(row, raised=QuotaOverride(quota=quota, until=until, by="ann", why=""))
     world.rule(replace(world.rules, quotas={**world.rules.quotas, row.tenant: raised}))
 
 
@@ -116,7 +116,7 @@ def _unfreeze(world: World, said: dict[str, Any]) -> None:
 
 def _resume(world: World, said: dict[str, Any]) -> None:
     for run_id in said["ids"]:
-        world.act(happened.ResumeRun, world.run(run_id))
+        world.action(happened.ResumeRun, world.run(run_id))
 
 
 def _set(world: World, said: dict[str, Any]) -> None:
@@ -125,18 +125,18 @@ def _set(world: World, said: dict[str, Any]) -> None:
 
 def _clear(world: World, said: dict[str, Any]) -> None:
     for task_id in said["tasks"]:
-        world.act(happened.ClearTask, world.run(world.task(task_id).run_id), task=task_id)
+        world.action(happened.ClearTask, world.run(world.task(task_id).run_id), task=task_id)
 
 
 def _retry(world: World, said: dict[str, Any]) -> None:
     for task_id in said["ids"]:
-        world.act(happened.ReopenTask, world.run(world.task(task_id).run_id), task=task_id)
+        world.action(happened.ReopenTask, world.run(world.task(task_id).run_id), task=task_id)
 
 
 def _kill(world: World, said: dict[str, Any]) -> None:
-    task, grace = world.task(said["task"]), seconds_of(said["grace"])
+    task, grace = world.task(said["task"]), parse_seconds(said["grace"])
     run = world.run(task.run_id)
-    world.act(happened.KillTask, run, task=task.id, grace_seconds=grace, again=said["again"])
+    world.action(happened.KillTask, run, task=task.id, grace_seconds=grace, again=said["again"])
     world.stop(task.id)
 
 
@@ -165,7 +165,7 @@ def _submit_anew(world: World, says: str, task_id: str) -> str:
     run = world.run(task.run_id)
     spec = world.ledger.jobs[run.job_id].spec
     tasks = tuple(_changed(one, says) if one.name == task.name else one for one in spec.tasks)
-    world.act(happened.CancelRun, run)
+    world.action(happened.CancelRun, run)
     again = world.submit(replace(spec, tasks=tasks), tenant=run.tenant, priority=run.priority)
     return world.task(task.name, again).id
 
@@ -187,9 +187,9 @@ def _read(amounts: str, was: Resources) -> Resources:
     assert found, amounts
     for number, cores, gpus, unit, kind in found:
         if cores:
-            was = replace(was, cpu_millis=millis_of(number))
+            was = replace(was, cpu_millis=parse_millis(number))
         elif gpus:
             was = replace(was, gpus=int(number))
         else:
-            was = replace(was, **{f"{kind}_bytes": bytes_of(f"{number}{unit}")})
+            was = replace(was, **{f"{kind}_bytes": parse_bytes(f"{number}{unit}")})
     return was

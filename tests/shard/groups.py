@@ -9,7 +9,7 @@ from mainspring.core.limits.limit_shares import ShareRow
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.run import Run
 from mainspring.shard import events as happened
-from mainspring.shard.effects import TakeAllowance, TakeShare
+from mainspring.shard.effects import RequestRate, RequestShare
 from tests.shard.jobs import job, task
 from tests.shard.world import World
 
@@ -28,22 +28,22 @@ def counted(*names: str, **fields: Any) -> JobSpec:
 
 def grant(world: World, granted: int | None = None) -> None:
     """Grant what the shard has requested, or the given amount."""
-    wishes, world.wishes[:] = list(world.wishes), []
-    for wish in wishes:
-        assert isinstance(wish, TakeShare)
-        given = wish.wanted if granted is None else granted
-        row = ShareRow(limit=wish.limit, holder="pool", granted=given, needed=wish.wanted)
-        world.ledger.shares[wish.limit] = row
-        world.settle(happened.ShareGranted(limit=wish.limit, granted=given, stamp=wish.stamp))
+    limit_requests, world.limit_requests[:] = list(world.limit_requests), []
+    for effect in limit_requests:
+        assert isinstance(effect, RequestShare)
+        given = effect.wanted if granted is None else granted
+        row = ShareRow(limit=effect.limit, holder="pool", granted=given, needed=effect.wanted)
+        world.ledger.shares[effect.limit] = row
+        world.settle(happened.ShareGranted(limit=effect.limit, granted=given, stamp=effect.stamp))
 
 
 def allow(world: World, amount: int, *, more_in: float | None = None) -> None:
     """Grant what the shard has requested of a rate."""
-    (wish,) = world.wishes
-    assert isinstance(wish, TakeAllowance)
-    world.wishes.clear()
+    (effect,) = world.limit_requests
+    assert isinstance(effect, RequestRate)
+    world.limit_requests.clear()
     more_at = None if more_in is None else world.now + timedelta(seconds=more_in)
-    world.settle(happened.AllowanceGranted(limit=wish.limit, amount=amount, more_at=more_at))
+    world.settle(happened.RateGranted(limit=effect.limit, amount=amount, more_at=more_at))
 
 
 def began(*runs: Run, world: World) -> list[bool]:
@@ -58,14 +58,14 @@ def used(world: World) -> int:
 
 def answer_wishes(world: World, most: int) -> None:
     """Grant so much of each limit, as if other pools had the rest."""
-    wishes, world.wishes = world.wishes, []
-    for wish in wishes:
-        if isinstance(wish, TakeShare):
-            known = world.ledger.shares.get(wish.limit)
-            granted = max(min(most, wish.wanted), 0 if known is None else known.granted)
-            row = ShareRow(limit=wish.limit, holder="pool", granted=granted, needed=wish.wanted)
-            world.ledger.shares[wish.limit] = row
-            world.turn(happened.ShareGranted(limit=wish.limit, granted=granted, stamp=wish.stamp))
+    limit_requests, world.limit_requests = world.limit_requests, []
+    for effect in limit_requests:
+        if isinstance(effect, RequestShare):
+            known = world.ledger.shares.get(effect.limit)
+            granted = max(min(most, effect.wanted), 0 if known is None else known.granted)
+            row = ShareRow(limit=effect.limit, holder="pool", granted=granted, needed=effect.wanted)
+            world.ledger.shares[effect.limit] = row
+            world.turn(happened.ShareGranted(limit=effect.limit, granted=granted, stamp=effect.stamp))
         else:
             more_at = world.now + timedelta(seconds=2)
-            world.turn(happened.AllowanceGranted(limit=wish.limit, amount=min(most, wish.wanted), more_at=more_at))
+            world.turn(happened.RateGranted(limit=effect.limit, amount=min(most, effect.wanted), more_at=more_at))

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.core.explain.diagnosis import Reason
-from mainspring.core.explain.what_if import Supposal
+from mainspring.core.explain.what_if import Hypothesis
 from mainspring.core.fairness.freezes import FreezeKind
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.limits.concurrency_groups import limit_of
@@ -22,7 +22,7 @@ from mainspring.core.model.task import Priority, Task
 from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
 from mainspring.shard.explain.diagnose import diagnose
-from tests.shard import jobs, sharing
+from tests.shard import jobs, sharing_rules
 from tests.shard.mixed_load import TENANTS, Kind, MixedLoad
 
 KINDS = (
@@ -76,7 +76,7 @@ def situation(seed: int) -> tuple[MixedLoad, Task, str]:
     raise AssertionError(f"{kind} never matters to anybody")
 
 
-def make(load: MixedLoad, task: Task, supposal: Supposal) -> str:
+def make(load: MixedLoad, task: Task, supposal: Hypothesis) -> str:
     """Make the change; return the task, which is another if it was resubmitted."""
     load.victims.clear()
     load.first_starts.pop(task.id, None)
@@ -105,18 +105,18 @@ def make(load: MixedLoad, task: Task, supposal: Supposal) -> str:
     if supposal.changes_quota():
         rules = _with_quota(rules, task.tenant, supposal)
     if rules is not load.shard.memory.rules:
-        load.turn(happened.Ruled(rules=replace(rules, version=rules.version + 1)))
+        load.turn(happened.RulesChanged(rules=replace(rules, version=rules.version + 1)))
     return task.id
 
 
 def _rules(random: Random) -> SharingRules:
     """All rules that can hold a task, tight enough to do so sometimes."""
-    return sharing.rules(
-        sharing.quota("acme", guaranteed=4, weight=2.0),
-        sharing.quota("beta", guaranteed=random.choice((0, 1, 3)), burst=random.choice((3, 4, 6))),
-        sharing.quota("gamma", max_tasks=random.choice((1, 2, 4))),
-        sharing.group("db", random.choice((1, 2))),
-        sharing.group("api", random.choice((1, 2)), per_seconds=random.choice((30, 90))),
+    return sharing_rules.rules(
+        sharing_rules.quota("acme", guaranteed=4, weight=2.0),
+        sharing_rules.quota("beta", guaranteed=random.choice((0, 1, 3)), burst=random.choice((3, 4, 6))),
+        sharing_rules.quota("gamma", max_tasks=random.choice((1, 2, 4))),
+        sharing_rules.group("db", random.choice((1, 2))),
+        sharing_rules.group("api", random.choice((1, 2)), per_seconds=random.choice((30, 90))),
     )
 
 
@@ -124,8 +124,8 @@ def _prepare(load: MixedLoad, kind: str, random: Random) -> None:
     """Actions that make a kind of change matter."""
     rules = load.shard.memory.rules
     if kind == "unfreeze" and not rules.freezes:
-        frozen = sharing.freeze(FreezeKind.TENANT, random.choice(TENANTS))
-        load.turn(happened.Ruled(rules=replace(rules, freezes=[frozen], version=rules.version + 1)))
+        frozen = sharing_rules.freeze(FreezeKind.TENANT, random.choice(TENANTS))
+        load.turn(happened.RulesChanged(rules=replace(rules, freezes=[frozen], version=rules.version + 1)))
         load.submit_some(5)
     if kind == "unpause":
         for task in random.sample(load.queued(), min(3, len(load.queued()))):
@@ -195,7 +195,7 @@ _WORDS: dict[str, Callable[[MixedLoad, Task, Random], str]] = {
 # what is done
 
 
-def _with_quota(rules: SharingRules, tenant: str, supposal: Supposal) -> SharingRules:
+def _with_quota(rules: SharingRules, tenant: str, supposal: Hypothesis) -> SharingRules:
     row = rules.quotas[tenant]
     quota = row.quota
     if supposal.guaranteed_cpu_millis is not None:
@@ -207,7 +207,7 @@ def _with_quota(rules: SharingRules, tenant: str, supposal: Supposal) -> Sharing
     return replace(rules, quotas={**rules.quotas, tenant: replace(row, quota=quota)})
 
 
-def _submit_again(load: MixedLoad, task: Task, supposal: Supposal) -> str:
+def _submit_again(load: MixedLoad, task: Task, supposal: Hypothesis) -> str:
     """Submit the job with another request of the task, and cancel the former run."""
     run = load.shard.memory.runs[task.run_id]
     spec = run.job.spec
@@ -217,7 +217,7 @@ def _submit_again(load: MixedLoad, task: Task, supposal: Supposal) -> str:
     return load.submit(Kind(run.job, task.tenant, ()), task.priority, job)
 
 
-def _changed(spec: TaskSpec, supposal: Supposal) -> TaskSpec:
+def _changed(spec: TaskSpec, supposal: Hypothesis) -> TaskSpec:
     resources = spec.resources
     if supposal.cpu_millis is not None:
         resources = replace(resources, cpu_millis=supposal.cpu_millis)

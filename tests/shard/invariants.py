@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
-from mainspring.core.model.batch import SpreadKind
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_WORKER
+from mainspring.core.model.batch import BulkOperationKind
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
-from mainspring.core.model.worker import WorkerStatus, use_of
+from mainspring.core.model.worker import WorkerStatus, leased_resources
 from mainspring.shard.invariants import unexplained
 from mainspring.shard.placement import limit_ledger
 from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
-from tests.shard.family import Family
 from tests.shard.ledger import Ledger
+from tests.shard.run_graph import Family
 
 
 def check(memory: ShardMemory, ledger: Ledger) -> None:
@@ -47,7 +47,7 @@ def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
 def _check_counts(run: RunMemory) -> None:
     """STA-5, I-44: the counts of a run are right, and its state follows from them."""
     family = Family(run.job, run.tasks)
-    replaced = {task.id for task in run.tasks if task.birth is not None and task.birth.replaced}
+    replaced = {task.id for task in run.tasks if task.origin is not None and task.origin.replaced}
     states = Counter(task.state for task in run.tasks if task.state not in FINAL or task.id not in replaced)
     assert {state: count for state, count in run.counts.items() if count} == states, f"{run.counts} is not {states}"
     assert run.delayed == sum(task.due_at is not None for task in run.tasks), f"{run.delayed} wait for a time"
@@ -63,8 +63,8 @@ def _not_heard_of(run: RunMemory, family: Family, task: Task) -> int:
     """Upstream tasks that are open, or have not notified this child yet. A fan-out ends with its last member."""
     waiting = 0
     for parent in run.parents(task.position):
-        told = run.ripples.get(parent)
-        heard = told is None or run.origin(task.position) in run.children(parent)[:told]
+        told = run.propagations.get(parent)
+        heard = told is None or run.template_position(task.position) in run.children(parent)[:told]
         if parent >= len(run.tasks):
             waiting += 1
             continue
@@ -78,8 +78,8 @@ def _check_growth(run: RunMemory) -> None:
     """DAG-2, DAG-5: positions are in order, ids are unique, a fan-out has as many tasks as items."""
     assert [task.position for task in run.tasks] == list(range(len(run.tasks)))
     assert len({task.id for task in run.tasks}) == len(run.tasks)
-    if run.growth is None:
-        assert all(task.birth is None for task in run.tasks), f"{run.run.id} has grown and can't"
+    if run.dynamic_tasks is None:
+        assert all(task.origin is None for task in run.tasks), f"{run.run.id} has grown and can't"
         return
     family = Family(run.job, run.tasks)
     for task in run.tasks:
@@ -87,14 +87,14 @@ def _check_growth(run: RunMemory) -> None:
             needed = {members[0].name for members, _, _ in family.needs(task) if members}
             known = {run.tasks[parent].name for parent in run.parents(task.position) if parent < len(run.tasks)}
             assert known == needed, f"{task} needs {needed}, and {known} are known"
-    for fan_out in run.growth.fan_outs.values():
+    for fan_out in run.dynamic_tasks.fan_outs.values():
         members, total = family.members(run.tasks[fan_out.position])
         assert total == fan_out.total
         assert fan_out.open == total - sum(one.state in FINAL for one in members)
-        assert [one.birth.index for one in members if one.birth is not None] == list(range(len(members)))
-        labels = [one.birth.label for one in members if one.birth is not None]
+        assert [one.origin.index for one in members if one.origin is not None] == list(range(len(members)))
+        labels = [one.origin.label for one in members if one.origin is not None]
         assert len(set(labels)) == len(labels), f"{labels} don't tell {members[0].name} apart"
-        if not run.is_growing():
+        if not run.is_expanding():
             assert len(members) == total, f"{len(members)} of {total} were made of {members[0].name}"
 
 
@@ -102,17 +102,19 @@ def _check_rows(run: RunMemory, ledger: Ledger) -> None:
     """Memory and rows are the same."""
     assert run.run == ledger.runs[run.run.id]
     assert run.tasks == ledger.tasks_of(run.run.id)
-    stored = {(spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id}
-    assert run.spreads == stored
+    stored = {
+        (spread.kind, spread.parent): spread
+        for spread in ledger.bulk_operations.values()
+        if spread.run_id == run.run.id
+    }
+    assert run.bulk_operations == stored
     saved = {row.task_id: row.document for row in ledger.checkpoints.values() if row.run_id == run.run.id}
     assert {run.tasks[position].id: text for position, text in run.checkpoints.items()} == saved
 
 
 def _check_leases(memory: ShardMemory) -> None:
     """I-10, I-12: each task that a worker holds has one attempt, which is a member of one lease."""
-    held = {
-        task.attempt_id: task for run in memory.runs.values() for task in run.tasks if task.state in HELD_BY_A_WORKER
-    }
+    held = {task.attempt_id: task for run in memory.runs.values() for task in run.tasks if task.state in HELD_BY_WORKER}
     assert memory.attempts == held
     members = {attempt: task for lease in memory.leases.values() for attempt, task in lease.members.items()}
     assert members == held
@@ -129,18 +131,18 @@ def _check_use(memory: ShardMemory) -> None:
     """I-60, I-65: use is the sum over live leases, for each worker and each tenant."""
     by_tenant: dict[str, Resources] = {}
     for lease in memory.leases.values():
-        by_tenant[lease.tenant] = by_tenant.get(lease.tenant, NOTHING) + lease.shape.resources
+        by_tenant[lease.tenant] = by_tenant.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
     assert memory.use == by_tenant
     assert memory.lease_counts == Counter(lease.tenant for lease in memory.leases.values())
-    capacity = NOTHING
+    capacity = ZERO_RESOURCES
     for worker in memory.workers.values():
-        assert worker.used == use_of(worker), f"{worker.id}: {worker.used} is not {use_of(worker)}"
+        assert worker.used == leased_resources(worker), f"{worker.id}: {worker.used} is not {leased_resources(worker)}"
         assert worker.status is not WorkerStatus.LOST, f"{worker.id} is lost and not forgotten"
         if worker.status is WorkerStatus.READY:
-            assert use_of(worker).fits(worker.total), f"{worker.id} has less than nothing left"
+            assert leased_resources(worker).fits(worker.total), f"{worker.id} has less than nothing left"
         if worker.status is not WorkerStatus.EXPECTED:
             capacity += worker.total
-        is_open = worker.status is WorkerStatus.READY and worker.takes_new()
+        is_open = worker.status is WorkerStatus.READY and worker.accepts_work()
         assert (memory.open_workers.get(worker.id) is worker) is is_open, f"{worker.id} is open: {is_open}"
     assert memory.capacity == capacity
     free = sum(max(0, worker.free.cpu_millis) for worker in memory.open_workers.all)
@@ -152,29 +154,31 @@ def _check_rooms(memory: ShardMemory) -> None:
     waiting = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
     for task in waiting.values():
         assert task.state is TaskState.QUEUED, f"{task} is not QUEUED, and has room kept"
-    kept = {task_id: (worker.id, room) for worker in memory.workers.values() for task_id, room in worker.kept.items()}
+    reserved = {
+        task_id: (worker.id, room) for worker in memory.workers.values() for task_id, room in worker.reserved.items()
+    }
     said = {
         task.id: (task.reserved.worker, memory.shape(task).resources)
         for task in waiting.values()
         if task.reserved is not None
     }
-    assert kept == said, f"{kept} is kept, and the rows say {said}"
-    assert sum(len(worker.kept) for worker in memory.workers.values()) == len(kept)
-    for (priority, tenant, shape), mine in memory.kept_rooms.items():
+    assert reserved == said, f"{reserved} is kept, and the rows say {said}"
+    assert sum(len(worker.reserved) for worker in memory.workers.values()) == len(reserved)
+    for (priority, tenant, shape), mine in memory.reserved_tasks.items():
         for task in mine.values():
             assert (task.priority, task.tenant, memory.shape(task)) == (priority, tenant, shape)
-    assert {task_id for mine in memory.kept_rooms.values() for task_id in mine} == set(waiting)
+    assert {task_id for mine in memory.reserved_tasks.values() for task_id in mine} == set(waiting)
     for worker in memory.workers.values():
-        total = NOTHING
-        for room in worker.kept.values():
+        total = ZERO_RESOURCES
+        for room in worker.reserved.values():
             total += room
-        assert worker.kept_total == total
+        assert worker.reserved_total == total
     stopping = {
         lease.id
         for lease in memory.leases.values()
         if any(task.stop is not None and task.stop.kind is not StopKind.HOLD for task in lease.members.values())
     }
-    assert stopping <= set(memory.going) <= set(memory.leases), "what was asked to go is known"
+    assert stopping <= set(memory.stopping_leases) <= set(memory.leases), "what was asked to go is known"
     for priority, holders in memory.holders.items():
         held = Counter(lease.worker_id for lease in memory.leases.values() if lease.priority is priority)
         assert holders == held, f"P{priority} is held by {held}, not by {holders}"
@@ -182,12 +186,12 @@ def _check_rooms(memory: ShardMemory) -> None:
 
 def _check_asides(memory: ShardMemory) -> None:
     """Only QUEUED tasks are blocked, and their description is right."""
-    aside = {task.id for run in memory.runs.values() for task in run.tasks if memory.asides.has(task)}
+    blocked_ids = {task.id for run in memory.runs.values() for task in run.tasks if memory.blocked.has(task)}
     queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}
-    assert aside <= queued, f"{aside - queued} are blocked, but not QUEUED"
-    counted = sum(line.length for line in memory.asides.lines()) + len(memory.asides.returning)
-    assert counted == len(aside), f"{counted} are counted as blocked, but {len(aside)} tasks are"
-    assert bool(memory.asides) is bool(aside)
+    assert blocked_ids <= queued, f"{blocked_ids - queued} are blocked, but not QUEUED"
+    counted = sum(line.length for line in memory.blocked.queues()) + len(memory.blocked.returning)
+    assert counted == len(blocked_ids), f"{counted} are counted as blocked, but {len(blocked_ids)} tasks are"
+    assert bool(memory.blocked) is bool(blocked_ids)
 
 
 def _check_groups(memory: ShardMemory) -> None:
@@ -196,7 +200,7 @@ def _check_groups(memory: ShardMemory) -> None:
     for lease in memory.leases.values():
         counted.update(lease.shape.groups)
     for run in memory.runs.values():
-        assert {task.position: task for task in run.tasks if task.state in HELD_BY_A_WORKER} == run.live
+        assert {task.position: task for task in run.tasks if task.state in HELD_BY_WORKER} == run.live
         if run.job.spec.groups and limit_ledger.is_in(run):
             assert run.run.id in memory.groups.runs, f"{run.run.id} has begun, and does not count"
     for run_id, limits in memory.groups.runs.items():
@@ -215,7 +219,7 @@ def _check_queues(memory: ShardMemory) -> None:
         for task in run.tasks:
             depth[task.priority, row.tenant] += task.state is TaskState.QUEUED
             in_memory[task.priority, row.tenant] += task.state not in PAST_INTAKE
-            changing = (SpreadKind.REPRIORITISE, "") in run.spreads
+            changing = (BulkOperationKind.REPRIORITIZE, "") in run.bulk_operations
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
     assert memory.in_memory.as_counts() == {key: count for key, count in in_memory.items() if count}

@@ -20,20 +20,20 @@ import msgspec
 
 from mainspring.core.graph.fan_out import gather
 from mainspring.core.lifecycle.readiness import Upstream, decide, decide_when
-from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER, is_allowed
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_WORKER, is_allowed
 from mainspring.core.limits.limit_shares import ShareRow
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
+    BulkOperation,
+    BulkOperationKind,
     Checkpoint,
     DurationRow,
+    FailureCountRow,
     LateResult,
-    Outgoing,
+    OutboxRow,
     RejectedEvent,
-    Spread,
-    SpreadKind,
-    TallyRow,
     WorkerRow,
 )
 from mainspring.core.model.job import Job
@@ -41,9 +41,9 @@ from mainspring.core.model.run import FINAL_RUN, Run
 from mainspring.core.model.task import Attempt, RecordedAttempt, Task, TaskState, Transition
 from mainspring.shard.effects import LookUpAttempt, LookUpRun
 from mainspring.shard.events import Event, RunRows
-from tests.shard.family import Family
+from tests.shard.run_graph import Family
 
-SpreadKey = tuple[str, str, int, SpreadKind]
+SpreadKey = tuple[str, str, int, BulkOperationKind]
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -51,13 +51,13 @@ class Loaded(msgspec.Struct, frozen=True):
 
     runs: list[Run]
     tasks: list[Task]
-    spreads: list[Spread]
+    bulk_operations: list[BulkOperation]
     checkpoints: list[Checkpoint]
-    held_workers: list[WorkerRow]
+    cordoned_workers: list[WorkerRow]
     breakers: list[BreakerRow]
     durations: list[DurationRow]
     shares: list[ShareRow]
-    tallies: list[TallyRow]
+    failure_counts: list[FailureCountRow]
 
 
 class Ledger:
@@ -69,9 +69,9 @@ class Ledger:
         self.tasks: dict[str, Task] = {}
         self.attempts: dict[str, Attempt] = {}
         self.history: dict[str, list[Transition]] = {}
-        self.spreads: dict[SpreadKey, Spread] = {}
+        self.bulk_operations: dict[SpreadKey, BulkOperation] = {}
         self.late: list[LateResult] = []
-        self.outbox: list[Outgoing] = []
+        self.outbox: list[OutboxRow] = []
         self.rejected: list[RejectedEvent] = []
         self.workers: dict[str, WorkerRow] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -79,7 +79,7 @@ class Ledger:
         self.durations: dict[tuple[str, str, str], DurationRow] = {}
         self.shares: dict[str, ShareRow] = {}
         """The shard's own, by limit."""
-        self.tallies: dict[tuple[str, datetime], TallyRow] = {}
+        self.failure_counts: dict[tuple[str, datetime], FailureCountRow] = {}
         self.archived: set[str] = set()
         self.audit: dict[str, AuditEntry] = {}
         self._used_attempts: dict[str, str] = {}
@@ -107,7 +107,7 @@ class Ledger:
             assert self.tasks[attempt.task_id].attempt_id != attempt.id, f"{attempt} is over, and current"
             self.attempts[attempt.id] = attempt
         self._check_starts(batch)
-        for spread in batch.spreads:
+        for spread in batch.bulk_operations:
             self._save_spread(spread)
         self._save_limits(batch)
         self.late += batch.late
@@ -136,13 +136,13 @@ class Ledger:
         return Loaded(
             runs,
             [copy(task) for run in runs for task in self.tasks_of(run.id)],
-            [copy(spread) for spread in self.spreads.values() if spread.run_id in ids],
+            [copy(spread) for spread in self.bulk_operations.values() if spread.run_id in ids],
             [saved for saved in self.checkpoints.values() if saved.run_id in ids],
             [row for row in self.workers.values() if row.hold],
             list(self.breakers.values()),
             list(self.durations.values()),
             list(self.shares.values()),
-            list(self.tallies.values()),
+            list(self.failure_counts.values()),
         )
 
     def rows_of(self, run_id: str) -> RunRows:
@@ -150,11 +150,11 @@ class Ledger:
         run = self.runs.get(run_id)
         if run is None or run_id in self.archived:
             return RunRows()
-        spreads = tuple(copy(spread) for spread in self.spreads.values() if spread.run_id == run_id)
+        bulk_operations = tuple(copy(spread) for spread in self.bulk_operations.values() if spread.run_id == run_id)
         tasks = tuple(copy(task) for task in self.tasks_of(run_id))
         checkpoints = tuple(saved for saved in self.checkpoints.values() if saved.run_id == run_id)
         job = self.jobs.get(run.job_id)
-        return RunRows(run=copy(run), job=job, tasks=tasks, spreads=spreads, checkpoints=checkpoints)
+        return RunRows(run=copy(run), job=job, tasks=tasks, bulk_operations=bulk_operations, checkpoints=checkpoints)
 
     def look_up(self, wanted: LookUpAttempt | LookUpRun) -> Event:
         """An event about something not in memory, with its rows, as the host delivers it again."""
@@ -205,7 +205,7 @@ class Ledger:
     def _check_task(self, task: Task) -> None:
         last = self.history[task.id][-1]
         assert (last.end, last.seq, last.generation) == (task.state, task.seq, task.generation), f"{task} after {last}"
-        held = task.state in HELD_BY_A_WORKER
+        held = task.state in HELD_BY_WORKER
         for field in (task.attempt_id, task.lease_id, task.worker_id):
             assert (field is not None) is held, f"{task.state} and {field}: {task}"
         assert task.stop is None or held, f"nobody can stop {task}"
@@ -270,17 +270,17 @@ class Ledger:
             self.shares[share.limit] = share
             if not share.granted:
                 del self.shares[share.limit]
-        for tally in batch.tallies:
-            before = self.tallies.get((tally.tenant, tally.since))
+        for tally in batch.failure_counts:
+            before = self.failure_counts.get((tally.tenant, tally.since))
             assert before is None or tally.failures > before.failures, f"{tally} is not more than {before}"
-            self.tallies[tally.tenant, tally.since] = tally
+            self.failure_counts[tally.tenant, tally.since] = tally
 
-    def _save_spread(self, spread: Spread) -> None:
+    def _save_spread(self, spread: BulkOperation) -> None:
         key = (spread.run_id, spread.parent, spread.generation, spread.kind)
         if spread.done >= spread.total:
-            self.spreads.pop(key, None)
+            self.bulk_operations.pop(key, None)
         else:
-            self.spreads[key] = copy(spread)
+            self.bulk_operations[key] = copy(spread)
 
 
 def _as_wholes(family: Family, task: Task) -> list[Upstream]:
@@ -288,7 +288,7 @@ def _as_wholes(family: Family, task: Task) -> list[Upstream]:
     found = []
     for members, _, _ in family.needs(task):
         spec = family.spec(members[0])
-        is_fan_out = members[0].birth is not None and spec is not None and spec.for_each is not None
+        is_fan_out = members[0].origin is not None and spec is not None and spec.for_each is not None
         output = gather(one.output for one in members) if is_fan_out else members[0].output
         found.append(Upstream(id=members[0].id, name=members[0].name, state=members[0].state, output=output))
     return found

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.core.fairness.quotas import excess
-from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.resources import ZERO_RESOURCES
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Lease
 from mainspring.shard.state.memory import ShardMemory
@@ -41,7 +41,7 @@ def check(memory: ShardMemory, before: Before, now: datetime) -> None:
 def _check_start(memory: ShardMemory, lease: Lease, now: datetime) -> None:
     quota = memory.rules.quota(lease.tenant, now)
     if lease.priority is not Priority.P0:
-        beyond = excess(quota, memory.use.get(lease.tenant, NOTHING), memory.lease_counts[lease.tenant])
+        beyond = excess(quota, memory.use.get(lease.tenant, ZERO_RESOURCES), memory.lease_counts[lease.tenant])
         assert beyond is None, f"{lease} was placed, and {lease.tenant} is beyond its {beyond}"
     for task in lease.members.values():
         run = memory.runs[task.run_id]

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mainspring.core.fairness.sharing_rules import SharingRules
-from mainspring.core.limits.rate_grants import LimitRow, Wish, take
+from mainspring.core.limits.rate_grants import LimitRow, RateRequest, take
 from mainspring.core.model.job import Job, JobSpec, TaskSpec, compile_job
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority, Task, TaskState
@@ -27,7 +27,7 @@ from mainspring.protocol.wire import Assign, Offer, Outcome, Recall, Stop
 from mainspring.shard import effects
 from mainspring.shard import events as happened
 from mainspring.shard.shard import Shard
-from tests.shard import jobs, sharing
+from tests.shard import jobs, sharing_rules
 
 TENANTS = ("acme", "beta", "gamma")
 _CORES = (4, 8, 8)
@@ -76,7 +76,7 @@ class MixedLoad:
         self._rates: dict[str, LimitRow] = {}
         self.kinds = [self._kind(number) for number in range(9)]
         self._per_second = load * sum(_CORES) / (sum(map(_core_seconds, self.kinds)) / len(self.kinds))
-        self.turn(happened.Ruled(rules=rules or _RULES))
+        self.turn(happened.RulesChanged(rules=rules or _RULES))
         for number, cores in enumerate(_CORES):
             self.turn(self._registered(f"w{number}", cores))
         self._arrive_next()
@@ -153,11 +153,11 @@ class MixedLoad:
             return False
         self.now = due
         events: list[happened.Event] = [
-            happened.WorkerBeat(worker=name, session=name) for name in self.shard.memory.workers
+            happened.WorkerHeartbeat(worker=name, session=name) for name in self.shard.memory.workers
         ]
         while self._later and self._later[0][0] <= self.now:
             event = heapq.heappop(self._later)[2]
-            if isinstance(event, happened.Audited):
+            if isinstance(event, happened.InvariantsDue):
                 self.submit(self.random.choice(self.kinds), self._priority())
                 self._arrive_next()
             else:
@@ -171,7 +171,7 @@ class MixedLoad:
 
     def _arrive_next(self) -> None:
         if self._per_second:
-            self._at(self.random.expovariate(self._per_second), happened.Audited())
+            self._at(self.random.expovariate(self._per_second), happened.InvariantsDue())
 
     # surroundings of the shard
 
@@ -184,11 +184,11 @@ class MixedLoad:
                 self._end(effect.worker, message.attempt, self.random.uniform(0, 0.3) * message.grace_seconds)
             case effects.Send(message=Recall() as message):
                 self._give_back(effect.worker, message.attempts)
-            case effects.TakeShare():
+            case effects.RequestShare():
                 most = self.shard.memory.rules.groups[effect.limit].most
                 granted = min(most, effect.wanted)
                 self._answers.append(happened.ShareGranted(limit=effect.limit, granted=granted, stamp=effect.stamp))
-            case effects.TakeAllowance():
+            case effects.RequestRate():
                 self._allow(effect)
             case _:
                 pass
@@ -221,16 +221,14 @@ class MixedLoad:
     def _note_victim(self, task: Task) -> None:
         self.victims[task.id] = None if task.stop is None else task.stop.for_task
 
-    def _allow(self, effect: effects.TakeAllowance) -> None:
+    def _allow(self, effect: effects.RequestRate) -> None:
         group = self.shard.memory.rules.groups[effect.limit]
         assert group.per_seconds is not None
-        wish = Wish(limit=effect.limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
+        request = RateRequest(limit=effect.limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
         row = self._rates.get(effect.limit) or LimitRow(limit=effect.limit, takes=(), counts_until=self.now)
-        (answer,), changed = take([wish], {effect.limit: row}, self.now)
+        (answer,), changed = take([request], {effect.limit: row}, self.now)
         self._rates[effect.limit] = changed[0] if changed else row
-        self._answers.append(
-            happened.AllowanceGranted(limit=effect.limit, amount=answer.granted, more_at=answer.more_at)
-        )
+        self._answers.append(happened.RateGranted(limit=effect.limit, amount=answer.granted, more_at=answer.more_at))
 
     # what there is
 
@@ -265,6 +263,8 @@ def _core_seconds(kind: Kind) -> float:
     return cores * sum(kind.seconds) / len(kind.seconds)
 
 
-_RULES = sharing.rules(
-    sharing.quota("acme", guaranteed=4, weight=2.0), sharing.quota("beta", burst=8), sharing.quota("gamma")
+_RULES = sharing_rules.rules(
+    sharing_rules.quota("acme", guaranteed=4, weight=2.0),
+    sharing_rules.quota("beta", burst=8),
+    sharing_rules.quota("gamma"),
 )

@@ -14,12 +14,12 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.run import FailurePolicy
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
-from tests.shard.asking import settled
-from tests.shard.evictions import full_of_p2, given, running
+from tests.shard.diagnoses import settled
 from tests.shard.groups import allow, grant, in_group
 from tests.shard.jobs import GIB, chain, cores, job, task, wide
-from tests.shard.sharing import freeze, group, quota, rules, submit
-from tests.shard.storm import Storm
+from tests.shard.mass_failures import Storm
+from tests.shard.preemption_helpers import full_of_p2, given, running
+from tests.shard.sharing_rules import freeze, group, quota, rules, submit
 from tests.shard.world import World
 
 P0, P1, P2 = Priority
@@ -140,7 +140,7 @@ def paused(world: World) -> str:
     """Its run is paused, and only that holds it."""
     settled(world, w1=1)
     run = world.submit(job(task("a"), task("it")))
-    world.act(happened.PauseRun, run, why="warehouse move")
+    world.action(happened.PauseRun, run, why="warehouse move")
     world.run_through("a")
     return "it"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.protocol.wire import Progress
 from mainspring.shard import events as happened
-from tests.shard.asking import settled
+from tests.shard.diagnoses import settled
 from tests.shard.jobs import job, task
 from tests.shard.situations import beats, known
 from tests.shard.world import World
@@ -63,7 +63,7 @@ def stalled(world: World) -> str:
 
 def _moves(world: World, percent: float) -> None:
     worker, attempt = world.holder("it")
-    world.settle(world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent, ""),)))
+    world.settle(world.say(happened.WorkerHeartbeat, worker, progress=(Progress(attempt, percent, ""),)))
 
 
 def failed_everywhere(world: World) -> str:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
-from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.lifecycle.states import HELD_BY_WORKER
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import JobSpec, TaskSpec, compile_job
 from mainspring.core.model.run import Run
@@ -27,12 +27,12 @@ from mainspring.protocol.ids import task_id
 from mainspring.protocol.wire import Answer, Offer, Outcome, Recall, Stop, ToWorker, Verdict
 from mainspring.shard import effects
 from mainspring.shard import events as happened
-from mainspring.shard.events import Act, Event, WorkerEvent
+from mainspring.shard.events import Event, RunAction, WorkerEvent
 from mainspring.shard.shard import DEFAULT_BUDGET, Shard
 from tests.shard import invariants, jobs, limits_held
-from tests.shard.family import Family
 from tests.shard.ledger import Ledger
-from tests.shard.played_worker import PlayedWorker
+from tests.shard.run_graph import Family
+from tests.shard.virtual_worker import VirtualWorker
 
 CHECKED_EACH_TURN = 400
 """With more tasks than this, memory and rows are compared at the end only."""
@@ -48,12 +48,12 @@ class World:
         self.ledger = Ledger()
         self.terms = 1
         self.shard = Shard("pool", seed=(1, 0))
-        self.workers: dict[str, PlayedWorker] = {}
+        self.workers: dict[str, VirtualWorker] = {}
         self.batches: list[Batch] = []
-        self.answers: dict[int, effects.Answered] = {}
+        self.answers: dict[int, effects.ActionReply] = {}
         self.budget = DEFAULT_BUDGET
         self.rules = NO_RULES
-        self.wishes: list[effects.TakeShare | effects.TakeAllowance] = []
+        self.limit_requests: list[effects.RequestShare | effects.RequestRate] = []
         """Requests of the shard to the store without a reply."""
         self._before = limits_held.note(self.shard.memory)
         self._lookups: list[effects.LookUpAttempt | effects.LookUpRun] = []
@@ -108,7 +108,7 @@ class World:
         whole, rest = divmod(seconds, 1)
         for step in [1.0] * int(whole) + [rest] * (rest > 0):
             self.now += timedelta(seconds=step)
-            self.settle(*(self.say(happened.WorkerBeat, name) for name in heard))
+            self.settle(*(self.say(happened.WorkerHeartbeat, name) for name in heard))
 
     @contextmanager
     def rows_per_turn(self, budget: int) -> Iterator[None]:
@@ -144,7 +144,7 @@ class World:
     def rule(self, rules: SharingRules) -> None:
         """Apply sharing rules."""
         self.rules = replace(rules, version=self.rules.version + 1)
-        self.settle(happened.Ruled(rules=self.rules))
+        self.settle(happened.RulesChanged(rules=self.rules))
 
     # runs
 
@@ -230,39 +230,41 @@ class World:
 
     # people
 
-    def act(
-        self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any
-    ) -> effects.Answered:
+    def action(
+        self, kind: type[RunAction], run: Run | None = None, *, task: str | None = None, **fields: Any
+    ) -> effects.ActionReply:
         """Have an act carried out to its end; returns the answer."""
         event = self.asked(kind, run, task=task, **fields)
         self.settle(event)
-        return self.answers[event.ticket]
+        return self.answers[event.request_id]
 
-    def asked(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any) -> Act:
+    def asked(
+        self, kind: type[RunAction], run: Run | None = None, *, task: str | None = None, **fields: Any
+    ) -> RunAction:
         """An act, as an event."""
         self._tickets += 1
         run_id = self.run(run).id
         if task is not None:
             names = [spec.name for spec in self.ledger.jobs[self.ledger.runs[run_id].job_id].tasks]
             fields["task_id"] = task_id(run_id, names.index(task)) if task in names else self.task(task, run).id
-        return kind(run_id=run_id, by="ann", ticket=self._tickets, **fields)
+        return kind(run_id=run_id, by="ann", request_id=self._tickets, **fields)
 
-    def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> effects.Reply:
+    def reply(self, kind: type[RunAction], run: Run | None = None, *, task: str | None = None) -> effects.ActionStatus:
         """The short form of the answer to an act."""
-        return self.act(kind, run, task=task).reply
+        return self.action(kind, run, task=task).reply
 
     # workers
 
     def register(
         self, name: str, *, cores: float = 1, gpus: int = 0, labels: dict[str, str] | None = None, zone: str = "",
         holds: Sequence[str] = (),
-    ) -> PlayedWorker:  # fmt: skip
+    ) -> VirtualWorker:  # fmt: skip
         """A worker opens its first session."""
         offer = Offer(int(cores * 1000), int(cores * jobs.GIB), gpus)
-        self.workers[name] = PlayedWorker(name, offer, labels or {}, zone)
+        self.workers[name] = VirtualWorker(name, offer, labels or {}, zone)
         return self.reconnect(name, holds=holds)
 
-    def reconnect(self, name: str, *, holds: Sequence[str] | None = None) -> PlayedWorker:
+    def reconnect(self, name: str, *, holds: Sequence[str] | None = None) -> VirtualWorker:
         """Open another session of a worker, with the attempts that it holds, or with the given ones."""
         worker = self.workers[name]
         worker.sessions += 1
@@ -284,7 +286,7 @@ class World:
     def holder(self, name: str, of: Run | None = None) -> tuple[str, str]:
         """Who holds a task now, and as which attempt."""
         task = self.task(name, of)
-        assert task.state in HELD_BY_A_WORKER, f"{name} is {task.state} ({task.because})"
+        assert task.state in HELD_BY_WORKER, f"{name} is {task.state} ({task.because})"
         assert task.worker_id is not None
         assert task.attempt_id is not None
         return task.worker_id, task.attempt_id
@@ -366,9 +368,9 @@ class World:
         rows = self.ledger.load()
         self.shard = Shard("pool", seed=(self.terms, len(self.batches)))
         self.shard.load(
-            rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, checkpoints=rows.checkpoints, now=self.now,
-            held_workers=rows.held_workers, breakers=rows.breakers, durations=rows.durations, rules=self.rules,
-            shares=rows.shares, tallies=rows.tallies,
+            rows.runs, rows.tasks, self.ledger.jobs, rows.bulk_operations, checkpoints=rows.checkpoints, now=self.now,
+            cordoned_workers=rows.cordoned_workers, breakers=rows.breakers, durations=rows.durations, rules=self.rules,
+            shares=rows.shares, failure_counts=rows.failure_counts,
             before=None if before is None else before.memory,
         )  # fmt: skip
         self._before = limits_held.note(self.shard.memory)
@@ -385,11 +387,11 @@ class World:
                 case effects.CloseLink():
                     if self.workers[effect.worker].session == effect.session:
                         self.workers[effect.worker].closed = True
-                case effects.Answered():
-                    assert effect.ticket not in self.answers, f"answered twice: {effect}"
-                    self.answers[effect.ticket] = effect
-                case effects.TakeShare() | effects.TakeAllowance():
-                    self.wishes.append(effect)
+                case effects.ActionReply():
+                    assert effect.request_id not in self.answers, f"answered twice: {effect}"
+                    self.answers[effect.request_id] = effect
+                case effects.RequestShare() | effects.RequestRate():
+                    self.limit_requests.append(effect)
                 case effects.LookUpAttempt() | effects.LookUpRun():
                     self._lookups.append(effect)
                 case _:

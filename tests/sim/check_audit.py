@@ -13,8 +13,8 @@ import sqlite3
 
 from mainspring.core.model.audit_entry import ChainCheck
 from mainspring.core.model.batch import Batch
-from mainspring.shard.effects import Answered, Reply
-from mainspring.shard.events import Asked
+from mainspring.shard.effects import ActionReply, ActionStatus
+from mainspring.shard.events import ActionRequest
 from mainspring.store.sqlite import rows
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
@@ -25,7 +25,7 @@ _OPPOSITES = {
     "PauseRun": "ResumeRun", "CordonWorker": "UncordonWorker", "DrainWorker": "UncordonWorker",
     "EvictWorker": "UncordonWorker",
 }  # fmt: skip
-_CARRIED_OUT = (Reply.DONE, Reply.ALREADY)
+_CARRIED_OUT = (ActionStatus.DONE, ActionStatus.ALREADY)
 
 
 class AuditCheck:
@@ -35,10 +35,10 @@ class AuditCheck:
         self._require = findings.require
         self._ever = ever
 
-    def asked(self, act: Asked) -> None:
+    def asked(self, action: ActionRequest) -> None:
         """Record a request, which may be a repetition without a reply: the entry is the same."""
-        if act.audit is not None:
-            self._ever.asked[act.audit.id] = self._ever.asked.get(act.audit.id, 0) + 1
+        if action.audit is not None:
+            self._ever.asked[action.audit.id] = self._ever.asked.get(action.audit.id, 0) + 1
 
     def committed(self, model: Model, batch: Batch) -> None:
         """A batch was written."""
@@ -53,17 +53,17 @@ class AuditCheck:
     def _note_undone(self, batch: Batch) -> None:
         """An action that was undone in the same batch: the row has the end only, the log has both."""
         for place, entry in enumerate(batch.audit):
-            opposite = _OPPOSITES.get(entry.act)
+            opposite = _OPPOSITES.get(entry.action)
             if opposite is not None and any(
-                one.act == opposite and one.object == entry.object for one in batch.audit[place + 1 :]
+                one.action == opposite and one.object == entry.object for one in batch.audit[place + 1 :]
             ):
                 (self._ever.paused if opposite == "ResumeRun" else self._ever.held).add(entry.object)
 
-    def answered(self, model: Model, act: Asked, answered: Answered) -> None:
+    def answered(self, model: Model, action: ActionRequest, answered: ActionReply) -> None:
         """Record the reply to a request."""
-        if act.audit is None:
+        if action.audit is None:
             return
-        entry, story = act.audit.id, f"{act} was answered {answered.reply}: {answered.detail}"
+        entry, story = action.audit.id, f"{action} was answered {answered.reply}: {answered.detail}"
         if answered.reply in _CARRIED_OUT:
             known = entry in model.audit or entry in self._ever.erased_entries
             self._require("I-73", known, f"{story}, and has no entry")

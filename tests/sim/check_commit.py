@@ -6,23 +6,23 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.lifecycle.retry_policy import LOSSES_ALLOWED
-from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
-from mainspring.core.model.batch import Batch, SpreadKind, TaskChange
+from mainspring.core.lifecycle.retry_policy import MAX_LOSSES
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_WORKER, UNSUCCESSFUL, is_allowed
+from mainspring.core.model.batch import Batch, BulkOperationKind, TaskChange
 from mainspring.core.model.job import Job, OnSkip, TaskSpec
-from mainspring.core.model.run import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.model.run import FINAL_RUN, FailurePolicy, Run, RunProgress, derive_run_state
 from mainspring.core.model.task import Attempt, AttemptEnd, Task, TaskState, Transition
 from mainspring.core.work.work import digest_of
 from mainspring.protocol.wire import Outcome
 from tests.sim.check_artifacts import ArtifactCheck
+from tests.sim.check_conditions import WhenCheck
 from tests.sim.check_deadlines import DeadlineCheck
 from tests.sim.check_decisions import DecisionCheck
+from tests.sim.check_dynamic_tasks import GrowthCheck, can_be_added, causes
 from tests.sim.check_failures import FailureCheck
 from tests.sim.check_groups import GroupCheck, runs_begun
-from tests.sim.check_growth import GrowthCheck, can_be_added, causes
-from tests.sim.check_rooms import RoomCheck
+from tests.sim.check_preemption import PreemptionCheck
 from tests.sim.check_sharing import Before, Made, SharingCheck, waiting_tasks
-from tests.sim.check_when import WhenCheck
 from tests.sim.findings import Findings
 from tests.sim.jobs import CONDITIONS
 from tests.sim.model import Ever, Model
@@ -35,7 +35,7 @@ class CommitCheck:
     """Checks batches against the model, and applies them to it."""
 
     def __init__(
-        self, findings: Findings, ever: Ever, failures: FailureCheck, sharing: SharingCheck, rooms: RoomCheck,
+        self, findings: Findings, ever: Ever, failures: FailureCheck, sharing: SharingCheck, rooms: PreemptionCheck,
         groups: GroupCheck, decisions: DecisionCheck,
     ) -> None:  # fmt: skip
         self._findings = findings
@@ -58,7 +58,7 @@ class CommitCheck:
     def apply(self, model: Model, batch: Batch, made: Made | None) -> None:
         """Check a written batch, and apply it to the model. `made` is the input of its decision."""
         places = _assigns(batch)
-        before = Before(waiting_tasks(model) if places else [], dict(model.kept), dict(model.live))
+        before = Before(waiting_tasks(model) if places else [], dict(model.reserved), dict(model.live))
         begun = runs_begun(model) if places else set()
         self._placed.clear()
         self._queued_at.clear()
@@ -127,7 +127,7 @@ class CommitCheck:
             if state in FINAL:
                 reopened = step.end is S.PENDING and step.generation == generation + 1
                 # The first member of a fan-out whose list is being rebuilt waits for the new list once it has ended.
-                listed = row is not None and row.birth is not None and row.birth.parent == row.position
+                listed = row is not None and row.origin is not None and row.origin.parent == row.position
                 self._require("I-05", reopened and (step.by.startswith("person:") or listed), story)
             else:
                 self._require("I-04", is_allowed(state, step.end) and step.generation == generation, story)
@@ -152,7 +152,7 @@ class CommitCheck:
         step = last.get(task.id)
         if step is not None:
             self._require("I-03", step.end is task.state and step.seq == task.seq, f"{task.id} is not where it went")
-        held = task.state in HELD_BY_A_WORKER
+        held = task.state in HELD_BY_WORKER
         whole = (task.attempt_id is not None) is held and (task.worker_id is not None) is held
         self._require("I-12", whole and (task.lease_id is not None) is held, f"{task}")
         if task.attempt_id is not None:
@@ -173,7 +173,7 @@ class CommitCheck:
             if task.stop is not None:
                 self._ever.stops.add(task.attempt_id)
         spec = model.spec_of(task)
-        bounded = task.tries <= spec.max_attempts and task.losses <= LOSSES_ALLOWED + 1
+        bounded = task.tries <= spec.max_attempts and task.losses <= MAX_LOSSES + 1
         self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
 
     def _apply_checkpoints(self, model: Model, batch: Batch) -> None:
@@ -242,17 +242,17 @@ class CommitCheck:
             self._ever.run_ends.setdefault(run.id, set()).add(run.state)
 
     def _apply_spreads(self, model: Model, batch: Batch, touched: dict[str, None]) -> None:
-        for spread in batch.spreads:
+        for spread in batch.bulk_operations:
             key = (spread.run_id, spread.kind, spread.parent)
-            old = model.spreads.get(key)
-            again = spread.kind is not SpreadKind.ADOPT  # a person may ask for the same thing once more
+            old = model.bulk_operations.get(key)
+            again = spread.kind is not BulkOperationKind.ADOPT  # a person may ask for the same thing once more
             forward = old is None or old.generation != spread.generation or old.done <= spread.done or again
             self._require("SPREAD", forward and spread.done <= spread.total, f"{spread} went back from {old}")
             touched[spread.run_id] = None
             if spread.done < spread.total:
-                model.spreads[key] = spread
+                model.bulk_operations[key] = spread
             else:
-                model.spreads.pop(key, None)
+                model.bulk_operations.pop(key, None)
 
     def _check_run(self, model: Model, run_id: str) -> None:
         """A run's state is the pure function of its tasks' rows (I-44)."""
@@ -263,16 +263,16 @@ class CommitCheck:
         delayed = 0
         tasks = model.tasks[run_id]
         for task in tasks:
-            if task.state in FINAL and task.birth is not None and task.birth.replaced:
+            if task.state in FINAL and task.origin is not None and task.origin.replaced:
                 continue
             counts[task.state] = counts.get(task.state, 0) + 1
             delayed += task.state is S.PENDING and task.due_at is not None
-        finish = Finish(
+        finish = RunProgress(
             policy=model.job_of(run_id).spec.on_failure,
             paused=run.paused or run.held is not None,
             cancelled=run.cancelled_by is not None,
             timed_out=run.timed_out,
-            complete=len(tasks) == run.task_count and not any(key[0] == run_id for key in model.spreads),
+            complete=len(tasks) == run.task_count and not any(key[0] == run_id for key in model.bulk_operations),
             delayed=delayed,
         )
         state = derive_run_state(counts, finish)
@@ -280,7 +280,7 @@ class CommitCheck:
         starts = [model.first_starts.get((task.id, task.generation)) for task in tasks]
         first = min(filter(None, starts), default=None) if run.state in FINAL_RUN else None
         self._require("OBS-5", run.started_at == first, f"{run_id} started at {run.started_at}, its tasks say {first}")
-        if (run_id, SpreadKind.REPRIORITISE, "") not in model.spreads:
+        if (run_id, BulkOperationKind.REPRIORITIZE, "") not in model.bulk_operations:
             others = [task.id for task in tasks if task.state not in FINAL and task.priority is not run.priority]
             self._require("OPS-1", not others, f"{run_id} has {run.priority!r}, and {others} have another")
 

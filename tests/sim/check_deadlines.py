@@ -79,8 +79,10 @@ class DeadlineCheck:
             self._rested.add(run.id)
         if was is None:
             return
-        kept = was.finish_by in (None, run.finish_by) and (run.finish_by == _promised(run, spec) or not run.adopted_at)
-        self._require("PLC-11", kept, f"{run} was to be over by {was.finish_by}")
+        reserved = was.finish_by in (None, run.finish_by) and (
+            run.finish_by == _promised(run, spec) or not run.adopted_at
+        )
+        self._require("PLC-11", reserved, f"{run} was to be over by {was.finish_by}")
         found = run.at_risk_at is not None and run.at_risk_at != was.at_risk_at
         self._require("PLC-11", found is (alert is not None), f"{run} is at risk, and {alert} was told")
         self._require("PLC-11", found or escalation is None, f"{run} was escalated, but is not at risk")
@@ -97,10 +99,12 @@ class DeadlineCheck:
     def _check_escalation(self, run: Run, spec: JobSpec, entry: AuditEntry, made: Made) -> None:
         before = Priority[msgspec.json.decode(entry.before or "{}")["priority"]]
         after = Priority[msgspec.json.decode(entry.after or "{}")["priority"]]
-        one_step = spec.escalate and bool(made.tuning.escalate_at_risk) and after == before - 1
+        one_step = spec.escalate and bool(made.scheduler_settings.escalate_at_risk) and after == before - 1
         self._require("PLC-11", one_step, f"{run.id}: {run.because}")
         at = run.at_risk_at
-        granted = not made.tuning.p0_needs_grant or (at is not None and made.rules.granted_p0(run.tenant, at))
+        granted = not made.scheduler_settings.p0_needs_grant or (
+            at is not None and made.rules.granted_p0(run.tenant, at)
+        )
         self._require("PLC-11", after is not Priority.P0 or granted, f"{run.id} has P0, and {run.tenant} no grant")
 
     def _check_late(self, model: Model, run_id: str, alert: Alert, made: Made | None) -> None:

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from mainspring.core.model.batch import Batch
-from mainspring.core.model.decisions import MOST_IN_A_BATCH, MOST_NAMED, Decision, DecisionKind
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.decisions import MAX_DECISIONS_PER_BATCH, MAX_NAMED, Decision, DecisionKind
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import StopKind, Task, TaskState
 from tests.sim.check_sharing import Before, Machine, Made
 from tests.sim.findings import Findings
@@ -31,7 +31,7 @@ class DecisionCheck:
 
     def check(self, model: Model, before: Before, batch: Batch, placed: list[Task], made: Made) -> None:
         """Check the decisions in a batch."""
-        lasting = _lasting_use(model, before) if batch.decisions else {}
+        lasting = _lasting_usage(model, before) if batch.decisions else {}
         for decision in batch.decisions:
             task = model.task(decision.task_id)
             mine = task is not None and (task.run_id, task.tenant) == (decision.run_id, decision.tenant)
@@ -43,7 +43,7 @@ class DecisionCheck:
                     self._check_placed(model, decision, task, lasting)
                 case DecisionKind.PREEMPTS:
                     self._check_victims(model, decision)
-                case DecisionKind.NO_ROOM:
+                case DecisionKind.NO_CAPACITY:
                     waits = task.state in _WAITS or task.due_at is not None
                     self._require("PLC-8", waits, f"{task.id} found no room, and is {task.state}")
         self._check_all_told(batch, before, placed, made)
@@ -57,12 +57,12 @@ class DecisionCheck:
         self._require("PLC-8", free is not None and wanted.fits(free), f"{story}: it did not fit")
         machine = self._machines.get(decision.worker_id or "")
         if machine is not None and free is not None:
-            most = machine.total - lasting.get(decision.worker_id or "", NOTHING)
+            most = machine.total - lasting.get(decision.worker_id or "", ZERO_RESOURCES)
             self._require("PLC-8", free.fits(most), f"{story}: no more than {most} was free")
 
     def _check_victims(self, model: Model, decision: Decision) -> None:
         named, count = len(decision.victims), decision.victim_count
-        self._require("PLC-8", 0 < named == min(count, MOST_NAMED), f"{decision}: {named} of {count} are named")
+        self._require("PLC-8", 0 < named == min(count, MAX_NAMED), f"{decision}: {named} of {count} are named")
         for victim in decision.victims:
             task = model.task(victim.task_id)
             goes = task is not None and _goes_for(task) == decision.task_id and task.worker_id == decision.worker_id
@@ -79,9 +79,12 @@ class DecisionCheck:
             if winner is not None and (was is None or _goes_for(was) != winner):
                 told[winner] = told.get(winner, 0) - 1
         self._require("PLC-8", not any(told.values()), f"more, or fewer, make room than is said: {told}")
-        if made.tuning.decisions_kept_of_1000 == _ALL and len(batch.decisions) < MOST_IN_A_BATCH:
-            kept = {one.task_id for one in batch.decisions if one.kind is DecisionKind.PLACED}
-            missing = [task.id for task in placed if task.id not in kept]
+        if (
+            made.scheduler_settings.decisions_sampled_per_1000 == _ALL
+            and len(batch.decisions) < MAX_DECISIONS_PER_BATCH
+        ):
+            reserved = {one.task_id for one in batch.decisions if one.kind is DecisionKind.PLACED}
+            missing = [task.id for task in placed if task.id not in reserved]
             self._require("PLC-8", not missing, f"nothing is said of the placing of {missing}")
 
 
@@ -90,12 +93,12 @@ def _goes_for(task: Task) -> str | None:
     return task.stop.for_task if task.stop is not None and task.stop.kind is StopKind.PREEMPT else None
 
 
-def _lasting_use(model: Model, before: Before) -> dict[str, Resources]:
+def _lasting_usage(model: Model, before: Before) -> dict[str, Resources]:
     """By worker: resources of leases that exist before and after the batch."""
     old = {task.lease_id for task in before.live.values()}
     leases = {task.lease_id: task for task in model.live.values() if task.lease_id in old}
     use: dict[str, Resources] = {}
     for task in leases.values():
         worker = task.worker_id or ""
-        use[worker] = use.get(worker, NOTHING) + model.shape_of(task).resources
+        use[worker] = use.get(worker, ZERO_RESOURCES) + model.shape_of(task).resources
     return use

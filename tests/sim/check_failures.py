@@ -1,6 +1,6 @@
 """Checks of failures: retried up to the limit, never in vain, and quarantined when poisonous.
 
-What a process left tells which ailment it had (`ailments.py`), so that the rules that are checked are not asked.
+What a process left tells which ailment it had (`failure_modes.py`), so that the rules that are checked are not asked.
 
 1. Permanent failures are not tried again (RTY-2).
 2. A run retries no more often than its job allows, and counts it rightly (RTY-3).
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.lifecycle.states import HELD_BY_WORKER
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import TaskSpec
 from mainspring.core.model.task import Attempt, AttemptEnd, StopKind, Task, TaskState, Transition
-from tests.sim.ailments import Kind, read_ailment
 from tests.sim.clocks import StoreClock
+from tests.sim.failure_modes import Kind, read_failure_mode
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model, Story
 
@@ -113,14 +113,14 @@ class FailureCheck:
         failed = {attempt.task_id: attempt for attempt in batch.attempts if attempt.end is AttemptEnd.FAILED}
         for change in batch.tasks:
             attempt, trail = failed.get(change.task.id), change.task.trail
-            ailment = read_ailment(attempt.error) if attempt is not None else None
-            if trail is None or ailment is None or ailment[0] is Kind.PERMANENT:
+            failure_mode = read_failure_mode(attempt.error) if attempt is not None else None
+            if trail is None or failure_mode is None or failure_mode[0] is Kind.PERMANENT:
                 continue
             now = self._now()
             alike = self._alike.setdefault(trail.signature, [])
             alike[:] = [at for at in alike if at > now - _ALIKE_WITHIN] + [now]
             held = ("signature", trail.signature) in model.breakers or len(alike) < self._opens_at + _MORE
-            self._require("RTY-4", held, f"{len(alike)} failures like {ailment}, and no circuit opens")
+            self._require("RTY-4", held, f"{len(alike)} failures like {failure_mode}, and no circuit opens")
 
     def _check_step(self, model: Model, step: Transition) -> None:
         if step.end is S.RUNNING:
@@ -135,17 +135,17 @@ class FailureCheck:
         key = (attempt.task_id, attempt.generation)
         story = model.stories.get(key, Story())
         said = f"{attempt.task_id} {attempt.end} ({attempt.error}) leads to {step.end}: {step.because}"
-        ailment = read_ailment(attempt.error)
+        failure_mode = read_failure_mode(attempt.error)
         run, end = model.runs[attempt.run_id], attempt.end
         if end is AttemptEnd.LOST and is_try:
             end = AttemptEnd.TIMED_OUT
         match end:
             case AttemptEnd.FAILED | AttemptEnd.TIMED_OUT:
-                alike = end if end is AttemptEnd.TIMED_OUT else ailment or attempt.error
+                alike = end if end is AttemptEnd.TIMED_OUT else failure_mode or attempt.error
                 workers = story.workers if alike == story.alike else frozenset()
                 story = Story(alike, workers | {attempt.worker_id}, story.lost_on)
-                if step.end in _AGAIN and ailment is not None:
-                    self._require("RTY-2", ailment[0] is not Kind.PERMANENT, said)
+                if step.end in _AGAIN and failure_mode is not None:
+                    self._require("RTY-2", failure_mode[0] is not Kind.PERMANENT, said)
                     few = len(story.workers) < WORKERS_ALIKE or happens_to_all
                     self._require("RTY-5", few, f"{said}; alike on {sorted(story.workers)}")
             case AttemptEnd.LOST:
@@ -208,7 +208,7 @@ class FailureCheck:
 def _step_after(batch: Batch, attempt: Attempt) -> Transition | None:
     """Where its task goes when an attempt ends."""
     for step in batch.transitions:
-        if step.task_id == attempt.task_id and step.start in HELD_BY_A_WORKER and step.end not in HELD_BY_A_WORKER:
+        if step.task_id == attempt.task_id and step.start in HELD_BY_WORKER and step.end not in HELD_BY_WORKER:
             return step
     return None
 

@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 
 from mainspring.core.fairness.sharing_rules import AllRules, SharingRules, rules_for
 from mainspring.core.limits.limit_shares import ShareRow
-from mainspring.core.limits.rate_grants import Allowance, Wish
+from mainspring.core.limits.rate_grants import RateGrant, RateRequest
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import Task
 from tests.sim.check_sharing import Made
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
-from tests.sim.rulebook import has_begun, limits_of_run, limits_of_task
+from tests.sim.rules import has_begun, limits_of_run, limits_of_task
 
 SHARD = "pool"
 STALE_SECONDS = 6.0
@@ -63,22 +63,24 @@ class GroupCheck:
         fits = together <= total or row.granted == was
         self._require("PLC-12", fits, f"{row} makes {together} of {total}")
 
-    def took(self, wishes: Sequence[Wish], answers: Sequence[Allowance], now: datetime) -> None:
+    def took(self, requests: Sequence[RateRequest], answers: Sequence[RateGrant], now: datetime) -> None:
         """The store has let somebody take from rates.
 
         What no longer counted when a rate was changed does not count again by the new one, if its period is longer.
         """
-        for wish, answer in zip(wishes, answers, strict=True):
-            takes, period = self._takes.setdefault(wish.limit, []), timedelta(seconds=wish.per_seconds)
-            before = self._periods.get(wish.limit, period)
-            self._periods[wish.limit] = period
+        for request, answer in zip(requests, answers, strict=True):
+            takes, period = self._takes.setdefault(request.limit, []), timedelta(seconds=request.per_seconds)
+            before = self._periods.get(request.limit, period)
+            self._periods[request.limit] = period
             if before < period:
                 takes[:] = [(at, amount) for at, amount in takes if now - before < at]
             takes.append((now, answer.granted))
-            self._left[wish.limit] += answer.granted
+            self._left[request.limit] += answer.granted
             lately = sum(amount for at, amount in takes if now - period < at <= now)
-            fits = lately <= wish.most or not answer.granted or self._ever.restores
-            self._require("PLC-12", fits, f"{lately} of {wish.limit} were taken within {wish.per_seconds} s: {wish}")
+            fits = lately <= request.most or not answer.granted or self._ever.restores
+            self._require(
+                "PLC-12", fits, f"{lately} of {request.limit} were taken within {request.per_seconds} s: {request}"
+            )
 
     def dropped(self, model: Model, limit: str) -> None:
         """A group was dropped, with its shares."""

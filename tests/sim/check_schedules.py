@@ -2,7 +2,8 @@
 
 Windows are counted here once more, second by second, and not by the rules that are being checked.
 
-1. `through_at` never goes back, and what it moves over is covered: each window by exactly one planned fire (I-30 to
+1. `planned_through` never goes back, and what it moves over is covered: each window by exactly one planned fire (I-30
+   to
    I-32). Only a resume, an enabling or a new definition moves it over windows without fires: those of the time while
    nothing was planned.
 2. A fire that ran has one run, and a run that a schedule made has one fire; what is decided stays so (I-30).
@@ -20,7 +21,7 @@ from functools import lru_cache
 import msgspec
 
 from mainspring.core.model.run import FINAL_RUN, RunState
-from mainspring.core.model.schedule_rows import Docket, EventRow, FireRow, Ruling, ScheduleRow
+from mainspring.core.model.schedule_rows import EvaluationBatch, EventRow, FireRow, ScheduleDecision, ScheduleRow
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import (
     CronTrigger,
@@ -33,7 +34,7 @@ from mainspring.core.schedules.triggers import (
 from mainspring.core.schedules.windows import Outcome
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
-from tests.sim.timetables import computed_for
+from tests.sim.schedules import computed_for
 
 SECOND = timedelta(seconds=1)
 LONGEST_LOOK = timedelta(minutes=30)
@@ -121,34 +122,38 @@ class ScheduleCheck:
         """A schedule was kept."""
         self._require("I-30", row.id not in model.schedules, f"{row.id} was created twice")
         since = min(self._ever.since.get((row.tenant, row.name), row.created_at), row.created_at)
-        self._require("TRG-5", row.through_at == since, f"{row.id} counts from {row.through_at}, not from {since}")
+        self._require(
+            "TRG-5", row.planned_through == since, f"{row.id} counts from {row.planned_through}, not from {since}"
+        )
         model.schedules[row.id] = row
         model.fires.setdefault(row.id, {})
 
-    def settled(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
+    def settled(
+        self, model: Model, evaluation_batch: EvaluationBatch, schedule_decisions: Sequence[ScheduleDecision]
+    ) -> None:
         """Check schedule decisions, and apply them to the model."""
-        self._check_given(model, docket)
-        for event in docket.events:
+        self._check_given(model, evaluation_batch)
+        for event in evaluation_batch.events:
             key = (event.tenant, event.source, event.id)
             self._require("TRG-7", key not in model.events, f"{key} is taken for new, and is not")
             model.events.add(key)
-        for ruling in rulings:
-            before = model.schedules[ruling.schedule.id]
+        for schedule_decision in schedule_decisions:
+            before = model.schedules[schedule_decision.schedule.id]
             self._require("TRG-11", before.deleted_at is None, f"{before.id} is deleted, and settled")
             spec = msgspec.json.decode(before.spec, type=ScheduleSpec)
             fires = model.fires[before.id]
-            planned = [fire for fire in ruling.fires if _key(fire) not in fires and _is_planned(fire)]
-            self._check_cursor(before, spec, ruling, planned, docket.now)
-            self._check_fires(fires, spec, ruling)
-            self._check_catch_up(spec, planned, docket.now)
-            self._check_causes(model, before, spec, fires, ruling)
-            self._apply(model, ruling)
-            self._check_active(model, ruling, spec)
-        self._check_events(model, docket, rulings)
+            planned = [fire for fire in schedule_decision.fires if _key(fire) not in fires and _is_planned(fire)]
+            self._check_cursor(before, spec, schedule_decision, planned, evaluation_batch.now)
+            self._check_fires(fires, spec, schedule_decision)
+            self._check_catch_up(spec, planned, evaluation_batch.now)
+            self._check_causes(model, before, spec, fires, schedule_decision)
+            self._apply(model, schedule_decision)
+            self._check_active(model, schedule_decision, spec)
+        self._check_events(model, evaluation_batch, schedule_decisions)
 
-    def _check_given(self, model: Model, docket: Docket) -> None:
+    def _check_given(self, model: Model, evaluation_batch: EvaluationBatch) -> None:
         """The input of a decision matches the rows."""
-        for case in docket.cases:
+        for case in evaluation_batch.cases:
             known = model.schedules.get(case.schedule.id)
             self._require("ROWS", case.schedule == known, f"{case.schedule} was given, and {known} is stored")
             fires = model.fires.get(case.schedule.id, {})
@@ -162,21 +167,26 @@ class ScheduleCheck:
     # windows
 
     def _check_cursor(
-        self, before: ScheduleRow, spec: ScheduleSpec, ruling: Ruling, planned: list[FireRow], now: datetime
+        self,
+        before: ScheduleRow,
+        spec: ScheduleSpec,
+        schedule_decision: ScheduleDecision,
+        planned: list[FireRow],
+        now: datetime,
     ) -> None:
-        """`through_at` goes forward, over windows that are covered (I-30, I-31, I-32)."""
-        after = ruling.schedule
-        story = f"{before.id} {spec.trigger} at {now}, from {before.through_at} to {after.through_at}"
-        self._require("I-32", after.through_at >= before.through_at, f"{story}: it goes back")
-        acts = {change.act for change in ruling.changes}
-        due = windows(spec.trigger, before.through_at, max(now, after.through_at))
+        """`planned_through` goes forward, over windows that are covered (I-30, I-31, I-32)."""
+        after = schedule_decision.schedule
+        story = f"{before.id} {spec.trigger} at {now}, from {before.planned_through} to {after.planned_through}"
+        self._require("I-32", after.planned_through >= before.planned_through, f"{story}: it goes back")
+        acts = {change.action for change in schedule_decision.changes}
+        due = windows(spec.trigger, before.planned_through, max(now, after.planned_through))
         if not _is_on(before):
             self._require("I-31", not planned, f"{story}: {planned} of a schedule at rest")
-            moved = after.through_at > before.through_at
+            moved = after.planned_through > before.planned_through
             self._require("I-31", not moved or acts & BEGINNINGS, f"{story}: moved while at rest, by {acts}")
         else:
             stops = not _is_on(after) or bool(acts & BEGINNINGS)
-            end = now if stops else after.through_at
+            end = now if stops else after.planned_through
             self._check_cover(story, [window for window in due if window <= end], planned)
         since = self._ever.since.get((before.tenant, before.name))
         for fire in planned:
@@ -184,7 +194,7 @@ class ScheduleCheck:
             self._require("TRG-5", since is None or fire.window_at > since, f"{story}: {fire} is before {since}")
         trigger = msgspec.json.decode(after.spec, type=ScheduleSpec).trigger
         if _is_on(after):
-            first = next_window(trigger, after.through_at)
+            first = next_window(trigger, after.planned_through)
             late = after.next_at is None or after.next_at > first if first is not None else False
             self._require("I-31", not late, f"{story}: {first} is next, and {after.next_at} is looked for")
 
@@ -208,12 +218,14 @@ class ScheduleCheck:
 
     # fires and runs
 
-    def _check_fires(self, known: dict[tuple[datetime, int], FireRow], spec: ScheduleSpec, ruling: Ruling) -> None:
+    def _check_fires(
+        self, known: dict[tuple[datetime, int], FireRow], spec: ScheduleSpec, schedule_decision: ScheduleDecision
+    ) -> None:
         """Decisions are final; fires and runs match one to one (TRG-4)."""
-        runs = {run.id: run for run in ruling.runs}
-        self._require("TRG-4", len(runs) == len(ruling.runs), f"{ruling.runs}: one run twice")
+        runs = {run.id: run for run in schedule_decision.runs}
+        self._require("TRG-4", len(runs) == len(schedule_decision.runs), f"{schedule_decision.runs}: one run twice")
         made: set[str] = set()
-        for fire in ruling.fires:
+        for fire in schedule_decision.fires:
             old = known.get(_key(fire))
             if old is not None and old.outcome is not Outcome.WAITING:
                 same = (old.outcome, old.run_id) == (fire.outcome, fire.run_id)
@@ -238,10 +250,10 @@ class ScheduleCheck:
         row: ScheduleRow,
         spec: ScheduleSpec,
         known: dict[tuple[datetime, int], FireRow],
-        ruling: Ruling,
+        schedule_decision: ScheduleDecision,
     ) -> None:
         """A window that waits for another job ran after that one's (TRG-8); what is noted of a run is true."""
-        for fire in ruling.fires:
+        for fire in schedule_decision.fires:
             old = known.get(_key(fire))
             if fire.run_state is not None and (old is None or old.run_state is None):
                 ended = self._ever.run_ends.get(fire.run_id or "", ())
@@ -251,10 +263,10 @@ class ScheduleCheck:
                 through = _is_through(model, self._ever, row.tenant, spec.after.job, fire.window_at)
                 self._require("TRG-8", through, f"{fire} ran, and {spec.after.job} is not through")
 
-    def _check_active(self, model: Model, ruling: Ruling, spec: ScheduleSpec) -> None:
+    def _check_active(self, model: Model, schedule_decision: ScheduleDecision, spec: ScheduleSpec) -> None:
         """Not more runs are going than may (TRG-12), nor of a backfill (TRG-9)."""
-        mine = model.fires[ruling.schedule.id].values()
-        new = [fire for fire in ruling.fires if any(fire.run_id == run.id for run in ruling.runs)]
+        mine = model.fires[schedule_decision.schedule.id].values()
+        new = [fire for fire in schedule_decision.fires if any(fire.run_id == run.id for run in schedule_decision.runs)]
         if any(not fire.by and fire.backfill_id is None for fire in new):
             going = [fire for fire in mine if _is_active(fire) and not fire.by and fire.backfill_id is None]
             self._require("TRG-12", len(going) <= spec.max_active, f"{len(going)} are going, {spec.max_active} may")
@@ -265,28 +277,30 @@ class ScheduleCheck:
 
     # events
 
-    def _check_events(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
+    def _check_events(
+        self, model: Model, evaluation_batch: EvaluationBatch, schedule_decisions: Sequence[ScheduleDecision]
+    ) -> None:
         """Each new event creates one fire of each schedule that waits for it."""
-        for event in docket.events:
-            for case in docket.cases:
+        for event in evaluation_batch.events:
+            for case in evaluation_batch.cases:
                 row = case.schedule
                 if row.event_type != event.type or not _is_on(row):
                     continue
                 fires = [
                     fire
-                    for ruling in rulings
-                    if ruling.schedule.id == row.id
-                    for fire in ruling.fires
+                    for schedule_decision in schedule_decisions
+                    if schedule_decision.schedule.id == row.id
+                    for fire in schedule_decision.fires
                     if fire.event is not None and _names(fire.event, event)
                 ]
                 self._require("TRG-7", len(fires) == 1, f"{event.id} makes {fires} of {row.id}")
 
-    def _apply(self, model: Model, ruling: Ruling) -> None:
-        model.schedules[ruling.schedule.id] = ruling.schedule
-        fires = model.fires[ruling.schedule.id] = dict(model.fires[ruling.schedule.id])
-        for backfill in ruling.backfills:
+    def _apply(self, model: Model, schedule_decision: ScheduleDecision) -> None:
+        model.schedules[schedule_decision.schedule.id] = schedule_decision.schedule
+        fires = model.fires[schedule_decision.schedule.id] = dict(model.fires[schedule_decision.schedule.id])
+        for backfill in schedule_decision.backfills:
             model.backfills[backfill.id] = backfill
-        for fire in ruling.fires:
+        for fire in schedule_decision.fires:
             fires[_key(fire)] = fire
 
 
@@ -304,7 +318,7 @@ def check_end(
         spec = msgspec.json.decode(row.spec, type=ScheduleSpec)
         fires = model.fires[row.id].values()
         if _is_on(row):
-            due = windows(spec.trigger, row.through_at, now - patience)
+            due = windows(spec.trigger, row.planned_through, now - patience)
             findings.require("I-31", not due, f"{row.id}: {due[:3]} were never fired, and it is {now}")
             waiting = [fire for fire in fires if fire.outcome is Outcome.WAITING]
             findings.require("TRG-12", not waiting or spec.after is not None, f"{row.id}: {waiting[:3]} still wait")

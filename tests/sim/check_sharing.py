@@ -19,8 +19,8 @@ import msgspec
 
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.model.batch import Batch
-from mainspring.core.model.resources import NOTHING, Resources
-from mainspring.core.model.settings import Tuning
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import is_claimant
 from mainspring.core.placement.task_shapes import Shape
@@ -28,14 +28,14 @@ from mainspring.protocol.wire import Offer
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Model
-from tests.sim.rulebook import (
-    Lodger,
+from tests.sim.rules import (
+    LeaseView,
     exceeded,
     forbidden,
     frozen,
     hindered,
     is_within_promise,
-    lodgers,
+    lease_views,
     use_by_tenant,
 )
 
@@ -52,7 +52,7 @@ class Before(msgspec.Struct, frozen=True):
     """The rows before a batch."""
 
     queued: list[Task]
-    kept: dict[str, Task]
+    reserved: dict[str, Task]
     live: dict[str, Task]
 
 
@@ -63,14 +63,14 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     alone: bool
     """It was made of one event alone: it places nothing, or one shape."""
     rules: SharingRules
-    tuning: Tuning
+    scheduler_settings: SchedulerSettings
     led_since: float
     use: dict[str, Resources]
     rooms: dict[str, int]
     groups: dict[str, int]
     now: datetime
     """As its leader's clock says."""
-    kept: dict[str, str]
+    reserved: dict[str, str]
     """By task: the worker of its reservation."""
     open: frozenset[str]
     """Workers that are ready for anything new, and have refused nothing."""
@@ -97,7 +97,7 @@ class SharingCheck:
         """By task that waits: how many younger ones have started though it was its turn, and since when."""
         self._starts: dict[str, list[datetime]] = {}
         self._queued_at: dict[str, datetime] = {}
-        self._total = NOTHING
+        self._total = ZERO_RESOURCES
         for name, machine in machines.items():
             if not is_claimant(name):
                 self._total += machine.total
@@ -107,15 +107,15 @@ class SharingCheck:
     ) -> None:
         """Check the placements of a batch; `queued_at`: since when the tasks waited."""
         self._queued_at = queued_at
-        rules, leases = made.rules, lodgers(model)
+        rules, leases = made.rules, lease_views(model)
         use = use_by_tenant(leases)
-        kept = _kept_throughout(model, before, placed)
+        reserved = _kept_throughout(model, before, placed)
         for task in placed:
             self._check_allowed(model, task, rules)
             self._check_place(model, before, task, rules)
-            self._check_kept(model, task, kept)
+            self._check_kept(model, task, reserved)
         self._check_quotas(placed, rules, use, leases)
-        self._check_throttle(model, placed, rules, made.tuning)
+        self._check_throttle(model, placed, rules, made.scheduler_settings)
         if not made.alone:
             waiting = [task for task in before.queued if self._still_waits(model, task)]
             if waiting:
@@ -130,11 +130,13 @@ class SharingCheck:
         if any(task.run_id not in model.runs or model.runs[task.run_id].job_id not in model.jobs
                for task in model.live.values()):  # fmt: skip
             return  # A store without memory has lost a definition, and the leader leaves its runs alone.
-        use = use_by_tenant(lodgers(model))
+        use = use_by_tenant(lease_views(model))
         counted = {tenant: (used, made.rooms.get(tenant, 0)) for tenant, used in made.use.items()}
         self._require("I-60", counted == use, f"tenants use {use}, and {counted} is counted")
-        kept = {task.id: task.reserved.worker for task in model.kept.values() if task.reserved is not None}
-        self._require("PLC-6", made.kept == kept, f"{kept} is kept, and a leader has {made.kept} in mind")
+        reserved = {task.id: task.reserved.worker for task in model.reserved.values() if task.reserved is not None}
+        self._require(
+            "PLC-6", made.reserved == reserved, f"{reserved} is kept, and a leader has {made.reserved} in mind"
+        )
 
     # rules
 
@@ -148,7 +150,11 @@ class SharingCheck:
         self._require("ADM-8", policy is None, f"{task.id} of {job.labels} starts, and {policy} forbids it")
 
     def _check_quotas(
-        self, placed: list[Task], rules: SharingRules, use: dict[str, tuple[Resources, int]], leases: dict[str, Lodger]
+        self,
+        placed: list[Task],
+        rules: SharingRules,
+        use: dict[str, tuple[Resources, int]],
+        leases: dict[str, LeaseView],
     ) -> None:
         """Placements other than P0 leave their tenant within its quota; P0 goes first."""
         for task in placed:
@@ -159,7 +165,9 @@ class SharingCheck:
             much = exceeded(row.at(_placed_at(task)), used, rooms)
             self._require("ADM-5", much is None, f"{task.id} starts, and {task.tenant} has {much}")
 
-    def _check_throttle(self, model: Model, placed: list[Task], rules: SharingRules, tuning: Tuning) -> None:
+    def _check_throttle(
+        self, model: Model, placed: list[Task], rules: SharingRules, scheduler_settings: SchedulerSettings
+    ) -> None:
         for task in placed:
             row = rules.quotas.get(task.tenant)
             now = _placed_at(task)
@@ -169,7 +177,7 @@ class SharingCheck:
                 continue
             starts = self._starts.setdefault(task.tenant, [])
             starts[:] = [at for at in starts if at > now - _THROTTLED_WINDOW] + [now]
-            most = tuning.throttled_starts_per_second * (_THROTTLED_WINDOW.total_seconds() + 6)
+            most = scheduler_settings.throttled_starts_per_second * (_THROTTLED_WINDOW.total_seconds() + 6)
             self._require("ADM-5", len(starts) <= most, f"{len(starts)} tasks of {task.tenant} start in 5 s")
 
     # places
@@ -180,23 +188,23 @@ class SharingCheck:
         there = suits(machine, shape, rules)
         self._require("PLC-3", there, f"{task.id} asks for {shape}, and was placed on {name}, {machine}: {rules.pool}")
         others = [one for one in model.tasks[task.run_id] if one.id != task.id]
-        if shape.near:
-            ran = {one.ran_on for one in others if one.name in shape.near and one.ran_on is not None}
+        if shape.affinity:
+            ran = {one.ran_on for one in others if one.name in shape.affinity and one.ran_on is not None}
             busy = {one.worker_id for attempt, one in before.live.items() if attempt in model.live}
             self._require("PLC-3", name in ran or not ran & busy, f"{task.id} must be on one of {ran}, not {name}")
-        if shape.apart:
+        if shape.anti_affinity:
             there_before = [
                 one for one in others
-                if one.name in shape.apart and one.worker_id == name and one.attempt_id in before.live
+                if one.name in shape.anti_affinity and one.worker_id == name and one.attempt_id in before.live
             ]  # fmt: skip
             self._require("PLC-3", not there_before, f"{task.id} must be apart from {[one.id for one in there_before]}")
         room = machine.total - model.use(name)
         self._require("I-60", not room.is_negative(), f"{name} has {room} left after taking {task.id}")
 
-    def _check_kept(self, model: Model, task: Task, kept: dict[str, Resources]) -> None:
+    def _check_kept(self, model: Model, task: Task, reserved: dict[str, Resources]) -> None:
         """Room that was kept for others before the batch, and is after it, is not given away."""
         name, needs = task.worker_id or "", model.shape_of(task).resources
-        left = self._machines[name].total - model.use(name) - kept.get(name, NOTHING)
+        left = self._machines[name].total - model.use(name) - reserved.get(name, ZERO_RESOURCES)
         takes = any(getattr(left, part) < 0 < getattr(needs, part) for part in ("cpu_millis", "memory_bytes"))
         self._require("PLC-6", not takes, f"{task.id} takes room on {name} that is kept for others: {left} is left")
 
@@ -212,7 +220,7 @@ class SharingCheck:
         use: dict[str, tuple[Resources, int]],
     ) -> None:
         now = _placed_at(placed[0])
-        kept_lines = {(one.priority, one.tenant, model.shape_of(one)) for one in before.kept.values()}
+        kept_lines = {(one.priority, one.tenant, model.shape_of(one)) for one in before.reserved.values()}
         free = self._first_of_each(model, waiting, rules, now, use)
         rooms: set[str | None] = set()
         for task in placed:
@@ -264,7 +272,7 @@ class SharingCheck:
         name, shape = task.worker_id or "", model.shape_of(higher)
         mine = model.shape_of(task)
         room = self._machines[name].total - model.use(name) + mine.resources
-        for other in model.kept.values():
+        for other in model.reserved.values():
             if other.reserved is not None and other.reserved.worker == name and other.id != higher.id:
                 room -= model.shape_of(other).resources
         fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
@@ -293,7 +301,11 @@ class SharingCheck:
         """
         now, shape = _placed_at(task), model.shape_of(one)
         younger = self._queued_at.get(task.id, _placed_at(task)) > one.since and task.priority >= one.priority
-        if not younger or one.id in model.kept or any(other.priority is one.priority for other in model.kept.values()):
+        if (
+            not younger
+            or one.id in model.reserved
+            or any(other.priority is one.priority for other in model.reserved.values())
+        ):
             return
         machine = self._machines[task.worker_id or ""]
         fits = shape.resources.fits(machine.total) and not shape.labels and shape.zone is None
@@ -312,7 +324,7 @@ class SharingCheck:
         self, rules: SharingRules, tenant: str, use: dict[str, tuple[Resources, int]], now: datetime
     ) -> tuple[bool, float]:
         """How far a tenant is beyond its share of the pool, counted with half a lease more."""
-        used, rooms = use.get(tenant, (NOTHING, 0))
+        used, rooms = use.get(tenant, (ZERO_RESOURCES, 0))
         row = rules.quotas.get(tenant)
         share = max(used.cpu_millis / self._total.cpu_millis, used.memory_bytes / self._total.memory_bytes)
         share *= (1 + 0.5 / rooms) if rooms else 0.0
@@ -356,14 +368,14 @@ def _kept_throughout(model: Model, before: Before, placed: list[Task]) -> dict[s
     """
     had: Counter[tuple[Any, ...]] = Counter()
     old: set[tuple[Any, ...]] = set()
-    for task in before.kept.values():
+    for task in before.reserved.values():
         if task.reserved is not None:
             room = (*_line(model, task), task.reserved.worker)
             had[room] += 1
             old.add((*room, task.reserved.until))
     had.subtract({task.lease_id: (*_line(model, task), task.worker_id) for task in placed}.values())
     found: dict[str, Resources] = {}
-    for task in model.kept.values():
+    for task in model.reserved.values():
         if task.reserved is None:
             continue
         name, room = task.reserved.worker, (*_line(model, task), task.reserved.worker)
@@ -371,7 +383,7 @@ def _kept_throughout(model: Model, before: Before, placed: list[Task]) -> dict[s
             continue
         if had[room] > 0 and (*room, task.reserved.until) in old:
             had[room] -= 1
-            found[name] = found.get(name, NOTHING) + model.shape_of(task).resources
+            found[name] = found.get(name, ZERO_RESOURCES) + model.shape_of(task).resources
     return found
 
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mainspring.core.lifecycle.states import FINAL
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import TaskState
-from mainspring.core.model.worker import is_claimant, use_of
+from mainspring.core.model.worker import is_claimant, leased_resources
 from mainspring.host.loop import Leader
 from mainspring.shard import invariants
 from mainspring.store.sqlite import rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RUNS = f"SELECT {rows.RUNS.select()} FROM runs"
 _TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE run_id = ? ORDER BY position"
-_SPREADS = "SELECT run_id, kind, parent, done FROM spreads"
+_SPREADS = "SELECT run_id, kind, parent, done FROM bulk_operations"
 _HISTORY = 'SELECT task_id, seq, generation, start, "end" FROM transitions ORDER BY task_id, seq'
 
 
@@ -55,14 +55,18 @@ def _look_at(world: World, leader: Leader) -> None:
     use: dict[str, Resources] = {}
     for worker in memory.workers.values():
         if worker.wants is None:
-            quiet = memory.life - worker.heard
+            quiet = memory.life - worker.last_heartbeat
             story = f"{worker.id} has been silent for {quiet:.0f} s, and is still here"
             require("LIV-1", quiet < LONGEST_SILENCE, story)
         else:
             world.checker.claims.look(leader, worker)
-        require("I-60", worker.used == use_of(worker), f"{worker.id} uses {worker.used}, its leases {use_of(worker)}")
+        require(
+            "I-60",
+            worker.used == leased_resources(worker),
+            f"{worker.id} uses {worker.used}, its leases {leased_resources(worker)}",
+        )
         for lease in worker.leases.values():
-            use[lease.tenant] = use.get(lease.tenant, NOTHING) + lease.shape.resources
+            use[lease.tenant] = use.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
             alive = lease.members and all(memory.attempts.get(one) is task for one, task in lease.members.items())
             require("I-65", alive, f"{lease.id} of {worker.id} is held by nobody: {list(lease.members)}")
     require("I-60", use == memory.use, f"tenants use {use}, and {memory.use} is counted")
@@ -85,9 +89,9 @@ def compare_tables(world: World, *, whole: bool) -> None:
         wanted = rows.TASKS.rows(tasks) if tasks else []
         require("ROWS", stored == wanted, f"tasks of {run_id}: {_difference(stored, wanted)}")
     model.dirty.clear()
-    spreads = {(run, kind, parent): done for run, kind, parent, done in db.execute(_SPREADS)}
-    known = {(run, str(kind), parent): spread.done for (run, kind, parent), spread in model.spreads.items()}
-    require("ROWS", spreads == known, f"spreads: {spreads} are stored, not {known}")
+    bulk_operations = {(run, kind, parent): done for run, kind, parent, done in db.execute(_SPREADS)}
+    known = {(run, str(kind), parent): spread.done for (run, kind, parent), spread in model.bulk_operations.items()}
+    require("ROWS", bulk_operations == known, f"spreads: {bulk_operations} are stored, not {known}")
     saved = dict(db.execute("SELECT task_id, document FROM checkpoints"))
     wanted_documents = {task: one.document for task, one in model.checkpoints.items()}
     require("ROWS", saved == wanted_documents, f"checkpoints: {saved} are stored, not {wanted_documents}")
@@ -141,8 +145,10 @@ def check_end(world: World) -> None:
             continue  # It stores nothing: unsent reports are lost with it.
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)
-        kept = attempt in mine.duties.holds() or any(one.attempt == attempt for one in mine.duties.aside)
-        require("I-50", known or kept or ever.restores, f"{attempt} left {result} on {worker}, and nobody has it")
+        reserved = attempt in mine.state_machine.holds() or any(
+            one.attempt == attempt for one in mine.state_machine.unknown_results
+        )
+        require("I-50", known or reserved or ever.restores, f"{attempt} left {result} on {worker}, and nobody has it")
 
 
 def check_visible(world: World) -> None:

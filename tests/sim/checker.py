@@ -14,35 +14,35 @@ import msgspec
 
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import Batch, Outgoing
+from mainspring.core.model.batch import Batch, OutboxRow
 from mainspring.core.model.job import JobRow, JobSpec, compile_job
 from mainspring.core.model.run import Run
-from mainspring.core.model.schedule_rows import Docket, Ruling
-from mainspring.core.model.settings import USUAL
+from mainspring.core.model.schedule_rows import EvaluationBatch, ScheduleDecision
+from mainspring.core.model.settings import DEFAULTS
 from mainspring.core.model.task import StopKind
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.host.loop import MARGIN, Leader
+from mainspring.host.loop import LEASE_MARGIN, Leader
 from mainspring.protocol.errors import Fenced, Rejected
 from mainspring.protocol.wire import Answer, Assign, Progress, Result, Stop, Verdict
-from mainspring.shard.effects import Answered, Reply
-from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWorker, WorkerAct
+from mainspring.shard.effects import ActionReply, ActionStatus
+from mainspring.shard.events import ActionRequest, CancelRun, PauseRun, RunAction, UncordonWorker, WorkerAction
 from mainspring.shard.shard import Shard
 from mainspring.store.ports.store import IdempotencyKey, Term
 from tests.sim.check_audit import AuditCheck
-from tests.sim.check_claims import ClaimCheck
 from tests.sim.check_commit import CommitCheck
 from tests.sim.check_decisions import DecisionCheck
 from tests.sim.check_failures import FailureCheck
 from tests.sim.check_groups import GroupCheck
-from tests.sim.check_rooms import RoomCheck
+from tests.sim.check_http_workers import ClaimCheck
+from tests.sim.check_preemption import PreemptionCheck
 from tests.sim.check_schedules import ScheduleCheck
 from tests.sim.check_sharing import Made, SharingCheck, machine_of
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
 if TYPE_CHECKING:
-    from tests.sim.claimant import Claimant
+    from tests.sim.http_worker import Claimant
     from tests.sim.worker import SimWorker
     from tests.sim.world import World
 
@@ -64,7 +64,7 @@ class Checker:
         everybody: list[SimWorker | Claimant] = [*world.workers, *world.claimants.all]
         machines = {one.name: machine_of(one.offer, one.labels, one.zone) for one in everybody}
         self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock, world.mix.alike)
-        self.rooms = RoomCheck(findings, machines, world.is_calm)
+        self.rooms = PreemptionCheck(findings, machines, world.is_calm)
         self.groups = GroupCheck(findings, self.ever, lambda: world.loop.now, world.is_calm)
         sharing = SharingCheck(findings, machines, world.store_clock)
         decisions = DecisionCheck(findings, machines)
@@ -72,7 +72,11 @@ class Checker:
         self.schedules = ScheduleCheck(findings, self.ever)
         self.audit = AuditCheck(findings, self.ever)
         self.claims = ClaimCheck(
-            findings, self.ever, lambda: world.loop.now, world.store_clock, world.tuning.claim_silence_seconds
+            findings,
+            self.ever,
+            lambda: world.loop.now,
+            world.store_clock,
+            world.scheduler_settings.claim_heartbeat_timeout_seconds,
         )
         self._heard: dict[tuple[int, str], float] = {}
         """When a leader (by nonce) last heard from a worker."""
@@ -135,7 +139,7 @@ class Checker:
                 note("kept", f"{task.reserved.worker} for {task.id}: {task.reserved.why}")
             elif task.stop is not None and task.stop.kind is StopKind.PREEMPT:
                 note("makes_room", f"{task.id}: {task.stop.why}")
-        born = [task for task in batch.new_tasks if task.birth is not None]
+        born = [task for task in batch.new_tasks if task.origin is not None]
         if born:
             note("born", f"{len(born)} from {born[0].id}")
 
@@ -189,10 +193,10 @@ class Checker:
         memory = shard.memory
         led_since = max((self.ever.led_since[nonce] for nonce in self.ever.led_since), default=0.0)
         self._made[id(batch)] = Made(
-            batch=batch, alone=how != "finish", rules=memory.rules, tuning=memory.tuning, led_since=led_since,
+            batch=batch, alone=how != "finish", rules=memory.rules, scheduler_settings=memory.scheduler_settings, led_since=led_since,
             now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.lease_counts),
             groups=dict(memory.groups.use),
-            kept={name: worker.id for worker in memory.workers.values() for name in worker.kept},
+            reserved={name: worker.id for worker in memory.workers.values() for name in worker.reserved},
             open=frozenset(worker.id for worker in memory.workers.values() if _takes_anything(worker)),
             recalled=frozenset(lease.id for lease in memory.leases.values() if lease.recalled),
         )  # fmt: skip
@@ -223,7 +227,7 @@ class Checker:
 
     def renewed(self, term: Term, began: float) -> None:
         """A host's lease was renewed."""
-        lease = timedelta(seconds=5) - MARGIN
+        lease = timedelta(seconds=5) - LEASE_MARGIN
         self._trusted_until[term.nonce] = began + lease.total_seconds()
 
     def heard(self, term: Term, worker: str) -> None:
@@ -251,16 +255,22 @@ class Checker:
                 case Stop() if message.grace_seconds > 0:
                     self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signalled too early")
 
-    def answered(self, act: Asked, answered: Answered) -> None:
+    def answered(self, action: ActionRequest, answered: ActionReply) -> None:
         """A person got the reply to an action."""
-        self.audit.answered(self.model, act, answered)
-        if answered.reply is Reply.DONE and isinstance(act, CancelRun):
-            self._require("STA-3", act.run_id in self.ever.cancelled, f"the cancel of {act.run_id} is not durable")
-        elif answered.reply is Reply.DONE and isinstance(act, PauseRun):
-            self._require("STA-3", act.run_id in self.ever.paused, f"the pause of {act.run_id} is not durable")
-        elif answered.reply is Reply.DONE and isinstance(act, WorkerAct) and not isinstance(act, UncordonWorker):
-            self._require("STA-3", act.worker in self.ever.held, f"the hold of {act.worker} is not durable")
-        self._world.trace.note("answered", f"{say_act(act)} {answered.reply}")
+        self.audit.answered(self.model, action, answered)
+        if answered.reply is ActionStatus.DONE and isinstance(action, CancelRun):
+            self._require(
+                "STA-3", action.run_id in self.ever.cancelled, f"the cancel of {action.run_id} is not durable"
+            )
+        elif answered.reply is ActionStatus.DONE and isinstance(action, PauseRun):
+            self._require("STA-3", action.run_id in self.ever.paused, f"the pause of {action.run_id} is not durable")
+        elif (
+            answered.reply is ActionStatus.DONE
+            and isinstance(action, WorkerAction)
+            and not isinstance(action, UncordonWorker)
+        ):
+            self._require("STA-3", action.worker in self.ever.held, f"the hold of {action.worker} is not durable")
+        self._world.trace.note("answered", f"{say_act(action)} {answered.reply}")
 
     def moved(self, term: Term, progress: Progress) -> None:
         """A leader got a progress report; a repeated value is no progress."""
@@ -269,7 +279,7 @@ class Checker:
         if progress.percent != percent:
             self.ever.moved[said] = (progress.percent, self._world.loop.now, heard)
 
-    def news(self, row: Outgoing) -> None:
+    def schedule_outbox(self, row: OutboxRow) -> None:
         """A message was delivered outside."""
         self.outbox[row.id] = self.outbox.get(row.id, 0) + 1
 
@@ -298,17 +308,21 @@ class Checker:
         if runs:
             self._world.trace.note("runs", " ".join(ids))
 
-    def settled(self, docket: Docket, rulings: Sequence[Ruling]) -> None:
+    def settled(self, evaluation_batch: EvaluationBatch, schedule_decisions: Sequence[ScheduleDecision]) -> None:
         """The store has evaluated schedules, by its own time."""
         now = self._world.store_clock.wall()
-        self._require("I-31", docket.now <= now, f"it is {now}, and {docket.now} is what the rules are told")
-        self.schedules.settled(self.model, docket, rulings)
-        for ruling in rulings:
-            self.inserted(ruling.runs, None, [run.id for run in ruling.runs])
-            if ruling.fires or ruling.changes:
-                what = " ".join(f"{fire.window_at:%H:%M:%S}#{fire.generation}={fire.outcome}" for fire in ruling.fires)
-                acts = " ".join(change.act for change in ruling.changes)
-                self._world.trace.note("settled", f"{ruling.schedule.id} {what} {acts}")
+        self._require(
+            "I-31", evaluation_batch.now <= now, f"it is {now}, and {evaluation_batch.now} is what the rules are told"
+        )
+        self.schedules.settled(self.model, evaluation_batch, schedule_decisions)
+        for schedule_decision in schedule_decisions:
+            self.inserted(schedule_decision.runs, None, [run.id for run in schedule_decision.runs])
+            if schedule_decision.fires or schedule_decision.changes:
+                what = " ".join(
+                    f"{fire.window_at:%H:%M:%S}#{fire.generation}={fire.outcome}" for fire in schedule_decision.fires
+                )
+                acts = " ".join(change.action for change in schedule_decision.changes)
+                self._world.trace.note("settled", f"{schedule_decision.schedule.id} {what} {acts}")
 
     def acknowledged(self, ids: Sequence[str], key: IdempotencyKey | None) -> None:
         """A client was told that its runs are stored."""
@@ -328,11 +342,11 @@ class Checker:
         self.ever.left[result.attempt] = (worker, result)
         self._world.trace.note("left", f"{result.attempt} {result.outcome}")
 
-    def forgotten(self, worker: str, attempt: str, *, aside: bool) -> None:
+    def forgotten(self, worker: str, attempt: str, *, discarded: bool) -> None:
         """A worker takes an attempt out of its hands: if it had a result, that is durable elsewhere (I-50)."""
         if attempt not in self.ever.left:
             return
-        if aside:
+        if discarded:
             unknown = attempt not in self.model.ended or self.ever.restores
             self._require("I-54", unknown, f"{attempt} was discarded, but is known")
         else:
@@ -359,22 +373,22 @@ class Checker:
             since = self._heard.get((term.nonce, worker), 0.0)
             began = self.ever.led_since[term.nonce]
             jumps = sum(1 for at in self._world.store_clock.jumps if at > max(since, began) - 1)
-            least = USUAL.lost_after_seconds * _DRIFT - 2.0 * jumps
+            least = DEFAULTS.lost_after_seconds * _DRIFT - 2.0 * jumps
             self._require(
                 "I-16", now - since >= least, f"{worker} was given up {now - since:.1f} s after its last word"
             )
             self._require("I-42", now - began >= least, f"{worker} was given up {now - began:.1f} s into a term")
 
 
-def say_act(act: Asked) -> str:
+def say_act(action: ActionRequest) -> str:
     """Describe an action and its target."""
-    match act:
-        case Act():
-            return f"{type(act).__name__} {act.run_id}"
-        case WorkerAct():
-            return f"{type(act).__name__} {act.worker}"
+    match action:
+        case RunAction():
+            return f"{type(action).__name__} {action.run_id}"
+        case WorkerAction():
+            return f"{type(action).__name__} {action.worker}"
         case _:
-            return type(act).__name__
+            return type(action).__name__
 
 
 def is_spoiled(shard: Shard) -> bool:
@@ -383,4 +397,4 @@ def is_spoiled(shard: Shard) -> bool:
 
 
 def _takes_anything(worker: Worker) -> bool:
-    return worker.status is WorkerStatus.READY and worker.takes_new() and not worker.refused
+    return worker.status is WorkerStatus.READY and worker.accepts_work() and not worker.refused

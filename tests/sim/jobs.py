@@ -12,11 +12,11 @@ from mainspring.core.lifecycle.failure_policy import Backoff, FailureClass, Retr
 from mainspring.core.model.job import Edge, JobSpec, OnSkip, TaskSpec
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.run import FailurePolicy
-from tests.sim.ailments import Ailment, draw_ailment
-from tests.sim.growing import draw_growing, encode_work
+from tests.sim.conditions import add_whens
+from tests.sim.dynamic_jobs import draw_growing, encode_work
+from tests.sim.failure_modes import FailureMode, draw_failure_mode
 from tests.sim.mix import Mix
 from tests.sim.sharing_jobs import promise, share
-from tests.sim.whens import add_whens
 from tests.sim.worker import Work
 
 MIB = 1024 * 1024
@@ -37,8 +37,8 @@ def draw_job(random: Random, mix: Mix, number: int, *, small: bool = False) -> J
     later = Random(f"job:{mix.seed}:{number}:{small}")
     if later.random() < mix.growing and "-poison-" not in spec.name:
         spec = draw_growing(later, spec, small=small)
-    if later.random() < mix.ailing:
-        spec = _make_ail(later, mix, spec)
+    if later.random() < mix.with_failure_mode:
+        spec = _add_failure_mode(later, mix, spec)
     more = Random(f"conditions and delays:{mix.seed}:{number}:{small}")
     if more.random() < mix.conditional:
         spec = add_whens(more, spec)
@@ -88,16 +88,16 @@ def _draw_plain(random: Random, mix: Mix, number: int, *, small: bool) -> JobSpe
     return JobSpec(name=f"job{number}{poison}", tasks=tasks, on_failure=policy, timeout_seconds=limit)
 
 
-def _make_ail(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
+def _add_failure_mode(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
     """Give some tasks of the job a failure mode of this seed, shared with other jobs."""
-    ailments = draw_ailments(mix)
+    failure_modes = draw_failure_modes(mix)
     tasks = []
     for task in spec.tasks:
         changes: dict[str, Any] = {}
         if random.random() < 0.5:
-            ailment = random.choice(ailments)
+            failure_mode = random.choice(failure_modes)
             work = msgspec.json.decode(task.work, type=Work)
-            changes["work"] = encode_work(msgspec.structs.replace(work, ailment=ailment))
+            changes["work"] = encode_work(msgspec.structs.replace(work, failure_mode=failure_mode))
             changes["max_attempts"] = random.choice((2, 3, 5, 5))
         if random.random() < 0.3:
             work = msgspec.json.decode(changes.get("work", task.work), type=Work)
@@ -119,10 +119,10 @@ def _make_ail(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
     )
 
 
-def draw_ailments(mix: Mix) -> list[Ailment]:
+def draw_failure_modes(mix: Mix) -> list[FailureMode]:
     """Failure modes of a seed: few, so that many tasks fail in the same way."""
     random = Random(f"ailments:{mix.seed}")
-    return [draw_ailment(random, mix.chaos_seconds, 64 * MIB) for _ in range(random.choice((2, 3, 5)))]
+    return [draw_failure_mode(random, mix.chaos_seconds, 64 * MIB) for _ in range(random.choice((2, 3, 5)))]
 
 
 def _draw_shape(random: Random) -> dict[str, Any]:

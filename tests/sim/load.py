@@ -19,16 +19,16 @@ from mainspring.host.loop import Leader
 from mainspring.protocol.errors import JobMissing, MainspringError, Unavailable
 from mainspring.protocol.ids import new_id
 from mainspring.shard.events import (
-    Act,
-    Asked,
+    ActionRequest,
     CancelRun,
     CancelTask,
     ClearTask,
     PauseRun,
     ReopenTask,
     ResumeRun,
+    RunAction,
     UncordonWorker,
-    WorkerAct,
+    WorkerAction,
 )
 from mainspring.store.ports.store import IdempotencyKey, Store
 from tests.sim.checker import say_act
@@ -62,10 +62,10 @@ class Client:
             await asyncio.sleep(max(0.0, at - world.loop.now))
             world.loop.create_task(self._submit(number))
 
-    async def crowd(self) -> None:
+    async def set_spool_full(self) -> None:
         """Submit small runs of one tenant, one after another, for a part of the time."""
         world, mix, random = self._world, self._world.mix, Random(f"crowd:{self._world.mix.seed}")
-        if not mix.sharing.crowd:
+        if not mix.sharing.set_spool_full:
             return
         definition = msgspec.json.encode(crowd_job()).decode()
         row = JobRow(id="job_crowd", tenant="tenant0", name="crowd", version=0, definition=definition)
@@ -73,7 +73,7 @@ class Client:
         priority = random.choice((Priority.P1, Priority.P2))
         await asyncio.sleep(random.uniform(10.0, 100.0))
         await self._store_definition(row)
-        for _ in range(mix.sharing.crowd):
+        for _ in range(mix.sharing.set_spool_full):
             await asyncio.sleep(random.uniform(0.5, 3.5))
             now = world.store_clock.wall()
             run = Run(
@@ -177,9 +177,9 @@ class People:
         times = sorted(random.uniform(5.0, world.mix.chaos_seconds) for _ in range(world.mix.acts))
         for at in times:
             await asyncio.sleep(max(0.0, at - world.loop.now))
-            act = self._draw_act()
-            if act is not None:
-                self.ask(act)
+            action = self._draw_act()
+            if action is not None:
+                self.ask(action)
 
     def mend(self) -> int:
         """Resolve everything that only a person can; return the number."""
@@ -187,7 +187,7 @@ class People:
         self._world.planner.mend()
         self._world.rulers.mend()
         held = [row.id for row in model.workers.values() if row.hold]
-        acts: list[Asked] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
+        acts: list[ActionRequest] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
         for run in model.runs.values():
             if run.state in FINAL_RUN:
                 continue
@@ -204,43 +204,43 @@ class People:
                     stopped = run.cancelled_by or run.failed_task or run.timed_out
                     again = ClearTask if not stopped and self._random.random() < 0.7 else CancelTask
                     acts.append(again(run_id=run.id, by="person:mender", task_id=task.id))
-        for act in acts:
-            self.ask(act)
+        for action in acts:
+            self.ask(action)
         for server in self._world.servers:
             leader = server.leader()
-            if leader is not None and leader.shard.memory.barred:
-                self._world.trace.note("act", f"restart {server.name}, where a shape is barred")
+            if leader is not None and leader.shard.memory.faulty_shapes:
+                self._world.trace.note("action", f"restart {server.name}, where a shape is barred")
                 self._world.nemesis.restart(server)
         return len(acts)
 
-    def ask(self, act: Asked) -> None:
+    def ask(self, action: ActionRequest) -> None:
         """Ask whichever server leads, if one does."""
         self._acted += 1
         about = AuditEntry(
-            id=f"req_{self._acted:06}", tenant="everybody", actor=act.by, source="", act=type(act).__name__,
-            object=act.run_id if isinstance(act, Act) else act.worker if isinstance(act, WorkerAct) else "",
+            id=f"req_{self._acted:06}", tenant="everybody", actor=action.by, source="", action=type(action).__name__,
+            object=action.run_id if isinstance(action, RunAction) else action.worker if isinstance(action, WorkerAction) else "",
         )  # fmt: skip
-        self._ask(msgspec.structs.replace(act, audit=about))
+        self._ask(msgspec.structs.replace(action, audit=about))
 
-    def _ask(self, act: Asked) -> None:
+    def _ask(self, action: ActionRequest) -> None:
         for server in self._world.servers:
             leader = server.leader()
             if leader is not None:
-                self._world.trace.note("act", say_act(act))
-                self._world.checker.audit.asked(act)
-                self._world.loop.create_task(self._wait(leader, act), context=server.process.context)
+                self._world.trace.note("action", say_act(action))
+                self._world.checker.audit.asked(action)
+                self._world.loop.create_task(self._wait(leader, action), context=server.process.context)
                 return
 
-    async def _wait(self, leader: Leader, act: Asked) -> None:
+    async def _wait(self, leader: Leader, action: ActionRequest) -> None:
         try:
-            answered = await leader.ask(act)
+            answered = await leader.ask(action)
         except MainspringError:
             if self._random_of_asking.random() < 0.5:
-                self._world.loop.call_later(5.0, self._ask, act, context=self._world.loop.outside)
+                self._world.loop.call_later(5.0, self._ask, action, context=self._world.loop.outside)
             return
-        self._world.checker.answered(act, answered)
+        self._world.checker.answered(action, answered)
 
-    def _draw_act(self) -> Act | None:
+    def _draw_act(self) -> RunAction | None:
         random, model = self._random, self._world.checker.model
         runs = [run for run in model.runs.values() if run.state not in FINAL_RUN or random.random() < 0.3]
         if not runs:

@@ -70,7 +70,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """Whether dynamic tasks are paced as if other runs always waited."""
     alike: int
     """Number of failures with one signature that opens a circuit breaker."""
-    ailing: float
+    with_failure_mode: float
     """Probability that a job has a common failure mode."""
     conditional: float
     """How likely a job is to have tasks with conditions of their own."""
@@ -127,7 +127,7 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         schedule_acts=later.choice((0, 10, 30)),
         events=later.choice((0, 10, 40)),
         growing=later.choice((0.0, 0.2, 0.5)),
-        ailing=later.choice((0.0, 0.2, 0.6)),
+        with_failure_mode=later.choice((0.0, 0.2, 0.6)),
         crowded=later.random() < 0.5,
         alike=later.choice((6, 6, 40)),
         conditional=folder.choice((0.0, 0.0, 0.5)),

@@ -12,9 +12,9 @@ import msgspec
 
 from mainspring.core.graph import expansion
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import BreakerRow, Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.batch import BreakerRow, BulkOperation, BulkOperationKind, Checkpoint, WorkerRow
 from mainspring.core.model.job import Job, TaskSpec
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.schedule_rows import BackfillRow, FireRow, ScheduleRow
 from mainspring.core.model.task import AttemptEnd, Task
@@ -32,7 +32,7 @@ class Story(msgspec.Struct, frozen=True):
     lost_on: frozenset[str] = frozenset()
 
 
-SpreadKey = tuple[str, SpreadKind, str]
+SpreadKey = tuple[str, BulkOperationKind, str]
 
 
 class Fence(msgspec.Struct):
@@ -62,7 +62,7 @@ class Model:
         self.born: dict[str, int] = {}
         """Positions of dynamic tasks, by id."""
         self.archived: dict[str, Run] = {}
-        self.spreads: dict[SpreadKey, Spread] = {}
+        self.bulk_operations: dict[SpreadKey, BulkOperation] = {}
         self.live: dict[str, Task] = {}
         """Current attempts."""
         self.ended: dict[str, AttemptEnd] = {}
@@ -94,7 +94,7 @@ class Model:
         """Executed actions, by request id."""
         self.alerts: set[str] = set()
         """Keys of the alerts that were raised."""
-        self.kept: dict[str, Task] = {}
+        self.reserved: dict[str, Task] = {}
         """Tasks with a reservation, by id."""
         self.shares: dict[tuple[str, str], int] = {}
         """By limit and holder: the granted share."""
@@ -108,7 +108,7 @@ class Model:
         other = Model()
         other.fence = msgspec.structs.replace(self.fence)
         plain = (
-            "jobs", "runs", "born", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints",
+            "jobs", "runs", "born", "archived", "bulk_operations", "live", "ended", "counted", "keys", "workers", "checkpoints",
             "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "kept",
             "shares", "failures",
         )  # fmt: skip
@@ -137,13 +137,13 @@ class Model:
         job = self.job_of(task.run_id)
         if task.position < len(job.tasks):
             return job.tasks[task.position]
-        assert task.birth is not None
-        parent = self.tasks[task.run_id][task.birth.parent]
+        assert task.origin is not None
+        parent = self.tasks[task.run_id][task.origin.parent]
         spec = self.spec_of(parent)
         if spec.for_each is not None:
             return spec
-        if parent.generation == task.birth.generation:
-            self.grown[task.id] = expansion.read(parent.output).tasks[task.birth.index]
+        if parent.generation == task.origin.generation:
+            self.grown[task.id] = expansion.read(parent.output).tasks[task.origin.index]
         return self.grown[task.id]
 
     def shape_of(self, task: Task) -> Shape:
@@ -166,7 +166,7 @@ class Model:
         old = tasks[task.position] if task.position < len(tasks) else None
         if old is None:
             tasks.append(task)
-            if task.birth is not None and task.birth.parent != task.position:
+            if task.origin is not None and task.origin.parent != task.position:
                 self.born[task.id] = task.position
         else:
             tasks[task.position] = task
@@ -178,14 +178,14 @@ class Model:
                 self._join(task)
             self.live[task.attempt_id] = task
         if task.reserved is not None:
-            self.kept[task.id] = task
+            self.reserved[task.id] = task
         else:
-            self.kept.pop(task.id, None)
+            self.reserved.pop(task.id, None)
         self.dirty[task.run_id] = None
 
     def use(self, worker: str) -> Resources:
         """Total resources of a worker's leases."""
-        total = NOTHING
+        total = ZERO_RESOURCES
         for _, resources in self.leases.get(worker, {}).values():
             total += resources
         return total

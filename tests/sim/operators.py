@@ -12,7 +12,7 @@ from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.run import FINAL_RUN, Run
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.work.work import digest_of
-from mainspring.shard.events import Asked, ChangePriority, KillTask, SaveCheckpoint
+from mainspring.shard.events import ActionRequest, ChangePriority, KillTask, SaveCheckpoint
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -33,16 +33,16 @@ class Operators:
     async def run(self) -> None:
         """Do each thing at its time."""
         world, random, mix = self._world, self._random, self._world.mix
-        deeds = [self._kill] * mix.kills + [self._save] * mix.corrections
-        deeds += [self._prioritise] * mix.priorities + [self._retune] * mix.retunings
-        times = sorted(random.uniform(2.0, mix.chaos_seconds) for _ in deeds)
-        random.shuffle(deeds)
-        for at, deed in zip(times, deeds, strict=True):
+        planned_actions = [self._kill] * mix.kills + [self._save] * mix.corrections
+        planned_actions += [self._reprioritize] * mix.priorities + [self._retune] * mix.retunings
+        times = sorted(random.uniform(2.0, mix.chaos_seconds) for _ in planned_actions)
+        random.shuffle(planned_actions)
+        for at, planned_action in zip(times, planned_actions, strict=True):
             await asyncio.sleep(max(0.0, at - world.loop.now))
-            deed()
+            planned_action()
 
-    def _ask(self, act: Asked) -> None:
-        self._world.people.ask(act)
+    def _ask(self, action: ActionRequest) -> None:
+        self._world.people.ask(action)
 
     def _kill(self) -> None:
         """Kill a task, usually a running one."""
@@ -67,13 +67,13 @@ class Operators:
         document = f'{{"put": {self._put}}}'
         attempt = task.attempt_id or f"att_of_{task.id}"
         checker.put(document, task.id, expected)
-        act = SaveCheckpoint(
+        action = SaveCheckpoint(
             run_id=task.run_id, task_id=task.id, attempt_id=attempt, document=document, expected=expected,
             by="person:corrector",
         )  # fmt: skip
-        self._ask(act)
+        self._ask(action)
 
-    def _prioritise(self) -> None:
+    def _reprioritize(self) -> None:
         """Change the priority of a run, preferably a large one or one in intake."""
         random, model = self._random, self._world.checker.model
         runs: list[Run] = [run for run in model.runs.values() if run.state not in FINAL_RUN or random.random() < 0.1]
@@ -88,19 +88,19 @@ class Operators:
         server = random.choice(self._world.servers)
         if server.host is None or server.process.dead:
             return
-        tuning = replace(
-            self._world.tuning,
-            growth_per_second=random.choice((2, 20)),
+        scheduler_settings = replace(
+            self._world.scheduler_settings,
+            fan_out_per_second=random.choice((2, 20)),
             ready_burst=random.choice((4, 10, 200)),
             retries_per_second=random.choice((1, 5, 5_000)),
-            alike_retries_per_second=random.choice((1, 500)),
-            receipt_seconds=random.choice((5.0, 30.0)),
+            same_signature_retries_per_second=random.choice((1, 500)),
+            assignment_timeout_seconds=random.choice((5.0, 30.0)),
             suspect_after_seconds=random.choice((10.0, 12.0)),
             lost_after_seconds=random.choice((15.0, 20.0)),
             stuck_after_seconds=random.choice((60.0, 1_800.0)),
         )
         self._world.trace.note("retuned", server.name)
-        self._world.loop.call_soon(server.host.retune, tuning, context=server.process.context)
+        self._world.loop.call_soon(server.host.update_settings, scheduler_settings, context=server.process.context)
 
     def _any_task(self) -> Task | None:
         """A task, usually one that is not over."""

@@ -59,7 +59,7 @@ def poisoned(
     with ExitStack() as stack:
         patch = mock.patch.object
         stack.enter_context(patch(adoption, "take_in", before(adoption.take_in, "adopt", lambda t, r, job: job)))
-        stack.enter_context(patch(progress, "make", before(progress.make, "make", about_run)))
+        stack.enter_context(patch(progress, "create_task", before(progress.create_task, "create_task", about_run)))
         stack.enter_context(patch(progress, "_decide", before(progress._decide, "decide", lambda run, task: run.job)))
         place = before(dispatch._assignment, "place", lambda memory, task, *_: memory.runs[task.run_id].job)
         stack.enter_context(patch(dispatch, "_assignment", place))

@@ -14,8 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.sim.planted import PLANTS
-from tests.sim.plants import Plant
+from tests.sim.mutation import Mutation
+from tests.sim.mutations import MUTATIONS
 from tests.sim.world import SeedResult, run_seed
 
 RERUN_EVERY = 50
@@ -32,9 +32,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def tell_seed(seed: int, seconds: float, guard: str | None) -> int:
     """Run one seed and print all that happens."""
-    plant = next((one for one in PLANTS if one.guard == guard), None)
+    plant = next((one for one in MUTATIONS if one.guard == guard), None)
     if guard is not None and plant is None:
-        sys.exit(f"no such guard: {guard}; there are {', '.join(one.guard for one in PLANTS)}")
+        sys.exit(f"no such guard: {guard}; there are {', '.join(one.guard for one in MUTATIONS)}")
     result = run_planted_seed(plant, seed, verbose=True) if plant else run_seed(seed, seconds=seconds, verbose=True)
     print(f"seed {seed}: {sum(result.faults.values())} faults, {result.steps} steps, trace {result.digest}")
     for invariant, story in result.found:
@@ -57,9 +57,9 @@ def run_seeds(seeds: Sequence[int], processes: int, seconds: float) -> int:
 def run_planted(processes: int) -> int:
     """Take each guard out, and run seeds until that is noticed."""
     missed = 0
-    width = max(len(plant.guard) for plant in PLANTS)
+    width = max(len(plant.guard) for plant in MUTATIONS)
     print(f"{'guard':{width}}  caught by  seed  seeds needed  what the simulator saw")
-    for number, plant in enumerate(PLANTS):
+    for number, plant in enumerate(MUTATIONS):
         caught = _catch(number, processes)
         if caught is None:
             missed += 1
@@ -67,14 +67,14 @@ def run_planted(processes: int) -> int:
         else:
             seed, tried, (invariant, story) = caught
             print(f"{plant.guard:{width}}  {invariant:9}  {seed:4}  {tried:12}  {story[:100]}", flush=True)
-    print(f"{len(PLANTS) - missed} of {len(PLANTS)} guards are noticed when they are gone")
+    print(f"{len(MUTATIONS) - missed} of {len(MUTATIONS)} guards are noticed when they are gone")
     print("to see one: python -m tests.sim --seed SEED --plant 'GUARD'")
     return 1 if missed else 0
 
 
 def _catch(number: int, processes: int) -> tuple[int, int, tuple[str, str]] | None:
     """The first seed that detects a missing guard, the number of seeds tried, and the finding."""
-    first = PLANTS[number].first_seed
+    first = MUTATIONS[number].first_seed
     work = ((number, seed) for seed in range(first, first + PLANTED_BUDGET))
     with _pool(processes) as pool:
         for tried, (seed, found) in enumerate(pool.imap(_run_planted_one, work, chunksize=1), 1):
@@ -83,7 +83,7 @@ def _catch(number: int, processes: int) -> tuple[int, int, tuple[str, str]] | No
     return None
 
 
-def run_planted_seed(plant: Plant, seed: int, *, verbose: bool = False) -> SeedResult:
+def run_planted_seed(plant: Mutation, seed: int, *, verbose: bool = False) -> SeedResult:
     """Run one seed without a guard, in a world of the plant's length."""
     with plant.patch():
         return run_seed(seed, seconds=plant.seconds, verbose=verbose, only=plant.only)
@@ -99,7 +99,7 @@ def _run_one(work: tuple[int, float, bool]) -> Outcome:
 
 def _run_planted_one(work: tuple[int, int]) -> tuple[int, list[tuple[str, str]]]:
     number, seed = work
-    return seed, run_planted_seed(PLANTS[number], seed).found
+    return seed, run_planted_seed(MUTATIONS[number], seed).found
 
 
 def _report(outcomes: Sequence[Outcome], took: float) -> int:

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.settings import Retention
-from mainspring.host.config.sharing_rules import FollowedRules
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
-from mainspring.host.maintenance.audit_sealer import Sealer
+from mainspring.host.maintenance.audit_sealer import AuditSealer
 from mainspring.host.maintenance.sweeper import Sweeper
 from mainspring.host.outbox.alert_episodes import Alerting
 from mainspring.host.outbox.delivery import GroupReceiver, OutboxDelivery, Receiver
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.schedule_outbox import ASIDE, FireNews
-from mainspring.host.schedules.trigger_loop import Triggers
-from mainspring.protocol.wire import Beat, Register
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
+from mainspring.host.schedules.trigger_loop import TriggerLoop
+from mainspring.protocol.wire import Heartbeat, Register
 from mainspring.store.ports.store import Store
+from tests.sim.leader_client import SimLeaderClient
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
-from tests.sim.reaching import SimReach
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SimServer:
         self.process = Process(name)
         self.process.dead = True
         self.host: Host | None = None
-        self.rules: FollowedRules | None = None
+        self.rules: SharingRulesCache | None = None
         self.received: list[str] = []
 
     def boot(self) -> None:
@@ -87,10 +87,10 @@ class SimServer:
             self._world.checker.heard(leader.term, session.worker.name)
             leader.receive(link, frame)
             for message in frame:
-                if isinstance(message, Beat):
+                if isinstance(message, Heartbeat):
                     for progress in message.progress:
                         self._world.checker.moved(leader.term, progress)
-            if isinstance(first, Beat):
+            if isinstance(first, Heartbeat):
                 session.down.send([PONG])
 
     def _accept(self, session: Session, hello: Register) -> None:
@@ -116,20 +116,22 @@ class SimServer:
     def _start(self) -> None:
         world = self._world
         store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
-        host = self.host = Host(store, world.clock, self.name, self._draw_nonce, tuning=world.tuning)
-        rules = self.rules = FollowedRules(store, world.clock)
-        rules.on_change = host.rule
+        host = self.host = Host(
+            store, world.clock, self.name, self._draw_nonce, scheduler_settings=world.scheduler_settings
+        )
+        rules = self.rules = SharingRulesCache(store, world.clock)
+        rules.on_change = host.set_rules
         host.on_lead = self._watch
-        kept = Retention(**dict.fromkeys(_DAYS, 1), finished_runs_hours=world.mix.stay / 3600)
-        sweeper = Sweeper(store, world.clock, lambda: list(host.leaders.values()), lambda: kept)
-        settler = Settler(store, make_context())
-        news = FireNews(store, settler, lambda: SimReach(world))
-        takers = {**news.receivers(), **Alerting(store).receivers()}
+        reserved = Retention(**dict.fromkeys(_DAYS, 1), finished_runs_hours=world.mix.stay / 3600)
+        sweeper = Sweeper(store, world.clock, lambda: list(host.leaders.values()), lambda: reserved)
+        evaluator = ScheduleEvaluator(store, make_context())
+        schedule_outbox = ScheduleOutbox(store, evaluator, lambda: SimLeaderClient(world))
+        takers = {**schedule_outbox.receivers(), **Alerting(store).receivers()}
         receivers = {kind: self._watched(receiver) for kind, receiver in takers.items()}
-        together = {kind: self._watched_group(group) for kind, group in news.receivers_together().items()}
-        outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, ASIDE, together)
-        triggers = Triggers(store, world.clock, settler)
-        sealer = Sealer(store, world.clock)
+        together = {kind: self._watched_group(group) for kind, group in schedule_outbox.group_receivers().items()}
+        outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, CONCURRENT_KINDS, together)
+        triggers = TriggerLoop(store, world.clock, evaluator)
+        sealer = AuditSealer(store, world.clock)
         supervise = host.background.supervise
         tasks = [
             world.loop.create_task(supervise(type(one).__name__, one.run))
@@ -155,9 +157,9 @@ class SimServer:
     def _watched_group(self, receiver: GroupReceiver) -> GroupReceiver:
         """A receiver of many rows, seen by the checker."""
 
-        async def receive(rows: Sequence[Outgoing]) -> None:
+        async def receive(rows: Sequence[OutboxRow]) -> None:
             for row in rows:
-                self._world.checker.news(row)
+                self._world.checker.schedule_outbox(row)
             await receiver(rows)
 
         return receive
@@ -165,8 +167,8 @@ class SimServer:
     def _watched(self, receiver: Receiver) -> Receiver:
         """A receiver, seen by the checker."""
 
-        async def receive(row: Outgoing) -> None:
-            self._world.checker.news(row)
+        async def receive(row: OutboxRow) -> None:
+            self._world.checker.schedule_outbox(row)
             await receiver(row)
 
         return receive

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.resources import Resources
-from tests.sim.growing import encode_work
+from tests.sim.dynamic_jobs import encode_work
 from tests.sim.mix import Mix
-from tests.sim.rulers import GROUPS
+from tests.sim.rule_operators import GROUPS
 from tests.sim.worker import Work
 
 _MIB = 1024 * 1024
@@ -35,7 +35,7 @@ def share(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
     if sharing.policies and random.random() < 0.4:
         changes["labels"] = {"eu_data": "yes"}
     if random.random() < sharing.kin:
-        tasks = _kin(random, tasks)
+        tasks = _affinity(random, tasks)
     if random.random() < 0.2:
         tasks = tuple(replace(task, prefer={"first": "yes"}, prefer_zone="z1") for task in tasks)
     return replace(spec, tasks=tasks, **changes)
@@ -66,14 +66,18 @@ def _sized(random: Random, task: TaskSpec) -> TaskSpec:
     return replace(task, resources=replace(task.resources, memory_bytes=memory))
 
 
-def _kin(random: Random, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
+def _affinity(random: Random, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
     """Some tasks must be near another one of their run, or apart from it. No label or zone is in the way of that."""
     plain = [replace(task, labels={}, zone=None) for task in tasks]
     for number, task in enumerate(plain):
         other = random.choice(plain).name
         draw = random.random()
-        if draw < 0.2 and other != task.name and not any(task.name in one.near for one in plain if one.name == other):
-            plain[number] = replace(task, near=(other,))
+        if (
+            draw < 0.2
+            and other != task.name
+            and not any(task.name in one.affinity for one in plain if one.name == other)
+        ):
+            plain[number] = replace(task, affinity=(other,))
         elif draw < 0.4:
-            plain[number] = replace(task, apart=(other,))
+            plain[number] = replace(task, anti_affinity=(other,))
     return tuple(plain)

@@ -37,7 +37,7 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     """How likely a job is to have tasks that are near others or apart from them."""
     sizes: bool = False
     """Whether tasks ask for different amounts of memory."""
-    crowd: int = 0
+    set_spool_full: int = 0
     """Number of runs of small tasks in sequence, so that no large capacity ever becomes free."""
     neighbour: bool = False
     """Whether another pool takes its part of the groups' limits."""
@@ -82,7 +82,7 @@ def draw_sharing(seed: int) -> SharingMix:
         policies=random.choice((0, 0, 4)),
         kin=random.choice((0.0, 0.0, 0.4)),
         sizes=random.random() < 0.5,
-        crowd=random.choice((0, 0, 0, 60)),
+        set_spool_full=random.choice((0, 0, 0, 60)),
         neighbour=bool(groups) and random.random() < 0.5,
         grants=Random(f"mix of grants:{seed}").choice((0, 4, 8)),
         bookings=Random(f"mix of bookings:{seed}").choice((0.0, 0.4)),

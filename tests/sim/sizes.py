@@ -12,7 +12,7 @@ from unittest import mock
 from msgspec.structs import replace
 
 from mainspring.core.lifecycle import circuit_breakers
-from mainspring.core.model.settings import Tuning
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.host import batch_sizer as turns
 from mainspring.host import host
 from mainspring.host.config import cluster_limits, sharing_rules
@@ -24,24 +24,24 @@ from mainspring.shard.tasks import circuit_breakers as breaking
 from tests.sim.mix import Mix
 from tests.sim.sharing_mix import SharingMix
 
-SLOW = Tuning(growth_per_second=2, growth_burst=4, ready_per_second=40, ready_burst=10)
+SLOW = SchedulerSettings(fan_out_per_second=2, fan_out_burst=4, ready_per_second=40, ready_burst=10)
 CIRCUITS: dict[str, float] = {
-    "PUT_OFF_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10,
-    "JOB_PROBE_EVERY_SECONDS": 8.0, "FORGOTTEN_AFTER_SECONDS": 60.0,
+    "RETRY_HOLD_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10,
+    "JOB_PROBE_INTERVAL_SECONDS": 8.0, "IDLE_CLOSE_SECONDS": 60.0,
 }  # fmt: skip
 """So soon it is tried here whether a circuit may close."""
 
 
-def tuning_of(mix: SharingMix) -> Tuning:
+def tuning_of(mix: SharingMix) -> SchedulerSettings:
     """The measures of a seed."""
     return replace(
         SLOW,
         preemption_grace_seconds=mix.grace_seconds,
-        kept_room_seconds=mix.kept_seconds,
-        keep_room_after_seconds=mix.keep_after_seconds,
+        reservation_seconds=mix.kept_seconds,
+        reserve_after_seconds=mix.keep_after_seconds,
         defragment=int(mix.defragment),
         throttled_starts_per_second=2,
-        decisions_kept_of_1000=mix.decisions_kept,
+        decisions_sampled_per_1000=mix.decisions_kept,
     )
 
 
@@ -50,25 +50,25 @@ def sized(mix: Mix) -> Iterator[None]:
     """Give the engine the sizes of a seed."""
     draws = Random(f"entropy:{mix.seed}")
 
-    def rows(_: turns.Pace) -> int:
+    def rows(_: turns.BatchSizer) -> int:
         return mix.budget
 
     sizes: list[tuple[ModuleType | type, str, Any]] = [
-        (turns.Pace, "rows", rows),
-        (adoption, "SMALL_RUN", mix.small_run),
-        (host, "LOOK_SECONDS", 1.0),
-        (sharing_rules, "LOOK_SECONDS", 2.0),
-        (cluster_limits, "LOOK_SECONDS", 2.0),
-        (delivery, "LOOK_SECONDS", 5.0),
-        (trigger_loop, "LOOK_SECONDS", 4.0),
+        (turns.BatchSizer, "rows", rows),
+        (adoption, "SMALL_RUN_TASKS", mix.small_run),
+        (host, "POLL_SECONDS", 1.0),
+        (sharing_rules, "POLL_SECONDS", 2.0),
+        (cluster_limits, "POLL_SECONDS", 2.0),
+        (delivery, "POLL_SECONDS", 5.0),
+        (trigger_loop, "POLL_SECONDS", 4.0),
         (audit_sealer, "SEAL_SECONDS", 5.0),
         (schedule_actions, "entropy", lambda: draws.getrandbits(64)),
         (evaluation_context, "entropy", lambda: draws.getrandbits(64)),
     ]
-    sizes.append((run_pacing, "LEAST_PART", 2))
+    sizes.append((run_pacing, "MIN_PART", 2))
     if mix.crowded:
         sizes.append((run_pacing, "others_wait", lambda memory, run: True))
-    circuits = CIRCUITS | {"ALIKE": mix.alike, "LEAST_ATTEMPTS": mix.alike + 4}
+    circuits = CIRCUITS | {"SIGNATURE_FAILURE_THRESHOLD": mix.alike, "MIN_ATTEMPTS": mix.alike + 4}
     for module in (circuit_breakers, breaking):
         sizes += [(module, name, value) for name, value in circuits.items() if hasattr(module, name)]
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.limits.concurrency_groups import limit_of
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import Run
-from mainspring.core.model.schedule_rows import Decide, Docket, Ruling
+from mainspring.core.model.schedule_rows import Decide, EvaluationBatch, ScheduleDecision
 from mainspring.protocol.errors import MainspringError, Rejected, Unavailable
 from mainspring.store.ports.store import OnWork
 from mainspring.store.sqlite.store import SqliteStore, inline
@@ -30,9 +30,9 @@ DEADLINE_SECONDS = 3.0
 POISON = "poison for the store"
 _T = TypeVar("_T")
 _WRITES = frozenset({
-    "commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered", "insert_schedule",
-    "settle_due", "settle_waiting", "settle", "receive_events", "open_alert", "resolve_alert", "seal_audit",
-    "take_share", "take_allowances", "put_quota", "drop_quota", "grant_p0", "revoke_p0", "put_pool", "put_policy",
+    "commit", "campaign", "insert_runs", "insert_job", "release", "claim_outbox", "delivered", "insert_schedule",
+    "evaluate_due", "evaluate_waiting", "evaluate_schedules", "receive_events", "open_alert", "resolve_alert", "seal_audit",
+    "take_share", "take_rate_grants", "put_quota", "drop_quota", "grant_p0", "revoke_p0", "put_pool", "put_policy",
     "drop_policy", "put_group", "drop_group", "freeze", "unfreeze",
 })  # fmt: skip
 _RULES = frozenset({
@@ -110,13 +110,13 @@ class Truth:
                 share = at_once(self.store.take_share(*args))
                 checker.groups.shared(checker.model, args[2], share)
                 return share
-            case "take_allowances":
-                answers = at_once(self.store.take_allowances(*args))
+            case "take_rate_grants":
+                answers = at_once(self.store.take_rate_grants(*args))
                 checker.groups.took(args[0], answers, self._world.store_clock.wall())
                 return answers
             case name if name in _RULES:
                 return self._rule(name, args)
-            case "settle_due" | "settle_waiting" | "settle" | "receive_events":
+            case "evaluate_due" | "evaluate_waiting" | "evaluate_schedules" | "receive_events":
                 return self._settle(name, args, kwargs)
             case _:
                 return at_once(getattr(self.store, name)(*args, **kwargs))
@@ -134,16 +134,16 @@ class Truth:
         """Evaluate schedules: the decisions made inside the call are shown to the checker once written."""
         place = next(index for index, arg in enumerate(args) if callable(arg))
         decide: Decide = args[place]
-        decided: list[tuple[Docket, Sequence[Ruling]]] = []
+        decided: list[tuple[EvaluationBatch, Sequence[ScheduleDecision]]] = []
 
-        def watch(docket: Docket) -> Sequence[Ruling]:
-            rulings = decide(docket)
-            decided[:] = [(docket, rulings)]
-            return rulings
+        def watch(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+            schedule_decisions = decide(evaluation_batch)
+            decided[:] = [(evaluation_batch, schedule_decisions)]
+            return schedule_decisions
 
         result = at_once(getattr(self.store, name)(*args[:place], watch, *args[place + 1 :], **kwargs))
-        for docket, rulings in decided:
-            self._world.checker.settled(docket, rulings)
+        for evaluation_batch, schedule_decisions in decided:
+            self._world.checker.settled(evaluation_batch, schedule_decisions)
         return result
 
     def _commit(self, term: Any, number: int, batch: Batch) -> object:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.sim.guard import Escaped, sealed
-from tests.sim.planted import PLANTS, without_timers_of_silence
+from tests.sim.mutations import MUTATIONS, without_timers_of_silence
 from tests.sim.runs import run_planted_seed
 from tests.sim.world import run_seed
 
@@ -99,7 +99,7 @@ def test_a_seed_is_deterministic() -> None:
     ],
 )
 def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> None:
-    plant = next(plant for plant in PLANTS if plant.guard == guard)
+    plant = next(plant for plant in MUTATIONS if plant.guard == guard)
 
     result = run_planted_seed(plant, seed)
 
@@ -127,7 +127,7 @@ def test_a_missing_sharing_guard_is_detected_by_its_own_check(guard: str, invari
 
     Each plant begins with a seed that shows it.
     """
-    plant = next(plant for plant in PLANTS if plant.guard == guard)
+    plant = next(plant for plant in MUTATIONS if plant.guard == guard)
 
     result = run_planted_seed(plant, plant.first_seed)
 

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.protocol.wire import Assignment, Goodbye, Offer, Outcome, Register, Seen
-from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
-from mainspring.worker.agent.state_machine import Duties
-from mainspring.worker.supervisor.supervisor_wire import Holding
-from tests.sim.ailments import Ailment
+from mainspring.protocol.wire import Assignment, FileProbed, Goodbye, Offer, Outcome, Register
+from mainspring.worker.agent.instructions import (
+    Instruction,
+    Mark,
+    Persist,
+    Prolong,
+    Record,
+    RunFileProbe,
+    Send,
+    Start,
+    StopAttempt,
+    Withdraw,
+)
+from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.supervisor.supervisor_wire import Inventory
 from tests.sim.check_artifacts import left_by
+from tests.sim.failure_modes import FailureMode
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.store import POISON
@@ -40,7 +51,7 @@ class Work(msgspec.Struct, frozen=True):
     seconds: float = 1.0
     fails: float = 0.0
     stubborn: bool = False
-    ailment: Ailment | None = None
+    failure_mode: FailureMode | None = None
     items: int | None = None
     """How many its output lists, for others to fan out over; fewer than none: something that is no list."""
     grows: str | None = None
@@ -59,8 +70,8 @@ class SimWorker:
         self.zone = zone
         self.process = Process(name)
         self.process.dead = True
-        self.duties = Duties()
-        self.journal: list[Record] = []
+        self.state_machine = StateMachine()
+        self.spool: list[Record] = []
         self._world = world
         self._random = Random(f"worker:{world.mix.seed}:{name}")
         self._boots = 0
@@ -77,7 +88,7 @@ class SimWorker:
         """Start an agent on the content of the disk."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
-        self.duties = Duties()
+        self.state_machine = StateMachine()
         self._running, self._leases = {}, {}
         self._session, self._heard = None, -1e9
         self._world.trace.note("worker.boot", self.process.name)
@@ -87,7 +98,7 @@ class SimWorker:
         """The agent dies with its processes; `wiped`: so does its disk."""
         self.process.dead = True
         if wiped:
-            self.journal.clear()
+            self.spool.clear()
             self._world.checker.wiped(self.name)
         if self._session is not None:
             self._session.tear()
@@ -101,10 +112,10 @@ class SimWorker:
             self._drop()
             return
         self._heard = self._world.loop.now
-        self._carry_out(self.duties.heard())
+        self._carry_out(self.state_machine.server_responded())
         for message in frame:
             if message is not PONG and not self.process.dead:
-                self._carry_out(self.duties.take(message))
+                self._carry_out(self.state_machine.take(message))
 
     def running(self) -> list[str]:
         """Attempts whose process runs."""
@@ -112,22 +123,22 @@ class SimWorker:
 
     def save(self, attempt: str, document: str) -> None:
         """A process saves a checkpoint."""
-        self._carry_out(self.duties.saved(attempt, document))
+        self._carry_out(self.state_machine.checkpoint_saved(attempt, document))
 
     def leave(self) -> None:
         """Finish running tasks, return the rest, shut down, and restart later."""
-        if not self.duties.leaving:
-            self._carry_out(self.duties.leave())
+        if not self.state_machine.leaving:
+            self._carry_out(self.state_machine.leave())
             self._go()
 
     # the agent
 
     def _go(self) -> None:
         """Shut down once nothing is held, or the wait is over."""
-        if self.duties.holds() and not self._world.is_calm():
+        if self.state_machine.holds() and not self._world.is_calm():
             self._world.loop.call_later(0.5, self._go)
             return
-        if not self.duties.holds() and self._session is not None:
+        if not self.state_machine.holds() and self._session is not None:
             self._session.up.send([Goodbye()])
         self._world.loop.call_later(1.0, self._gone)
 
@@ -135,8 +146,8 @@ class SimWorker:
         self._world.nemesis.crash_worker(self, wiped=False, kind="worker_left")
 
     def _start(self) -> None:
-        self.duties.restore(list(self.journal))
-        self._carry_out(self.duties.adopt(Holding((), (), ()), "the worker was restarted"))
+        self.state_machine.restore(list(self.spool))
+        self._carry_out(self.state_machine.adopt(Inventory((), (), ()), "the worker was restarted"))
         self._world.loop.create_task(self._agent())
 
     async def _agent(self) -> None:
@@ -153,7 +164,7 @@ class SimWorker:
         server: SimServer = self._random.choice(world.servers)
         self._sessions += 1
         session_name = f"{self.name}:{self._boots}.{self._sessions}"
-        hello = self.duties.register(Register(self.name, session_name, self.offer, self.labels, self.zone))
+        hello = self.state_machine.register(Register(self.name, session_name, self.offer, self.labels, self.zone))
         self._closed = asyncio.Event()
         session = self._session = world.network.connect(self, server, hello)
         began = world.loop.now
@@ -167,48 +178,48 @@ class SimWorker:
                 session.tear()
                 self._drop()
             elif not self._closed.is_set():
-                self._carry_out(self.duties.beat())
+                self._carry_out(self.state_machine.beat())
             if self._is_silent():
-                self._carry_out(self.duties.silence())
+                self._carry_out(self.state_machine.silence())
         return self._heard > began
 
     def _drop(self) -> None:
         self._session = None
-        self.duties.lost_session()
+        self.state_machine.lost_session()
         self._closed.set()
 
-    def _carry_out(self, steps: list[Step]) -> None:
+    def _carry_out(self, instructions: list[Instruction]) -> None:
         said: list[Any] = []
         mix = self._world.mix
-        for step in steps:
-            match step:
-                case Keep():
-                    self._keep(step.record)
+        for instruction in instructions:
+            match instruction:
+                case Persist():
+                    self._keep(instruction.record)
                     if self._random.random() < mix.crash_after_write and not self._world.is_calm():
                         self._world.nemesis.crash_worker(self, wiped=False, kind="worker_killed_after_write")
                         return
-                case Say():
-                    said.append(step.message)
+                case Send():
+                    said.append(instruction.message)
                 case Start():
-                    self._launch(step.assignment, step.lease)
-                case TakeBack():
-                    self._world.loop.call_later(0.001, self._give_back, step.attempts)
-                case Kill():
-                    self._kill(step.attempt, step.grace_seconds)
-                case LookFor():
-                    said.append(Seen(step.question, step.path == "there"))
+                    self._launch(instruction.assignment, instruction.lease)
+                case Withdraw():
+                    self._world.loop.call_later(0.001, self._give_back, instruction.attempts)
+                case StopAttempt():
+                    self._kill(instruction.attempt, instruction.grace_seconds)
+                case RunFileProbe():
+                    said.append(FileProbed(instruction.question, instruction.path == "there"))
                 case Prolong():
-                    self._world.trace.note("prolonged", f"{step.attempt} {step.because}")
+                    self._world.trace.note("prolonged", f"{instruction.attempt} {instruction.because}")
         if said and self._session is not None:
             self._session.up.send(said)
 
     def _keep(self, record: Record) -> None:
-        self.journal.append(record)
+        self.spool.append(record)
         checker = self._world.checker
         if record.mark is Mark.ENDED and record.result is not None:
             checker.process_left(self.name, record.result)
-        elif record.mark in (Mark.FORGOTTEN, Mark.ASIDE):
-            checker.forgotten(self.name, record.attempt, aside=record.mark is Mark.ASIDE)
+        elif record.mark in (Mark.FORGOTTEN, Mark.UNKNOWN):
+            checker.forgotten(self.name, record.attempt, discarded=record.mark is Mark.UNKNOWN)
 
     # the guard, and its processes
 
@@ -223,7 +234,7 @@ class SimWorker:
 
     def _run(self, assignment: Assignment) -> None:
         if self._is_silent():
-            self._carry_out(self.duties.silence())
+            self._carry_out(self.state_machine.silence())
             return
         self._world.checker.process_begun(self.name, assignment.attempt)
         self._running[assignment.attempt] = False
@@ -232,7 +243,7 @@ class SimWorker:
     def _give_back(self, attempts: tuple[str, ...]) -> None:
         """Return those attempts for which no process was started."""
         given = [attempt for attempt in attempts if attempt not in self._running and self._leave_lease(attempt)]
-        self._carry_out(self.duties.unbegun(given))
+        self._carry_out(self.state_machine.withdrawn(given))
 
     def _leave_lease(self, attempt: str) -> bool:
         """Take an attempt out of its lease; False if it is in none."""
@@ -249,7 +260,7 @@ class SimWorker:
         """Nothing of an attempt runs any more: the next one of its lease begins."""
         self._leave_lease(attempt)
         left = () if outcome is Outcome.STOPPED else left_by(attempt)
-        self._carry_out(self.duties.ended(attempt, outcome, output, error, left))
+        self._carry_out(self.state_machine.ended(attempt, outcome, output, error, left))
         for line in list(self._leases.values()):
             if line[0].attempt not in self._running and not self.process.dead:
                 self._run(line[0])
@@ -268,12 +279,12 @@ class SimWorker:
             self._move(attempt, 0, seconds / 2 if gets_nowhere else seconds)
         if not gets_nowhere:
             self._world.loop.call_later(seconds, self._over, assignment, work)
-        self._carry_out(self.duties.started(attempt))
+        self._carry_out(self.state_machine.started(attempt))
 
     def _move(self, attempt: str, percent: int, left: float) -> None:
         """A process says how far it is, every few seconds as long as it gets on."""
         if attempt in self._running and left > 0:
-            self.duties.moved(attempt, float(percent % 100), "")
+            self.state_machine.progressed(attempt, float(percent % 100), "")
             self._world.loop.call_later(3.0, self._move, attempt, percent + 1, left - 3.0)
 
     def _over(self, assignment: Assignment, work: Work) -> None:
@@ -286,8 +297,8 @@ class SimWorker:
             poison = random.choice(('"\\u0000"', f'"{POISON}"', '"' + POISON + ' again"', "{not json", '"\ud800"'))
             self._world.trace.fault("poison_result", attempt)
             self._end(attempt, Outcome.SUCCEEDED, poison)
-        elif work.ailment is not None and work.ailment.strikes(now, assignment.memory_bytes):
-            self._end(attempt, Outcome.FAILED, None, work.ailment.error(attempt))
+        elif work.failure_mode is not None and work.failure_mode.strikes(now, assignment.memory_bytes):
+            self._end(attempt, Outcome.FAILED, None, work.failure_mode.error(attempt))
         elif random.random() < work.fails:
             self._end(attempt, Outcome.FAILED, None, '{"exit": 1}')
         else:
@@ -296,7 +307,7 @@ class SimWorker:
     def _kill(self, attempt: str, grace: float) -> None:
         if attempt not in self._running:
             if self._leave_lease(attempt):
-                self._carry_out(self.duties.ended(attempt, Outcome.STOPPED))
+                self._carry_out(self.state_machine.ended(attempt, Outcome.STOPPED))
             return
         stubborn = self._random.random() < self._world.mix.stubborn
         self._world.loop.call_later(grace if stubborn else min(grace, self._random.random()), self._killed, attempt)

@@ -14,27 +14,27 @@ from mainspring.core.model.run import FINAL_RUN
 from mainspring.protocol.wire import Offer
 from tests.sim import check_world
 from tests.sim.checker import Checker
-from tests.sim.claimant import Claimants
 from tests.sim.clocks import HostClock, StoreClock
 from tests.sim.findings import Findings
 from tests.sim.guard import sealed
+from tests.sim.http_worker import Claimants
 from tests.sim.jobs import MIB
 from tests.sim.load import Client, People
 from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
-from tests.sim.neighbour import Neighbour
+from tests.sim.neighbor_pool import Neighbour
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.operators import Operators
-from tests.sim.planner import Planner
 from tests.sim.poison import poisoned
-from tests.sim.rulers import Rulers
+from tests.sim.rule_operators import RuleOperators
+from tests.sim.schedule_operators import Planner
 from tests.sim.server import SHARD, SimServer
 from tests.sim.sizes import sized, tuning_of
 from tests.sim.store import Truth, at_once
 from tests.sim.trace import Trace
-from tests.sim.whims import Whims
 from tests.sim.worker import SimWorker
+from tests.sim.worker_behavior import WorkerBehavior
 
 LEASE_SECONDS = 5.0
 LONGEST_CALM = 900.0
@@ -72,19 +72,21 @@ class World:
         self.workers: list[SimWorker] = []
         self._draw_workers()
         self.claimants = Claimants(self)
-        self.tuning = tuning_of(mix.sharing)
+        self.scheduler_settings = tuning_of(mix.sharing)
         if self.claimants.all:
-            self.tuning = replace(self.tuning, claim_silence_seconds=self.claimants.silence)
+            self.scheduler_settings = replace(
+                self.scheduler_settings, claim_heartbeat_timeout_seconds=self.claimants.silence
+            )
         self.checker = Checker(self, self.findings)
         self.truth = Truth(self)
         self.network = Network(self)
         self.nemesis = Nemesis(self)
         self.client = Client(self)
         self.people = People(self)
-        self.whims = Whims(self)
+        self.worker_behavior = WorkerBehavior(self)
         self.operators = Operators(self)
         self.planner = Planner(self)
-        self.rulers = Rulers(self)
+        self.rulers = RuleOperators(self)
         self.neighbour = Neighbour(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
@@ -101,10 +103,18 @@ class World:
         for worker in self.workers:
             worker.boot()
         self.claimants.boot()
-        lives = (self.client, self.whims, self.operators, self.planner, self.nemesis, self.rulers, self.neighbour)
+        lives = (
+            self.client,
+            self.worker_behavior,
+            self.operators,
+            self.planner,
+            self.nemesis,
+            self.rulers,
+            self.neighbour,
+        )
         for coroutine in (
             *(one.run() for one in lives),
-            self.client.crowd(),
+            self.client.set_spool_full(),
             self.people.meddle(),
             self._watch(),
             self._look(),

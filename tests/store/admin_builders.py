@@ -6,7 +6,7 @@ from typing import Any
 
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.store.ports.admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.admin import DeliveryRow, SettingOverride, TenantRow, WebhookRow
 from tests.store.builders import NOW, new_number
 
 
@@ -14,7 +14,7 @@ def an_entry(**changes: Any) -> AuditEntry:
     """What somebody did."""
     values: dict[str, Any] = {
         "id": f"req_{new_number():016x}", "tenant": "acme", "actor": "token:ann", "source": "192.0.2.7",
-        "act": "cancel_run", "object": "run_1", "why": "it is wrong", "after": '{"state":"CANCELLED"}',
+        "action": "cancel_run", "object": "run_1", "why": "it is wrong", "after": '{"state":"CANCELLED"}',
     }  # fmt: skip
     return AuditEntry(**(values | changes))
 
@@ -28,13 +28,13 @@ def a_tenant(**changes: Any) -> TenantRow:
     return TenantRow(**(values | changes))
 
 
-def a_measure(**changes: Any) -> MeasureRow:
+def a_measure(**changes: Any) -> SettingOverride:
     """A setting as somebody changes it."""
     values: dict[str, Any] = {
         "name": "placement.most_per_turn", "value": "50", "version": 0, "updated_at": EPOCH,
         "updated_by": "token:ann", "why": "a busy night",
     }  # fmt: skip
-    return MeasureRow(**(values | changes))
+    return SettingOverride(**(values | changes))
 
 
 def a_webhook(**changes: Any) -> WebhookRow:

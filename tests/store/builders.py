@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mainspring.core.model.artifacts import ArtifactRow
-from mainspring.core.model.batch import Batch, Outgoing, TaskChange
+from mainspring.core.model.batch import Batch, OutboxRow, TaskChange
 from mainspring.core.model.decisions import Decision, DecisionKind
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.resources import Resources
@@ -117,19 +117,19 @@ def an_artifact(task: Task, path: str = "report.csv", **changes: Any) -> Artifac
     """A file that an attempt of a task left."""
     values: dict[str, Any] = {
         "run_id": task.run_id, "task_id": task.id, "attempt_id": "att_1", "path": path, "task": task.name,
-        "partition": None, "tenant": task.tenant, "size_bytes": 7, "sha256": "0" * 64, "place": f"file:///srv/{path}",
+        "partition": None, "tenant": task.tenant, "size_bytes": 7, "sha256": "0" * 64, "location": f"file:///srv/{path}",
         "keep_seconds": 0, "succeeded": True, "stored_at": NOW,
     }  # fmt: skip
     return ArtifactRow(**(values | changes))
 
 
-def an_outgoing(**changes: Any) -> Outgoing:
+def an_outgoing(**changes: Any) -> OutboxRow:
     """Something that somebody outside must hear."""
     number = new_number()
     values: dict[str, Any] = {
         "id": f"out_{number}", "key": f"key_{number}", "kind": "run.ended", "payload": "{}", "created_at": NOW,
     }  # fmt: skip
-    return Outgoing(**(values | changes))
+    return OutboxRow(**(values | changes))
 
 
 class Leader:

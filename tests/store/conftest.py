@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sqlite.store import SqliteStore, inline
@@ -43,9 +43,9 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     opened: Store
     match request.param:
         case "sqlite":
-            opened = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+            opened = SqliteStore.open(tmp_path / "store.db", clock=SystemClock())
         case "memory":
-            opened = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+            opened = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
         case _:
             opened = await PostgresStore.connect(request.getfixturevalue("postgres_url"), limits=UNHURRIED, lease=HOUR)
     await opened.insert_job(JOB)

@@ -10,13 +10,13 @@ import msgspec
 
 from mainspring.core.model.schedule_rows import (
     BackfillRow,
-    Case,
-    Docket,
+    EvaluationBatch,
     EventRow,
     FireRow,
-    Ruling,
     ScheduleChange,
+    ScheduleDecision,
     ScheduleRow,
+    ScheduleSnapshot,
 )
 from mainspring.core.schedules.windows import Outcome
 from mainspring.store.ports.schedules import AlertRow
@@ -31,7 +31,7 @@ def a_schedule(**changes: Any) -> ScheduleRow:
     number = new_number()
     values: dict[str, Any] = {
         "id": f"sched_{number:012x}", "tenant": JOB.tenant, "name": f"nightly-{number}", "job": JOB.name, "version": 1,
-        "spec": '{"name":"nightly"}', "pool": "main", "enabled_since": NOW, "through_at": NOW, "next_at": NOW + MINUTE,
+        "spec": '{"name":"nightly"}', "pool": "main", "enabled_since": NOW, "planned_through": NOW, "next_at": NOW + MINUTE,
         "created_at": NOW, "created_by": "ann", "updated_at": NOW, "updated_by": "ann",
     }  # fmt: skip
     return ScheduleRow(**(values | changes))
@@ -40,7 +40,7 @@ def a_schedule(**changes: Any) -> ScheduleRow:
 def a_change_of(schedule: ScheduleRow, **changes: Any) -> ScheduleChange:
     """A recorded change."""
     values: dict[str, Any] = {
-        "schedule_id": schedule.id, "at": NOW, "act": "created", "by": "ann", "why": "needed", "version": 1,
+        "schedule_id": schedule.id, "at": NOW, "action": "created", "by": "ann", "why": "needed", "version": 1,
         "after": schedule.spec,
     }  # fmt: skip
     return ScheduleChange(**(values | changes))
@@ -95,15 +95,19 @@ async def given(store: Store, *schedules: ScheduleRow) -> None:
 
 async def given_fires(store: Store, schedule: ScheduleRow, *fires: FireRow, **more: Any) -> None:
     """Have a schedule settled with these fires."""
-    await store.settle([schedule.id], rule(lambda case: Ruling(schedule=case.schedule, fires=fires, **more)))
+    await store.evaluate_schedules(
+        [schedule.id], rule(lambda case: ScheduleDecision(schedule=case.schedule, fires=fires, **more))
+    )
 
 
-def rule(decide: Callable[[Case], Ruling]) -> Callable[[Docket], Sequence[Ruling]]:
+def rule(
+    decide: Callable[[ScheduleSnapshot], ScheduleDecision],
+) -> Callable[[EvaluationBatch], Sequence[ScheduleDecision]]:
     """Decide each case by itself."""
-    return lambda docket: [decide(case) for case in docket.cases]
+    return lambda evaluation_batch: [decide(case) for case in evaluation_batch.cases]
 
 
-def fire_once(case: Case) -> Ruling:
+def fire_once(case: ScheduleSnapshot) -> ScheduleDecision:
     """Run the window that is due, as simply as can be: the next one never is."""
     assert case.schedule.next_at is not None
     assert case.job is not None
@@ -111,5 +115,5 @@ def fire_once(case: Case) -> Ruling:
     fire = a_fire(
         case.schedule, window_at=case.schedule.next_at, outcome=Outcome.RAN, because="its time had come", run_id=run.id
     )
-    planned = msgspec.structs.replace(case.schedule, through_at=case.schedule.next_at, next_at=None)
-    return Ruling(schedule=planned, fires=(fire,), runs=(run,))
+    planned = msgspec.structs.replace(case.schedule, planned_through=case.schedule.next_at, next_at=None)
+    return ScheduleDecision(schedule=planned, fires=(fire,), runs=(run,))

@@ -7,11 +7,11 @@ from typing import Any
 from mainspring.core.fairness.capacity_bookings import Booking
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
 from mainspring.core.fairness.pools import Policy, PoolRow
-from mainspring.core.fairness.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
+from mainspring.core.fairness.quotas import Ceiling, P0Grant, Quota, QuotaOverride, QuotaRow
 from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.limits.limit_shares import ShareRow
-from mainspring.core.limits.rate_grants import Wish
-from mainspring.core.model.batch import TallyRow
+from mainspring.core.limits.rate_grants import RateRequest
+from mainspring.core.model.batch import FailureCountRow
 from mainspring.core.model.resources import Resources
 from mainspring.core.schedules.time_zones import EPOCH
 from tests.store.builders import HOUR, NOW
@@ -42,7 +42,7 @@ def a_policy(**changes: Any) -> Policy:
 def a_quota(**changes: Any) -> QuotaRow:
     """A quota, raised for an hour, and more of it booked for each night."""
     quota = Quota(weight=2.5, max_tasks=10, guaranteed=Resources(cpu_millis=8_000), burst=Ceiling(gpus=1))
-    raised = Raise(quota=Quota(max_tasks=100), until=NOW + HOUR, by="token:bob", why="end of year")
+    raised = QuotaOverride(quota=Quota(max_tasks=100), until=NOW + HOUR, by="token:bob", why="end of year")
     nightly = Booking(
         name="nightly", cron="0 2 * * *", zone="Europe/Paris", seconds=7_200, lead_seconds=600,
         guaranteed=Resources(cpu_millis=16_000), by="token:bob", why="the close",
@@ -82,13 +82,13 @@ def a_share(**changes: Any) -> ShareRow:
     return ShareRow(**(values | changes))
 
 
-def a_tally(**changes: Any) -> TallyRow:
+def a_tally(**changes: Any) -> FailureCountRow:
     """What failed in some five minutes."""
     values: dict[str, Any] = {"shard": "main", "tenant": "acme", "since": NOW, "failures": 1}
-    return TallyRow(**(values | changes))
+    return FailureCountRow(**(values | changes))
 
 
-def a_wish(**changes: Any) -> Wish:
+def a_request(**changes: Any) -> RateRequest:
     """Somebody would like to have one of five in an hour."""
     values: dict[str, Any] = {"limit": "submissions:acme", "most": 5, "per_seconds": 3_600.0, "wanted": 1}
-    return Wish(**(values | changes))
+    return RateRequest(**(values | changes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.store.ports.schedules import AlertRow
 from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW, an_outgoing
@@ -57,7 +57,7 @@ async def test_the_open_episode_of_a_key_is_ended_with_what_is_sent_about_it(sto
     await store.open_alert(other, [])
     told: list[AlertRow] = []
 
-    def tell(row: AlertRow) -> list[Outgoing]:
+    def tell(row: AlertRow) -> list[OutboxRow]:
         told.append(row)
         return [outgoing]
 

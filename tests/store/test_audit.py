@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.model.audit_entry import AuditEntry, AuditRow, seal
-from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.model.schedule_rows import ScheduleDecision
 from mainspring.protocol.errors import Conflict, Fenced, JobMissing, KeyReused, Rejected
 from mainspring.store.ports.admin import AuditFilter
 from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
@@ -98,18 +98,18 @@ async def test_somebody_who_comes_again_with_a_key_is_told_of_too(store: Store) 
 
 
 async def test_of_keyed_runs_only_those_are_told_of_that_were_answered_with_a_run(store: Store) -> None:
-    def wish(key: str, body: str) -> KeyedRun:
+    def request(key: str, body: str) -> KeyedRun:
         name = IdempotencyKey(tenant="acme", key=key, body_hash=body)
         return KeyedRun(run=a_run(), key=name, audit=an_entry())
 
-    first = wish("a", "1")
+    first = request("a", "1")
     await store.insert_keyed([first])
-    again, reused, new = wish("a", "1"), wish("a", "2"), wish("b", "1")
+    again, reused, new = request("a", "1"), request("a", "2"), request("b", "1")
 
     answers = await store.insert_keyed([again, reused, new])
 
     assert [isinstance(answer, str) for answer in answers] == [True, False, True]
-    assert sorted(await told(store)) == sorted(wish.audit.id for wish in (first, again, new) if wish.audit)
+    assert sorted(await told(store)) == sorted(request.audit.id for request in (first, again, new) if request.audit)
 
 
 async def test_the_entries_of_a_batch_are_written_once_however_often_it_is_sent(store: Store) -> None:
@@ -148,12 +148,12 @@ async def with_a_schedule(store: Store, entry: AuditEntry) -> None:
         await store.insert_schedule(a_schedule(name=schedule.name), a_change_of(schedule), an_entry())
 
 
-async def with_a_settling(store: Store, entry: AuditEntry) -> None:
+async def with_an_evaluation(store: Store, entry: AuditEntry) -> None:
     schedule = a_schedule()
     await store.insert_schedule(schedule, a_change_of(schedule))
-    decide = rule(lambda case: Ruling(schedule=case.schedule))
-    await store.settle([schedule.id], decide, entry)
-    await store.settle(["sched_unknown"], decide, an_entry())
+    decide = rule(lambda case: ScheduleDecision(schedule=case.schedule))
+    await store.evaluate_schedules([schedule.id], decide, entry)
+    await store.evaluate_schedules(["sched_unknown"], decide, an_entry())
 
 
 async def with_events(store: Store, entry: AuditEntry) -> None:
@@ -175,14 +175,14 @@ async def with_the_end_of_a_token(store: Store, entry: AuditEntry) -> None:
 
 
 @pytest.mark.parametrize(
-    "act", [with_a_job, with_a_schedule, with_a_settling, with_events, with_a_token, with_the_end_of_a_token]
+    "action", [with_a_job, with_a_schedule, with_an_evaluation, with_events, with_a_token, with_the_end_of_a_token]
 )
 async def test_what_is_changed_is_told_of_and_what_is_refused_is_not(
-    store: Store, act: Callable[[Store, AuditEntry], Awaitable[None]]
+    store: Store, action: Callable[[Store, AuditEntry], Awaitable[None]]
 ) -> None:
     entry = an_entry()
 
-    await act(store, entry)
+    await action(store, entry)
 
     assert await told(store) == [entry.id]
 
@@ -206,7 +206,7 @@ async def test_entries_are_listed_by_time_backwards_in_pages_sealed_or_not(store
 
 async def test_entries_are_listed_by_tenant_actor_act_object_and_time(store: Store) -> None:
     same = an_entry()
-    others = {name: an_entry(**{name: "another"}) for name in ("tenant", "actor", "act", "object")}
+    others = {name: an_entry(**{name: "another"}) for name in ("tenant", "actor", "action", "object")}
     await store.record([same])
     await store.record(list(others.values()))
     await store.seal_audit(2, seal)

@@ -9,13 +9,13 @@ from datetime import datetime
 import pytest
 
 from mainspring.core.model.audit_entry import (
-    BEGINNING,
+    GENESIS_HASH,
     AuditEntry,
     AuditFault,
     AuditRow,
     ChainCheck,
     ChainHead,
-    link,
+    chain_hash,
     seal,
 )
 from mainspring.protocol.errors import Conflict, Rejected
@@ -63,8 +63,8 @@ async def test_sealed_entries_are_a_chain_for_each_tenant(store: Store) -> None:
     assert [(head.tenant, head.seq) for head in grown] == [("*", 1), ("a", 3), ("b", 2)]
     chain = await store.audit_chain("a", 0, 10)
     assert [(row.id, row.seq) for row in chain] == [(entries[0].id, 1), (entries[2].id, 2), (entries[5].id, 3)]
-    assert chain[0].hash == link(BEGINNING, 1, chain[0])
-    assert chain[1].hash == link(chain[0].hash, 2, chain[1])
+    assert chain[0].hash == chain_hash(GENESIS_HASH, 1, chain[0])
+    assert chain[1].hash == chain_hash(chain[0].hash, 2, chain[1])
     assert chain[-1].hash == grown[1].hash
     assert await store.audit_heads("", 100) == grown
     assert await store.audit_heads("*", 1) == grown[1:2]
@@ -137,7 +137,7 @@ async def test_an_entry_whose_transaction_ends_late_is_sealed_late(postgres_url:
         await slow.start()
         await connection.execute(
             """INSERT INTO audit_unsealed VALUES
-               ('req_early', clock_timestamp(), 'acme', 'ann', '', 'act', 'run_1', '', NULL, NULL)"""
+               ('req_early', clock_timestamp(), 'acme', 'ann', '', 'action', 'run_1', '', NULL, NULL)"""
         )
         await store.record([late])
         await seal_all(store)
@@ -213,7 +213,7 @@ async def test_an_entry_that_was_slipped_in_is_found_wherever_parts_end(store: S
     await tamper(
         store,
         f"""INSERT INTO audit
-            SELECT 'req_zzz', at, tenant, actor, source, act, object, why, before, after, {place}, hash FROM audit
+            SELECT 'req_zzz', at, tenant, actor, source, action, object, why, before, after, {place}, hash FROM audit
             WHERE tenant = 'acme' AND seq = 5""",
     )
 

@@ -16,7 +16,7 @@ from tests.store.builders import HOUR, NOW
 def a_server(name: str, **changes: Any) -> ServerRow:
     """A server, as it describes itself."""
     values: dict[str, Any] = {
-        "name": name, "address": f"http://{name}:8484", "version": "1.0", "started_at": NOW, "heard_at": NOW,
+        "name": name, "address": f"http://{name}:8484", "version": "1.0", "started_at": NOW, "last_heartbeat_at": NOW,
     }  # fmt: skip
     return ServerRow(**(values | changes))
 
@@ -24,37 +24,39 @@ def a_server(name: str, **changes: Any) -> ServerRow:
 async def test_a_servers_row_has_the_stores_time(store: Store) -> None:
     before = await store.time()
 
-    await store.server_heard(a_server("b"))
+    await store.record_server_heartbeat(a_server("b"))
 
     (found,) = await store.servers(HOUR)
-    assert before <= found.heard_at <= await store.time()
-    assert msgspec.structs.replace(found, heard_at=NOW) == a_server("b")
+    assert before <= found.last_heartbeat_at <= await store.time()
+    assert msgspec.structs.replace(found, last_heartbeat_at=NOW) == a_server("b")
 
 
 async def test_a_server_that_is_heard_of_again_has_one_row_as_it_is_now(store: Store) -> None:
-    await store.server_heard(a_server("b"))
+    await store.record_server_heartbeat(a_server("b"))
     (first,) = await store.servers(HOUR)
 
-    await store.server_heard(a_server("b", address="http://elsewhere:1", version="2.0", started_at=NOW + HOUR))
+    await store.record_server_heartbeat(
+        a_server("b", address="http://elsewhere:1", version="2.0", started_at=NOW + HOUR)
+    )
 
     (found,) = await store.servers(HOUR)
     assert (found.address, found.version, found.started_at) == ("http://elsewhere:1", "2.0", NOW + HOUR)
-    assert found.heard_at >= first.heard_at
+    assert found.last_heartbeat_at >= first.last_heartbeat_at
 
 
 async def test_a_server_that_ends_takes_its_row_away_and_no_other(store: Store) -> None:
     for name in ("a", "b"):
-        await store.server_heard(a_server(name))
+        await store.record_server_heartbeat(a_server(name))
 
-    await store.server_gone("a")
-    await store.server_gone("never there")
+    await store.delete_server("a")
+    await store.delete_server("never there")
 
     assert [server.name for server in await store.servers(HOUR)] == ["b"]
 
 
 async def test_servers_are_those_that_were_heard_of_within_the_age_by_name(store: Store) -> None:
     for name in ("c", "a", "b"):
-        await store.server_heard(a_server(name))
+        await store.record_server_heartbeat(a_server(name))
 
     assert [server.name for server in await store.servers(HOUR)] == ["a", "b", "c"]
     assert await store.servers(timedelta(seconds=-1)) == []

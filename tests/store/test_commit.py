@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.model.batch import Batch, LateResult, RejectedEvent, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.batch import Batch, BulkOperation, BulkOperationKind, LateResult, RejectedEvent, WorkerRow
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import AttemptEnd, Priority, StopKind, StopRequest, TaskState
 from mainspring.protocol.errors import Fenced, Rejected, StaleWrite
@@ -37,7 +37,7 @@ EVERYTHING = [
     "transitions",
     "attempts",
     "late_results",
-    "spreads",
+    "bulk_operations",
     "outbox",
     "rejected_events",
     "workers",
@@ -196,24 +196,29 @@ async def test_a_spread_goes_on_where_it_stopped(store: Store) -> None:
     leader = await Leader.of(store)
     run = a_run()
     await leader.adopt(run)
-    open_spread = a_spread(run.id, total=10, done=4)
-    await leader.commit(spreads=[a_spread(run.id, total=10, done=0)])
+    open_bulk_operation = a_bulk_operation(run.id, total=10, done=4)
+    await leader.commit(bulk_operations=[a_bulk_operation(run.id, total=10, done=0)])
 
-    await leader.commit(spreads=[open_spread])
+    await leader.commit(bulk_operations=[open_bulk_operation])
 
-    assert (await store.load("main")).spreads == [open_spread]
+    assert (await store.load("main")).bulk_operations == [open_bulk_operation]
 
 
 async def test_a_spread_whose_done_is_its_total_is_over_and_its_row_goes(store: Store) -> None:
     leader = await Leader.of(store)
     run = a_run()
     await leader.adopt(run)
-    other = a_spread(run.id, kind=SpreadKind.CANCEL, total=3, done=1)
-    await leader.commit(spreads=[a_spread(run.id, total=10, done=0), other])
+    other = a_bulk_operation(run.id, kind=BulkOperationKind.CANCEL, total=3, done=1)
+    await leader.commit(bulk_operations=[a_bulk_operation(run.id, total=10, done=0), other])
 
-    await leader.commit(spreads=[a_spread(run.id, total=10, done=10), a_spread(run.id, generation=2, total=0, done=0)])
+    await leader.commit(
+        bulk_operations=[
+            a_bulk_operation(run.id, total=10, done=10),
+            a_bulk_operation(run.id, generation=2, total=0, done=0),
+        ]
+    )
 
-    assert (await store.load("main")).spreads == [other]
+    assert (await store.load("main")).bulk_operations == [other]
 
 
 async def test_a_batch_that_had_been_written_changes_nothing_and_answers_like_the_first_time(store: Store) -> None:
@@ -224,7 +229,7 @@ async def test_a_batch_that_had_been_written_changes_nothing_and_answers_like_th
         runs=[adopted(run, because="now")], tasks=[a_change(task)], new_tasks=[a_task(run, 1)],
         transitions=[a_transition(task)], attempts=[an_attempt(task)], outbox=[an_outgoing()],
         decisions=[a_decision(task)],
-        spreads=[a_spread(run.id, total=2, done=1)],
+        bulk_operations=[a_bulk_operation(run.id, total=2, done=1)],
     )  # fmt: skip
     first = await store.commit(leader.term, 2, batch)
     before = await all_rows(store)
@@ -378,14 +383,14 @@ async def test_runs_that_are_not_final_are_not_archived(store: Store) -> None:
 def a_worker(id: str, **changes: Any) -> WorkerRow:
     values: dict[str, Any] = {
         "id": id, "shard": "main", "offer": "{}", "labels": "{}", "zone": "a", "version": "1", "status": "ready",
-        "since": NOW, "last_heard_at": NOW,
+        "since": NOW, "last_heartbeat_at": NOW,
     }  # fmt: skip
     return WorkerRow(**(values | changes))
 
 
-def a_spread(run_id: str, **changes: Any) -> Spread:
+def a_bulk_operation(run_id: str, **changes: Any) -> BulkOperation:
     values: dict[str, Any] = {
-        "run_id": run_id, "parent": "", "generation": 1, "kind": SpreadKind.ADOPT, "shard": "main", "total": 10,
+        "run_id": run_id, "parent": "", "generation": 1, "kind": BulkOperationKind.ADOPT, "shard": "main", "total": 10,
         "done": 0, "by": "shard", "why": "it is large",
     }  # fmt: skip
-    return Spread(**(values | changes))
+    return BulkOperation(**(values | changes))

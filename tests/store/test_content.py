@@ -25,7 +25,7 @@ from tests.store.builders import (
     an_attempt,
     an_outgoing,
 )
-from tests.store.test_commit import a_spread, all_rows
+from tests.store.test_commit import a_bulk_operation, all_rows
 
 NUL = "a NUL \0 inside"
 SURROGATE = "half a pair \ud800 of surrogates"
@@ -122,7 +122,7 @@ def poisoned(where: str, bad: str, run: Any, task: Any) -> dict[str, list[Any]]:
         "transition": ("transitions", [a_transition(task), a_transition(task, because=bad)]),
         "attempt": ("attempts", [an_attempt(task), an_attempt(task, error=bad)]),
         "late": ("late", [LateResult(attempt_id="a", outcome="x", output=bad, error=None, at=NOW)]),
-        "spread": ("spreads", [a_spread(run.id, why=bad)]),
+        "spread": ("bulk_operations", [a_bulk_operation(run.id, why=bad)]),
         "outbox": ("outbox", [an_outgoing(), an_outgoing(payload=bad)]),
         "rejected": (
             "rejected",
@@ -133,7 +133,7 @@ def poisoned(where: str, bad: str, run: Any, task: Any) -> dict[str, list[Any]]:
             [
                 WorkerRow(
                     id="w", shard="main", offer="{}", labels=bad, zone="", version="", status="", since=NOW,
-                    last_heard_at=NOW,
+                    last_heartbeat_at=NOW,
                 )
             ],
         ),
@@ -191,7 +191,7 @@ async def test_bad_texts_are_rejected_wherever_they_come_in(store: Store, bad: s
     with pytest.raises(Rejected):
         await store.insert_runs([a_run()], IdempotencyKey(tenant="acme", key=bad, body_hash="h"))
     with pytest.raises(Rejected):
-        await store.take_outgoing(bad, 10, HOUR)
+        await store.claim_outbox(bad, 10, HOUR)
     with pytest.raises(Rejected):
         await store.postpone(outgoing.id, HOUR, bad)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.admission.intake import Want
+from mainspring.core.admission.intake import IntakeRequest
 from mainspring.core.model.task import Priority
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
@@ -32,7 +32,7 @@ async def test_a_run_that_can_not_be_read_is_left_in_intake_and_the_others_are_g
     await store.insert_runs([damaged, sound])
     await write(store, f"UPDATE runs SET state = 'MELTED' WHERE id = '{damaged.id}'")
 
-    given = await store.intake("main", [Want(Priority.P1, sound.tenant, 10)])
+    given = await store.intake("main", [IntakeRequest(Priority.P1, sound.tenant, 10)])
 
     assert [run.id for run in given] == [sound.id]
 

@@ -12,7 +12,7 @@ import pytest
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.postgres import partitions as postgres_days
 from mainspring.store.postgres.connection.connection_pool import Connection, Limits
-from mainspring.store.postgres.partitions import BY_DAY, MOST_ROWS_TO_MOVE
+from mainspring.store.postgres.partitions import BY_DAY, MAX_ROWS_TO_MOVE
 from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import DAY, HOUR, UNHURRIED, Leader, a_run, a_transition, an_attempt, ended
 from tests.store.conftest import look
@@ -139,7 +139,7 @@ async def test_a_day_with_too_many_rows_in_the_default_partition_stays_there(
 ) -> None:
     await admin.execute(
         f"""INSERT INTO late_results SELECT 'a', 'o', NULL, NULL, clock_timestamp()
-            FROM generate_series(1, {MOST_ROWS_TO_MOVE + 1})"""
+            FROM generate_series(1, {MAX_ROWS_TO_MOVE + 1})"""
     )
     now = await store.time()
 

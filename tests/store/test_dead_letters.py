@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.model.run import Run
-from mainspring.core.model.task import Birth, Task, TaskState, Trail
+from mainspring.core.model.task import Origin, RetryState, Task, TaskState
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres.batch import SMALL_ROWS
 from tests.store.builders import HOUR, NOW, Leader, a_change, a_job, a_run, a_task, ended
@@ -33,10 +33,10 @@ async def test_what_failed_or_timed_out_is_listed_by_its_end_the_latest_first(st
     third, fourth = dead(run, 2, NOW + 3 * HOUR), dead(run, 3, NOW + 3 * HOUR)
     await given_dead(leader, run, first, second, third, fourth, *others)
 
-    assert await store.list_dead(None, None, None, 10) == [fourth, third, second, first]
-    assert await store.list_dead(None, None, None, 2) == [fourth, third]
-    assert await store.list_dead(None, None, (NOW + 3 * HOUR, fourth.id), 10) == [third, second, first]
-    assert await store.list_dead(None, None, (NOW + HOUR, first.id), 10) == []
+    assert await store.list_dead_letters(None, None, None, 10) == [fourth, third, second, first]
+    assert await store.list_dead_letters(None, None, None, 2) == [fourth, third]
+    assert await store.list_dead_letters(None, None, (NOW + 3 * HOUR, fourth.id), 10) == [third, second, first]
+    assert await store.list_dead_letters(None, None, (NOW + HOUR, first.id), 10) == []
 
 
 async def test_what_is_in_history_is_listed_with_the_rest(store: Store) -> None:
@@ -46,8 +46,8 @@ async def test_what_is_in_history_is_listed_with_the_rest(store: Store) -> None:
     await given_dead(leader, new, second)
     await leader.commit(runs=[ended(old)], archived=[old.id])
 
-    assert await store.list_dead(None, None, None, 10) == [third, second, first]
-    assert await store.list_dead(None, None, (third.ended_at or NOW, third.id), 1) == [second]
+    assert await store.list_dead_letters(None, None, None, 10) == [third, second, first]
+    assert await store.list_dead_letters(None, None, (third.ended_at or NOW, third.id), 1) == [second]
 
 
 @pytest.mark.parametrize("place", ["active", "history"])
@@ -62,34 +62,34 @@ async def test_a_tenant_or_a_job_can_be_asked_for(store: Store, place: str) -> N
     if place == "history":
         await leader.commit(runs=[ended(ours)], archived=[ours.id])
 
-    assert await store.list_dead("acme", None, None, 10) == [mine]
-    assert await store.list_dead("other", None, None, 10) == [other]
-    assert await store.list_dead(None, "load", None, 10) == [mine]
-    assert await store.list_dead("other", "load", None, 10) == []
-    assert await store.list_dead(None, "unknown", None, 10) == []
+    assert await store.list_dead_letters("acme", None, None, 10) == [mine]
+    assert await store.list_dead_letters("other", None, None, 10) == [other]
+    assert await store.list_dead_letters(None, "load", None, 10) == [mine]
+    assert await store.list_dead_letters("other", "load", None, 10) == []
+    assert await store.list_dead_letters(None, "unknown", None, 10) == []
 
 
 async def test_what_was_replaced_is_left_out(store: Store) -> None:
     leader, run = await Leader.of(store), a_run()
-    tricky = Birth(parent=0, generation=1, index=0, total=2, label='","replaced":true,"')
-    stays = dead(run, 0, NOW, birth=tricky)
-    gone = dead(run, 1, NOW, birth=replace(tricky, replaced=True))
-    later = dead(run, 2, NOW, birth=tricky)
+    tricky = Origin(parent=0, generation=1, index=0, total=2, label='","replaced":true,"')
+    stays = dead(run, 0, NOW, origin=tricky)
+    gone = dead(run, 1, NOW, origin=replace(tricky, replaced=True))
+    later = dead(run, 2, NOW, origin=tricky)
     await given_dead(leader, run, stays, gone, later)
-    change = a_change(later, state=TaskState.FAILED, birth=replace(tricky, replaced=True))
+    change = a_change(later, state=TaskState.FAILED, origin=replace(tricky, replaced=True))
 
-    assert await store.list_dead(None, None, None, 10) == [later, stays]
+    assert await store.list_dead_letters(None, None, None, 10) == [later, stays]
     await leader.commit(tasks=[change])
-    assert await store.list_dead(None, None, None, 10) == [stays]
+    assert await store.list_dead_letters(None, None, None, 10) == [stays]
 
 
 async def test_birth_and_trail_come_back_however_they_were_written(store: Store) -> None:
     """By one statement or by COPY, as new rows and as changes, and through history."""
     leader, run = await Leader.of(store), a_run()
-    birth = Birth(parent=3, generation=2, index=1, total=5, label="fetch[Oslo]")
-    trail = Trail(signature="é", workers=("w1", "w2"), lost_on=("w3",), memory_bytes=2**40, limit_seconds=1.5)
+    origin = Origin(parent=3, generation=2, index=1, total=5, label="fetch[Oslo]")
+    trail = RetryState(signature="é", workers=("w1", "w2"), lost_on=("w3",), memory_bytes=2**40, limit_seconds=1.5)
     many = range(1, SMALL_ROWS + 2)
-    new = [dead(run, 0, NOW, birth=birth), *(dead(run, n, NOW, birth=birth) for n in many)]
+    new = [dead(run, 0, NOW, origin=origin), *(dead(run, n, NOW, origin=origin) for n in many)]
     await given_dead(leader, run, new[0])
     await leader.commit(new_tasks=new[1:])
     assert await store.tasks(run.id) == new

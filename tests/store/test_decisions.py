@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.model.decisions import Decision, DecisionKind, PushedOut
+from mainspring.core.model.decisions import Decision, DecisionKind, PreemptedTask
 from mainspring.core.model.task import Priority
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.errors import Fenced
@@ -26,14 +26,16 @@ async def found(store: Store, wanted: DecisionFilter = ALL, limit: int = 100) ->
 async def test_a_decision_is_kept_as_it_was(store: Store) -> None:
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
-    victim = PushedOut(task_id="task_x", tenant="other", priority=Priority.P2, lost_seconds=1.5)
-    shape = Shape(resources=a_decision(task).request.resources, labels=(("arch", "arm"), ("ssd", "")), near=("first",))
+    victim = PreemptedTask(task_id="task_x", tenant="other", priority=Priority.P2, lost_seconds=1.5)
+    shape = Shape(
+        resources=a_decision(task).request.resources, labels=(("arch", "arm"), ("ssd", "")), affinity=("first",)
+    )
     rows = [
         a_decision(
             task, at=NOW + SECOND, kind=DecisionKind.PREEMPTS, request=shape, victims=(victim,), victim_count=7,
             score=None,
         ),
-        a_decision(task, kind=DecisionKind.NO_ROOM, worker_id=None, free=None, score=None, workers_examined=None),
+        a_decision(task, kind=DecisionKind.NO_CAPACITY, worker_id=None, free=None, score=None, workers_examined=None),
     ]  # fmt: skip
 
     await leader.commit(decisions=rows)
@@ -72,7 +74,7 @@ async def test_they_are_found_by_what_they_are_about_the_latest_first(store: Sto
     rows = [
         a_decision(first, at=NOW + 3 * SECOND),
         a_decision(second, at=NOW + 2 * SECOND, worker_id="w2"),
-        a_decision(first, at=NOW + SECOND, kind=DecisionKind.NO_ROOM, worker_id=None),
+        a_decision(first, at=NOW + SECOND, kind=DecisionKind.NO_CAPACITY, worker_id=None),
         a_decision(third, at=NOW, worker_id="w2"),
     ]
     await leader.commit(decisions=rows[::-1])
@@ -85,7 +87,7 @@ async def test_they_are_found_by_what_they_are_about_the_latest_first(store: Sto
     assert await places(run_id=run.id) == [0, 1, 2]
     assert await places(tenant="other") == [3]
     assert await places(worker="w2") == [1, 3]
-    assert await places(kind=DecisionKind.NO_ROOM) == [2]
+    assert await places(kind=DecisionKind.NO_CAPACITY) == [2]
     assert await places(since=NOW + SECOND, before=NOW + 3 * SECOND) == [1, 2]
     assert await places(task_id="unknown") == []
 

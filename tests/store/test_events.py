@@ -8,27 +8,27 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.model.schedule_rows import Docket, EventRow, Ruling
+from mainspring.core.model.schedule_rows import EvaluationBatch, EventRow, ScheduleDecision
 from mainspring.core.schedules.windows import Outcome
 from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, JOB, NOW, a_run
 from tests.store.conftest import look
 from tests.store.schedule_builders import MINUTE, a_fire, a_schedule, an_event, given, rule
-from tests.store.test_settling import Halt, Watching
+from tests.store.test_schedule_evaluation import Halt, Watching
 
 TENANT = JOB.tenant
 
 
-def fire_for_each(docket: Docket) -> Sequence[Ruling]:
+def fire_for_each(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
     """A fire and a run for each event and schedule."""
     decisions = []
-    for case in docket.cases:
+    for case in evaluation_batch.cases:
         fires = [
             a_fire(case.schedule, window_at=NOW + n * HOUR, event=event.document, run_id=a_run().id)
-            for n, event in enumerate(docket.events)
+            for n, event in enumerate(evaluation_batch.events)
         ]
         runs = [a_run(id=fire.run_id) for fire in fires]
-        decisions.append(Ruling(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
+        decisions.append(ScheduleDecision(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
     return decisions
 
 
@@ -80,7 +80,7 @@ async def test_schedules_of_the_tenant_that_wait_for_the_type_are_evaluated(stor
 
     await store.receive_events(TENANT, [an_event(), an_event(type="")], watching)
 
-    assert [case.schedule for case in watching.dockets[0].cases] == [waits]
+    assert [case.schedule for case in watching.evaluation_batches[0].cases] == [waits]
 
 
 async def test_what_is_decided_on_are_the_new_events_in_the_order_in_which_they_came(store: Store) -> None:
@@ -92,10 +92,10 @@ async def test_what_is_decided_on_are_the_new_events_in_the_order_in_which_they_
 
     await store.receive_events(TENANT, [new[2], known, new[0], new[1]], watching)
 
-    (docket,) = watching.dockets
-    assert [event.id for event in docket.events] == [new[2].id, new[0].id, new[1].id]
-    assert all(before <= event.received_at < before + MINUTE for event in docket.events)
-    assert set(docket.events) <= set(await kept(store))
+    (evaluation_batch,) = watching.evaluation_batches
+    assert [event.id for event in evaluation_batch.events] == [new[2].id, new[0].id, new[1].id]
+    assert all(before <= event.received_at < before + MINUTE for event in evaluation_batch.events)
+    assert set(evaluation_batch.events) <= set(await kept(store))
 
 
 async def test_nothing_is_decided_if_nothing_is_new(store: Store) -> None:
@@ -107,7 +107,7 @@ async def test_nothing_is_decided_if_nothing_is_new(store: Store) -> None:
     assert await store.receive_events(TENANT, [event, event], watching) == [False, False]
     assert await store.receive_events(TENANT, [], watching) == []
 
-    assert watching.dockets == []
+    assert watching.evaluation_batches == []
 
 
 async def test_how_many_fires_name_an_event_is_kept_with_it(store: Store) -> None:
@@ -129,9 +129,11 @@ async def test_a_fire_that_is_evaluated_again_with_a_later_event_counts_once(sto
     more = a_fire(schedule, window_at=NOW + HOUR, outcome=Outcome.WAITING, event=first.document)
     later = a_fire(schedule, window_at=NOW + 2 * HOUR, event=second.document)
 
-    await store.receive_events(TENANT, [first], rule(lambda case: Ruling(schedule=case.schedule, fires=(waits, more))))
     await store.receive_events(
-        TENANT, [second], rule(lambda case: Ruling(schedule=case.schedule, fires=(waits, later)))
+        TENANT, [first], rule(lambda case: ScheduleDecision(schedule=case.schedule, fires=(waits, more)))
+    )
+    await store.receive_events(
+        TENANT, [second], rule(lambda case: ScheduleDecision(schedule=case.schedule, fires=(waits, later)))
     )
 
     assert {event.id: event.fires for event in await kept(store)} == {first.id: 2, second.id: 1}
@@ -150,7 +152,7 @@ async def test_runs_for_events_are_made_known(store: Store) -> None:
 async def test_events_whose_evaluation_fails_are_not_kept(store: Store) -> None:
     await given(store, a_schedule(event_type="file.arrived"))
 
-    def halt(_: Docket) -> Sequence[Ruling]:
+    def halt(_: EvaluationBatch) -> Sequence[ScheduleDecision]:
         raise Halt
 
     with pytest.raises(Halt):

@@ -193,11 +193,11 @@ def _with(world: World, index: int, scheduler: Scheduler, **changes: object) -> 
 
 
 def _way(world: World, came_from: dict[World, tuple[World, str] | None]) -> list[str]:
-    way: list[str] = []
+    mode: list[str] = []
     while (origin := came_from[world]) is not None:
         world, step = origin
-        way.insert(0, step)
-    return way
+        mode.insert(0, step)
+    return mode
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_what_can_go_wrong_while_the_store_forgets_nothing(protocol: Protocol, f
 
 
 def test_the_shortest_way_around_a_check_before_the_write() -> None:
-    way = what_goes_wrong(check_then_write, FORGETS_NOTHING)["stale"]
+    mode = what_goes_wrong(check_then_write, FORGETS_NOTHING)["stale"]
 
-    assert way == ["s0 is elected", "s0 looks at row 0", "s0 checks its lease", "s1 is elected", "s0 writes row 0"]
+    assert mode == ["s0 is elected", "s0 looks at row 0", "s0 checks its lease", "s1 is elected", "s0 writes row 0"]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
-from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store, Waiting, Want
+from mainspring.store.ports.store import IdempotencyKey, IntakeRequest, KeyedRun, Store, Waiting
 from tests.store.builders import HOUR, NOW, Leader, a_run, adopted
 
 P0, P1, P2 = Priority
 
 
-async def ids(store: Store, *wants: Want) -> list[str]:
+async def ids(store: Store, *wants: IntakeRequest) -> list[str]:
     """The ids of the runs that intake gives."""
     return [run.id for run in await store.intake("main", wants)]
 
@@ -23,7 +23,7 @@ async def test_a_submitted_run_is_in_intake(store: Store) -> None:
     await store.insert_runs([run])
 
     assert await store.waiting("main", 10) == [Waiting(P2, "zoe")]
-    assert await store.intake("main", [Want(P2, "zoe", 10)]) == [run]
+    assert await store.intake("main", [IntakeRequest(P2, "zoe", 10)]) == [run]
 
 
 async def test_an_adopted_run_is_not_in_intake(store: Store) -> None:
@@ -31,7 +31,7 @@ async def test_an_adopted_run_is_not_in_intake(store: Store) -> None:
     await leader.adopt(a_run())
 
     assert await store.waiting("main", 10) == []
-    assert await ids(store, Want(P1, "acme", 10)) == []
+    assert await ids(store, IntakeRequest(P1, "acme", 10)) == []
 
 
 async def test_a_held_run_is_not_in_intake(store: Store) -> None:
@@ -41,7 +41,7 @@ async def test_a_held_run_is_not_in_intake(store: Store) -> None:
     await leader.commit(runs=[adopted(held, adopted_at=None, held="its adoption failed")])
 
     assert await store.waiting("main", 10) == []
-    assert await ids(store, Want(P1, "acme", 10)) == []
+    assert await ids(store, IntakeRequest(P1, "acme", 10)) == []
     assert await store.next_start("main") is None
 
 
@@ -50,14 +50,14 @@ async def test_a_run_whose_start_time_has_not_come_is_not_in_intake(store: Store
     await store.insert_runs([a_run(start_at=start_at)])
 
     assert await store.waiting("main", 10) == []
-    assert await ids(store, Want(P1, "acme", 10)) == []
+    assert await ids(store, IntakeRequest(P1, "acme", 10)) == []
 
 
 async def test_runs_of_other_shards_are_not_in_intake(store: Store) -> None:
     await store.insert_runs([a_run(shard="other")])
 
     assert await store.waiting("main", 10) == []
-    assert await ids(store, Want(P1, "acme", 10)) == []
+    assert await ids(store, IntakeRequest(P1, "acme", 10)) == []
     assert await store.waiting("other", 10) == [Waiting(P1, "acme")]
 
 
@@ -102,7 +102,14 @@ async def test_intake_gives_for_each_want_at_most_so_many_runs_in_the_order_of_t
     }
     await store.insert_runs([run for some in runs.values() for run in some])
 
-    found = await ids(store, Want(P2, "b", 2), Want(P0, "a", 1), Want(P2, "a", 9), Want(P1, "a", 5), Want(P0, "b", 0))
+    found = await ids(
+        store,
+        IntakeRequest(P2, "b", 2),
+        IntakeRequest(P0, "a", 1),
+        IntakeRequest(P2, "a", 9),
+        IntakeRequest(P1, "a", 5),
+        IntakeRequest(P0, "b", 0),
+    )
 
     assert found == [run.id for run in runs[P2, "b"][:2] + runs[P0, "a"][:1] + runs[P2, "a"]]
 
@@ -112,7 +119,7 @@ async def test_intake_gives_the_oldest_start_first(store: Store) -> None:
     runs = {minutes: a_run(start_at=NOW - timedelta(minutes=minutes)) for minutes in starts}
     await store.insert_runs(list(runs.values()))
 
-    assert await ids(store, Want(P1, "acme", 3)) == [runs[minutes].id for minutes in (5, 4, 3)]
+    assert await ids(store, IntakeRequest(P1, "acme", 3)) == [runs[minutes].id for minutes in (5, 4, 3)]
 
 
 async def test_intake_without_wants_is_empty(store: Store) -> None:
@@ -142,24 +149,24 @@ async def test_next_start_is_none_if_there_is_none(store: Store) -> None:
 
 
 async def test_on_work_calls_soon_after_runs_were_inserted(store: Store) -> None:
-    heard: list[tuple[str, Sequence[Run]]] = []
+    record_heartbeats: list[tuple[str, Sequence[Run]]] = []
     for _ in range(2):
-        store.on_work(lambda shard, runs: heard.append((shard, runs)))
+        store.on_work(lambda shard, runs: record_heartbeats.append((shard, runs)))
     first, second, third = a_run(), a_run(), a_run(shard="other")
 
     await store.insert_runs([first, third, second])
 
-    assert heard == [("main", [first, second])] * 2 + [("other", [third])] * 2
+    assert record_heartbeats == [("main", [first, second])] * 2 + [("other", [third])] * 2
     assert [await store.run(run.id) for run in (first, second, third)] == [first, second, third]
 
 
 async def test_on_work_gives_no_runs_that_were_there_already(store: Store) -> None:
     """Not those of a call that is repeated, nor of a key that was used before: somebody may have them by now."""
-    heard: list[Sequence[Run]] = []
+    record_heartbeats: list[Sequence[Run]] = []
     key, run, keyed = IdempotencyKey(tenant="acme", key="k", body_hash="h"), a_run(), a_run()
     await store.insert_runs([run])
     await store.insert_runs([keyed], key)
-    store.on_work(lambda _, runs: heard.append(list(runs)))
+    store.on_work(lambda _, runs: record_heartbeats.append(list(runs)))
 
     await store.insert_runs([run])
     await store.insert_runs([a_run()], key)
@@ -167,4 +174,4 @@ async def test_on_work_gives_no_runs_that_were_there_already(store: Store) -> No
     await store.insert_runs([run, a_run()])
     await store.insert_keyed([KeyedRun(run=keyed, key=key)])
 
-    assert heard == [[]] * 5
+    assert record_heartbeats == [[]] * 5

@@ -39,7 +39,7 @@ async def test_a_job_that_is_deleted_is_left_out_of_lists_and_is_still_found_wit
     ]
     await store.insert_runs([a_run(job_id=first.id)])
 
-    assert await store.delete_job("acme", "a", an_entry(act="delete_job", object="a"))
+    assert await store.delete_job("acme", "a", an_entry(action="delete_job", object="a"))
 
     assert await store.list_jobs("acme", "", 10) == [other]
     found = await store.find_job("acme", "a")
@@ -49,7 +49,7 @@ async def test_a_job_that_is_deleted_is_left_out_of_lists_and_is_still_found_wit
     assert {version.deleted_at for version in await store.job_versions("acme", "a", None, 10)} == {found.deleted_at}
     (listed,) = await store.list_runs(RunFilter(job="a"), 10)
     assert (listed.job_name, listed.job_version) == ("a", 1)
-    assert [entry.object for entry in await store.list_audit(AuditFilter(act="delete_job"), None, 10)] == ["a"]
+    assert [entry.object for entry in await store.list_audit(AuditFilter(action="delete_job"), None, 10)] == ["a"]
 
 
 async def test_a_name_that_was_deleted_comes_back_with_the_next_version(store: Store) -> None:

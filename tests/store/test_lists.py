@@ -10,12 +10,12 @@ import pytest
 
 from mainspring.core.model.batch import TaskChange
 from mainspring.core.model.run import Run, RunState
-from mainspring.core.model.task import Birth, Priority, Task, TaskState
+from mainspring.core.model.task import Origin, Priority, Task, TaskState
 from mainspring.protocol.errors import Rejected
 from mainspring.protocol.ids import new_id
 from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter
 from mainspring.store.ports.store import Store
-from mainspring.store.sql.lists import MOST
+from mainspring.store.sql.lists import MAX_LISTED
 from tests.store.builders import (
     HOUR,
     NOW,
@@ -227,10 +227,10 @@ async def test_states_are_counted_by_name_without_tasks_that_were_replaced(store
     leader = await Leader.of(store)
     run = a_run()
     made = [("a", S.QUEUED), ("a", S.RUNNING), ("a", S.RUNNING), ("b", S.FAILED), ("b", S.CANCELLED)]
-    births = [Birth(parent=0, generation=1, index=index, total=5, label='"replaced":true') for index in range(5)]
+    births = [Origin(parent=0, generation=1, index=index, total=5, label='"replaced":true') for index in range(5)]
     births[4] = msgspec.structs.replace(births[4], replaced=True)
     tasks = [
-        a_task(run, place, name=name, state=state, birth=births[place]) for place, (name, state) in enumerate(made)
+        a_task(run, place, name=name, state=state, origin=births[place]) for place, (name, state) in enumerate(made)
     ]
     await store.insert_runs([run])
     await leader.commit(runs=[adopted(run)], new_tasks=[*tasks, a_task(run, 5, name="c")])
@@ -289,7 +289,7 @@ async def test_attempts_are_those_of_the_task_that_are_over_oldest_first(store: 
 async def test_at_most_1000_attempts_are_told_the_latest_ones(store: Store) -> None:
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
-    attempts = [an_attempt(task, number=number, ended_at=NOW + number * HOUR) for number in range(MOST + 5)]
+    attempts = [an_attempt(task, number=number, ended_at=NOW + number * HOUR) for number in range(MAX_LISTED + 5)]
     await leader.commit(attempts=attempts)
 
     assert await store.attempts_of(task.id) == attempts[5:]
@@ -314,10 +314,10 @@ async def test_the_story_of_a_task_is_in_order_over_batches_days_and_archiving(s
 async def test_at_most_1000_transitions_are_told_the_latest_ones(store: Store) -> None:
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
-    story = [a_transition(task, seq=seq) for seq in range(2, MOST + 12)]
+    story = [a_transition(task, seq=seq) for seq in range(2, MAX_LISTED + 12)]
     await leader.commit(transitions=story)
 
-    assert await store.transitions_of(task.id) == story[-MOST:]
+    assert await store.transitions_of(task.id) == story[-MAX_LISTED:]
 
 
 async def test_the_stream_of_a_shard_goes_on_behind_any_place_in_order(store: Store) -> None:

@@ -16,22 +16,22 @@ import pytest
 from mainspring.core.model.audit_entry import AuditEntry, AuditRow, ChainHead
 from mainspring.core.model.batch import (
     BreakerRow,
+    BulkOperation,
     Checkpoint,
     DurationRow,
     LateResult,
-    Outgoing,
+    OutboxRow,
     RejectedEvent,
-    Spread,
     WorkerRow,
 )
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.model.task import Attempt, Task, Transition
-from mainspring.protocol.clock import MachineClock
-from mainspring.protocol.errors import StoreUnfit
+from mainspring.protocol.clock import SystemClock
+from mainspring.protocol.errors import StoreUnusable
 from mainspring.store.migrations import Migration, migrations, outstanding
-from mainspring.store.ports.admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.admin import DeliveryRow, SettingOverride, TenantRow, WebhookRow
 from mainspring.store.ports.front import ServerRow, TokenRow
 from mainspring.store.ports.schedules import AlertRow
 from mainspring.store.ports.store import ShardRow, Store
@@ -53,8 +53,8 @@ TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
     "attempts": (Attempt, []),
     "late_results": (LateResult, []),
     "transitions": (Transition, ["shard", "batch_no", "ordinal"]),
-    "spreads": (Spread, []),
-    "outbox": (Outgoing, ["seq", "due_at", "holder", "held_until", "delivered_at", "tries", "fault"]),
+    "bulk_operations": (BulkOperation, []),
+    "outbox": (OutboxRow, ["seq", "due_at", "holder", "held_until", "delivered_at", "tries", "fault"]),
     "rejected_events": (RejectedEvent, []),
     "workers": (WorkerRow, []),
     "checkpoints": (Checkpoint, []),
@@ -72,7 +72,7 @@ TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
     "audit": (AuditRow, []),
     "audit_heads": (ChainHead, []),
     "tenants": (TenantRow, []),
-    "measures": (MeasureRow, []),
+    "setting_overrides": (SettingOverride, []),
     "webhooks": (WebhookRow, []),
     "webhook_deliveries": (DeliveryRow, []),
     "join_tokens": (JoinTokenRow, []),
@@ -118,13 +118,13 @@ def test_what_is_outstanding_is_what_a_store_has_not_seen() -> None:
 
 
 def test_a_migration_that_was_changed_is_refused() -> None:
-    with pytest.raises(StoreUnfit, match="0001_step") as unfit:
+    with pytest.raises(StoreUnusable, match="0001_step") as unfit:
         outstanding(STEPS, {1: "digest-other", 2: "digest-2"})
     assert unfit.value.reason == "other_migration"
 
 
 def test_a_schema_from_the_future_is_refused() -> None:
-    with pytest.raises(StoreUnfit) as unfit:
+    with pytest.raises(StoreUnusable) as unfit:
         outstanding(STEPS, {1: "digest-1", 2: "digest-2", 3: "digest-3", 4: "digest-4"})
     assert unfit.value.reason == "later_release"
 
@@ -135,14 +135,14 @@ def test_a_schema_from_the_future_is_refused() -> None:
 )
 def test_a_sqlite_store_with_another_schema_is_refused_and_can_be_opened_by_others(tmp_path: Path, change: str) -> None:
     path = tmp_path / "store.db"
-    asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
+    asyncio.run(SqliteStore.open(path, clock=SystemClock(), run=inline).close())
     with sqlite3.connect(path) as db:
         db.execute(change)
     db.close()
 
     for _ in range(2):
-        with pytest.raises(StoreUnfit):
-            SqliteStore.open(path, clock=MachineClock(), run=inline)
+        with pytest.raises(StoreUnusable):
+            SqliteStore.open(path, clock=SystemClock(), run=inline)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_a_postgres_store_with_another_schema_is_refused(postgres_url: str
     await connection.execute(change)
     await connection.close()
 
-    with pytest.raises(StoreUnfit):
+    with pytest.raises(StoreUnusable):
         await PostgresStore.connect(postgres_url)
 
 
@@ -233,6 +233,6 @@ async def test_a_migration_of_sqlite_that_is_killed_in_the_middle_can_be_done_ag
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
 
-    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    store = SqliteStore.open(path, clock=SystemClock(), run=inline)
     assert await look(store, "SELECT count(*) FROM workers") == [(0,)]
     await store.close()

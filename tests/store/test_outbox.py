@@ -14,7 +14,7 @@ OVER = timedelta(0)
 
 async def ids(store: Store, holder: str = "h1", limit: int = 100, lease: timedelta = HOUR) -> list[str]:
     """The ids of what a holder gets."""
-    return [outgoing.id for outgoing in await store.take_outgoing(holder, limit, lease)]
+    return [outgoing.id for outgoing in await store.claim_outbox(holder, limit, lease)]
 
 
 async def test_take_outgoing_gives_undelivered_rows(store: Store) -> None:
@@ -22,7 +22,7 @@ async def test_take_outgoing_gives_undelivered_rows(store: Store) -> None:
     outgoing = an_outgoing(payload='{"run": "ü"}')
     await leader.commit(outbox=[outgoing])
 
-    assert await store.take_outgoing("h1", 10, HOUR) == [outgoing]
+    assert await store.claim_outbox("h1", 10, HOUR) == [outgoing]
 
 
 async def test_take_outgoing_gives_nothing_that_was_delivered(store: Store) -> None:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import TaskState
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.front import DecisionFilter, RunFilter, TaskFilter
-from mainspring.store.ports.store import IdempotencyKey, Want
+from mainspring.store.ports.store import IdempotencyKey, IntakeRequest
 from mainspring.store.postgres import batch as postgres_batch
 from mainspring.store.postgres import lists as postgres_lists
 from mainspring.store.postgres import queries as postgres_queries
@@ -29,7 +29,7 @@ from mainspring.store.sqlite import admin as sqlite_admin
 from mainspring.store.sqlite import audit as sqlite_audit
 from mainspring.store.sqlite import lists as sqlite_lists
 from mainspring.store.sqlite import queries as sqlite_queries
-from mainspring.store.sqlite import schedule_evaluation as sqlite_settling
+from mainspring.store.sqlite import schedule_evaluation as sqlite_evaluation
 from mainspring.store.sqlite import sharing as sqlite_sharing
 from mainspring.store.sqlite import submission as sqlite_submission
 from mainspring.store.sqlite.lists import find
@@ -161,7 +161,7 @@ async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(
         await other.execute("ANALYZE runs")
 
     assert [waiting.tenant for waiting in await store.waiting("main", 10)] == ["a", "flood", "m", "z"]
-    assert len(await store.intake("main", [Want(a_run().priority, "z", 10)])) == 1
+    assert len(await store.intake("main", [IntakeRequest(a_run().priority, "z", 10)])) == 1
     assert await pages_of(reader, postgres_queries._WAITING, "'main', '{0,1,2}', '', 10") < 120
     assert await pages_of(reader, postgres_queries._INTAKE, "'main', '{1,1,1}', '{a,z,flood}', '{5,5,5}'") < 60
     assert await pages_of(reader, postgres_queries._NEXT_START, "'main'") < 20
@@ -190,12 +190,12 @@ async def test_what_is_over_does_not_slow_what_is_not(
     if statistics == "new":
         await other.execute("ANALYZE")
 
-    patient = await open_connection(postgres_url, Limits(), patient=True)
+    maintenance = await open_connection(postgres_url, Limits(), maintenance=True)
     for number, query in enumerate(postgres_queries._LOAD):
-        assert await pages_of(patient, query, "'main'") < 40, number
+        assert await pages_of(maintenance, query, "'main'") < 40, number
     for number, query in enumerate(postgres_queries._LOAD_RUN):
-        assert await pages_of(patient, query, f"'{going_on.id}'") < 40, number
-    await patient.close()
+        assert await pages_of(maintenance, query, f"'{going_on.id}'") < 40, number
+    await maintenance.close()
     assert await pages_of(reader, postgres_queries._FIND_ATTEMPTS, "'{att_1,att-7,att_unknown}'") < 60
     assert await pages_of(reader, postgres_queries._ENDED_RUNS, "'main', '1 hour', 5") < 60
     assert await pages_of(reader, postgres_queries._TAKE_OUTGOING, "'h', 5, '1 hour'") < 60
@@ -220,29 +220,29 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("way", LISTS)
-async def test_sqlite_lists_along_an_index(way: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+@pytest.mark.parametrize("mode", LISTS)
+async def test_sqlite_lists_along_an_index(mode: str) -> None:
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
 
-    sql, parameters = LISTS[way]
+    sql, parameters = LISTS[mode]
     plan = await store._read(lambda db: find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
 
-    assert way in "\n".join(step for *_, step in plan), plan
+    assert mode in "\n".join(step for *_, step in plan), plan
     await store.close()
 
 
 LARGE = (
     "runs", "tasks", "attempts", "transitions", "runs_history", "tasks_history", "schedules", "fires", "events",
-    "audit", "audit_heads", "webhook_deliveries", "limits", "shares", "tallies", "decisions",
+    "audit", "audit_heads", "webhook_deliveries", "rate_usage", "limit_shares", "failure_counts", "decisions",
 )  # fmt: skip
 
 
 def test_no_query_reads_a_large_table_from_end_to_end() -> None:
     """Each statement of a call of the port finds its rows by an index."""
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     statements = {
         name: value
-        for module in (sqlite_queries, sqlite_submission, sqlite_settling, sqlite_audit, sqlite_admin, sqlite_sharing)
+        for module in (sqlite_queries, sqlite_submission, sqlite_evaluation, sqlite_audit, sqlite_admin, sqlite_sharing)
         for name, value in vars(module).items()
         if isinstance(value, str) and re.match(r"\s*(SELECT|WITH|UPDATE)", value) and name.startswith("_")
     }

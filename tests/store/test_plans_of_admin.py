@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from mainspring.core.model.audit_entry import seal
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.admin import AuditFilter
 from mainspring.store.postgres import audit as postgres_audit
 from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
@@ -144,13 +144,13 @@ LISTS: dict[str, Listing] = {
 }
 
 
-@pytest.mark.parametrize("way", LISTS)
-async def test_sqlite_lists_along_an_index(way: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+@pytest.mark.parametrize("mode", LISTS)
+async def test_sqlite_lists_along_an_index(mode: str) -> None:
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
 
-    sql, parameters = LISTS[way]
+    sql, parameters = LISTS[mode]
     plan = await store._read(lambda db: sqlite_lists.find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
 
     steps = "\n".join(step for *_, step in plan)
-    assert way in steps, steps
+    assert mode in steps, steps
     await store.close()

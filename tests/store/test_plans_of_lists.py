@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from mainspring.core.model.run import RunState
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.front import RunFilter
 from mainspring.store.postgres import jobs as postgres_jobs
 from mainspring.store.postgres import lists as postgres_lists
@@ -40,11 +40,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize("table", ["runs", "runs_history"])
-@pytest.mark.parametrize("way", WAYS)
-async def test_sqlite_lists_runs_along_the_index_of_their_filter(way: str, table: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-    wanted, jobs = WAYS[way]
-    name, _, condition = way.replace("runs_", f"{table}_", 1).partition(" ")
+@pytest.mark.parametrize("mode", WAYS)
+async def test_sqlite_lists_runs_along_the_index_of_their_filter(mode: str, table: str) -> None:
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
+    wanted, jobs = WAYS[mode]
+    name, _, condition = mode.replace("runs_", f"{table}_", 1).partition(" ")
 
     sql, parameters = run_lists.runs(wanted, 20, jobs, sqlite_lists.DIALECT)
     plan = await store._read(lambda db: find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
@@ -57,7 +57,7 @@ async def test_sqlite_lists_runs_along_the_index_of_their_filter(way: str, table
 
 
 def test_sqlite_counts_the_days_of_a_job_in_an_index_that_has_all_of_it() -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
 
     parameters: list[str | datetime] = ['["job_1"]', MIDNIGHT, MIDNIGHT]
     steps = [step[3] for step in find(store._writer, f"EXPLAIN QUERY PLAN {sqlite_jobs._JOB_DAYS}", parameters)]
@@ -116,8 +116,8 @@ async def test_a_page_looks_at_few_pages_of_each_day_of_history(
     await leader.commit(runs=over)
     await multiply(other, "runs", flood.id, id="id || '-' || n")
     await leader.commit(archived=[flood.id, few.id, failed.id])
-    spread = f"timestamptz '2025-03-01' + n % {DAYS} * interval '1 day'"
-    await multiply(other, "runs_history", flood.id, id="id || '-' || n", ended_at=spread)
+    bulk_operation = f"timestamptz '2025-03-01' + n % {DAYS} * interval '1 day'"
+    await multiply(other, "runs_history", flood.id, id="id || '-' || n", ended_at=bulk_operation)
     if statistics == "new":
         await other.execute("ANALYZE")
 

@@ -10,9 +10,9 @@ import pytest
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import TaskState
 from mainspring.core.schedules.windows import Outcome
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.ports.schedules import FireFilter, ScheduleFilter
-from mainspring.store.postgres import schedule_evaluation as postgres_settling
+from mainspring.store.postgres import schedule_evaluation as postgres_evaluation
 from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sql import schedule_statements as statements
@@ -52,7 +52,7 @@ async def test_schedules_that_are_not_due_and_ended_fires_cost_an_evaluation_not
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
     """50,000 schedules that are not due, 50,000 old fires of the one that is."""
-    due = a_schedule(event_type="file.arrived", after_job="load", has_waiting=True)
+    due = a_schedule(event_type="file.arrived", after_job="load", has_waiting_windows=True)
     later = a_schedule(next_at=await store.time() + HOUR, job="load")
     await given(store, due, later)
     over = a_fire(due, outcome=Outcome.RAN, run_id="run_1", run_state=RunState.SUCCEEDED, run_ended_at=NOW)
@@ -68,16 +68,16 @@ async def test_schedules_that_are_not_due_and_ended_fires_cost_an_evaluation_not
 
     jobs = f"'{{{JOB.tenant}}}', '{{load}}'"
     for query, args, most in (
-        (postgres_settling._TAKE_DUE, "500", 20),
-        (postgres_settling._TAKE_WAITING, "500, '1 s'", 20),
-        (postgres_settling._TAKE_NAMED, f"'{{{due.id}}}'", 20),
-        (postgres_settling._TAKE_FOR_EVENTS, f"'{JOB.tenant}', '{{file.arrived}}'", 20),
-        (postgres_settling._OPEN_FIRES, f"'{{{due.id}}}'", 20),
-        (postgres_settling._ENDS, f"'{{{due.id}}}', '{{{NOW}}}'", 200),
-        (postgres_settling._LATEST_FIRES, f"'{{{due.id}}}'", 200),
-        (postgres_settling._LATEST_SUCCESSES, f"'{{{due.id}}}'", 20),
-        (postgres_settling._LATEST_JOBS, jobs, 20),
-        (postgres_settling._OLDEST_SCHEDULES, jobs, 20),
+        (postgres_evaluation._TAKE_DUE, "500", 20),
+        (postgres_evaluation._TAKE_WAITING, "500, '1 s'", 20),
+        (postgres_evaluation._TAKE_NAMED, f"'{{{due.id}}}'", 20),
+        (postgres_evaluation._TAKE_FOR_EVENTS, f"'{JOB.tenant}', '{{file.arrived}}'", 20),
+        (postgres_evaluation._OPEN_FIRES, f"'{{{due.id}}}'", 20),
+        (postgres_evaluation._ENDS, f"'{{{due.id}}}', '{{{NOW}}}'", 200),
+        (postgres_evaluation._LATEST_FIRES, f"'{{{due.id}}}'", 200),
+        (postgres_evaluation._LATEST_SUCCESSES, f"'{{{due.id}}}'", 20),
+        (postgres_evaluation._LATEST_JOBS, jobs, 20),
+        (postgres_evaluation._OLDEST_SCHEDULES, jobs, 20),
     ):
         assert await pages_of(reader, query, args) < most, query
     for wanted in (
@@ -128,12 +128,12 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("way", LISTS)
-async def test_sqlite_lists_along_an_index(way: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+@pytest.mark.parametrize("mode", LISTS)
+async def test_sqlite_lists_along_an_index(mode: str) -> None:
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
 
-    sql, parameters = LISTS[way]
+    sql, parameters = LISTS[mode]
     plan = await store._read(lambda db: sqlite_lists.find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
 
-    assert way in "\n".join(step for *_, step in plan), plan
+    assert mode in "\n".join(step for *_, step in plan), plan
     await store.close()

@@ -1,4 +1,4 @@
-"""How limits and what waits are looked up: whatever else there is, only what is asked for is read."""
+"""How rate_usage and what waits are looked up: whatever else there is, only what is asked for is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.postgres import batch as postgres_batch
 from mainspring.store.postgres import limits as postgres_limits
 from mainspring.store.postgres import sharing as postgres_sharing
@@ -21,7 +21,7 @@ from mainspring.store.sqlite import sharing as sqlite_sharing
 from mainspring.store.sqlite.queries import sqlite
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import HOUR, UNHURRIED, Leader, a_run
-from tests.store.sharing_builders import a_tally, a_wish
+from tests.store.sharing_builders import a_request, a_tally
 from tests.store.test_plans import explain, multiply, pages_of
 
 
@@ -52,14 +52,14 @@ async def test_runs_in_intake_are_counted_along_their_index_and_no_further_than_
     if statistics == "new":
         await other.execute("ANALYZE runs")
 
-    patient = await open_connection(postgres_url, Limits(), patient=True)
-    await patient.execute("BEGIN")
-    await patient.execute(postgres_sharing._ALONG_AN_INDEX)
-    assert await pages_of(patient, postgres_sharing._WAITING_RUNS, "'main', 100, '{0,1,2}'") < 60
-    await patient.execute(f"PREPARE q AS {postgres_sharing._WAITING_RUNS}")
-    plan = await patient.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE q('main', 1000000, '{0,1,2}')")
-    await patient.execute("ROLLBACK")
-    await patient.close(timeout=5)
+    maintenance = await open_connection(postgres_url, Limits(), maintenance=True)
+    await maintenance.execute("BEGIN")
+    await maintenance.execute(postgres_sharing._ALONG_AN_INDEX)
+    assert await pages_of(maintenance, postgres_sharing._WAITING_RUNS, "'main', 100, '{0,1,2}'") < 60
+    await maintenance.execute(f"PREPARE q AS {postgres_sharing._WAITING_RUNS}")
+    plan = await maintenance.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE q('main', 1000000, '{0,1,2}')")
+    await maintenance.execute("ROLLBACK")
+    await maintenance.close(timeout=5)
     assert "Index Only Scan" in json.dumps(plan), plan
     assert {priority.name: runs for priority, runs in (await store.count_intake("main", 70_000)).items()} == {
         "P0": 0, "P1": 50_001, "P2": 0,
@@ -70,12 +70,12 @@ async def test_runs_in_intake_are_counted_along_their_index_and_no_further_than_
 async def test_many_limits_cost_those_nothing_who_take_from_one(
     store: PostgresStore, other: Connection, postgres_url: str, statistics: str
 ) -> None:
-    """50,000 limits that count, with as many holders."""
+    """50,000 rate_usage that count, with as many holders."""
     leader = await Leader.of(store)
-    await store.take_allowances([a_wish(limit="flood")])
+    await store.take_rate_grants([a_request(limit="flood")])
     await store.take_share(leader.term, "held", 5, 1)
-    await multiply(other, "limits", "flood", key='"limit"', limit="'flood' || n")
-    await multiply(other, "shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
+    await multiply(other, "rate_usage", "flood", key='"limit"', limit="'flood' || n")
+    await multiply(other, "limit_shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
     if statistics == "new":
         await other.execute("ANALYZE")
 
@@ -89,7 +89,7 @@ async def test_many_limits_cost_those_nothing_who_take_from_one(
     await reader.close()
     by_key = await open_connection(postgres_url, Limits(), by_key=True)
     taken = """'[{"limit": "flood7", "takes": [], "counts_until": "2026-11-16T12:00:00Z"}]'"""
-    seen = await other.fetchval('SELECT takes FROM limits WHERE "limit" = $1', "flood7")
+    seen = await other.fetchval('SELECT takes FROM rate_usage WHERE "limit" = $1', "flood7")
     soon = "clock_timestamp() + interval '0.9 s'"
     for query, args in (
         (postgres_limits._LOCK, "'{flood7,held,unknown}'"),
@@ -107,35 +107,35 @@ async def test_a_batch_finds_its_shares_and_old_tallies_by_their_keys(
 ) -> None:
     leader = await Leader.of(store)
     await store.take_share(leader.term, "held", 5, 1)
-    await leader.commit(tallies=[a_tally(since=await store.time())])
-    await multiply(other, "shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
-    await multiply(other, "tallies", "acme", key="tenant", tenant="'t' || n")
+    await leader.commit(failure_counts=[a_tally(since=await store.time())])
+    await multiply(other, "limit_shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
+    await multiply(other, "failure_counts", "acme", key="tenant", tenant="'t' || n")
     if statistics == "new":
         await other.execute("ANALYZE")
 
     writer = await open_connection(postgres_url, Limits(), writer=True)
     assert await pages_of(writer, postgres_batch._SHARES, "'main', '{held,unknown}', '{0,0}', '{1,0}'") < 40
-    assert await pages_of(writer, postgres_batch._OLD_TALLIES, "'main'") < 40
+    assert await pages_of(writer, postgres_batch._OLD_FAILURE_COUNTS, "'main'") < 40
     await writer.close()
 
 
 SQLITE = {
     "runs USING INDEX runs_intake (shard=? AND priority=?)": sqlite_sharing._WAITING_RUNS,
-    "limits USING INDEX sqlite_autoindex_limits_1 (limit=?)": sqlite_sharing._LIMITS,
-    "shares USING INDEX sqlite_autoindex_shares_1 (limit=?)": sqlite_sharing._SHARES,
-    "shares USING INDEX sqlite_autoindex_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
-    "shares USING INDEX shares_of_holder (holder=?)": sqlite_queries._LOAD_SHARES,
-    "tallies USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since>?)": sqlite_queries._LOAD_TALLIES,
-    "tallies USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since<?)": sqlite_batch._OLD_TALLIES,
-    "shares USING INDEX sqlite_autoindex_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
+    "rate_usage USING INDEX sqlite_autoindex_limits_1 (limit=?)": sqlite_sharing._LIMITS,
+    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=?)": sqlite_sharing._SHARES,
+    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
+    "limit_shares USING INDEX shares_of_holder (holder=?)": sqlite_queries._LOAD_SHARES,
+    "failure_counts USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since>?)": sqlite_queries._LOAD_FAILURE_COUNTS,
+    "failure_counts USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since<?)": sqlite_batch._OLD_FAILURE_COUNTS,
+    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
 }
 
 
-@pytest.mark.parametrize("way", SQLITE)
-async def test_sqlite_looks_up_by_an_index(way: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+@pytest.mark.parametrize("mode", SQLITE)
+async def test_sqlite_looks_up_by_an_index(mode: str) -> None:
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
 
-    steps = "\n".join(explain(store._writer, SQLITE[way]))
+    steps = "\n".join(explain(store._writer, SQLITE[mode]))
 
-    assert way.strip() in steps, steps
+    assert mode.strip() in steps, steps
     await store.close()

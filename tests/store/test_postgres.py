@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.model.batch import Batch
-from mainspring.protocol.errors import Fenced, Rejected, StoreUnfit, Unavailable
+from mainspring.protocol.errors import Fenced, Rejected, StoreUnusable, Unavailable
 from mainspring.store.ports.store import Term
 from mainspring.store.postgres import batch as postgres_batch
 from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection, transaction
@@ -100,7 +100,7 @@ async def test_a_batch_whose_answer_was_lost_is_recognised_when_it_comes_again(
     if not empty:
         assert await store.tasks(task.run_id) == [a_change(task).task]
         assert await look(store, "SELECT count(*) FROM transitions WHERE batch_no = 3") == [(1,)]
-        assert len(await store.take_outgoing("h", 10, HOUR)) == 1
+        assert len(await store.claim_outbox("h", 10, HOUR)) == 1
 
 
 async def test_a_submission_whose_answer_was_lost_can_be_repeated(behind_proxy: tuple[PostgresStore, Proxy]) -> None:
@@ -139,7 +139,7 @@ async def test_what_may_take_long_is_not_bound_by_the_deadline_of_others(postgre
     limits = Limits(lock=0.05, idle_in_transaction=0.1, statement=0.15, deadline=0.2)
     store = await PostgresStore.connect(postgres_url, limits=limits)
     long = limits.deadline + 0.1
-    assert await store._call_patiently(Connection.fetchval, "SELECT 1 FROM pg_sleep($1)", long) == 1
+    assert await store._call_maintenance(Connection.fetchval, "SELECT 1 FROM pg_sleep($1)", long) == 1
     with pytest.raises(Unavailable):
         await store._call(Connection.fetchval, "SELECT 1 FROM pg_sleep($1)", long)
     await store.close()
@@ -184,7 +184,7 @@ async def test_a_missing_privilege_is_named(postgres_server: PostgresServer, oth
     empty = postgres_server.create_database()
     await other.execute("CREATE ROLE reader_only LOGIN")
     try:
-        with pytest.raises(StoreUnfit, match="permission denied"):
+        with pytest.raises(StoreUnusable, match="permission denied"):
             await PostgresStore.connect(postgres_server.url(empty).replace("postgres@", "reader_only@"), limits=QUICK)
     finally:
         await other.execute("DROP ROLE reader_only")
@@ -314,14 +314,14 @@ async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce(pos
         await after.commit(zombie.term, 1, Batch(outbox=[an_outgoing()]))
     await successor.commit()
 
-    assert await after.take_outgoing("h", 10, HOUR) == []
+    assert await after.claim_outbox("h", 10, HOUR) == []
     await after.close()
 
 
 async def test_time_limits_that_do_not_fit_into_the_lease_are_refused(postgres_url: str) -> None:
-    with pytest.raises(StoreUnfit) as short_lease:
+    with pytest.raises(StoreUnusable) as short_lease:
         await PostgresStore.connect(postgres_url, lease=timedelta(seconds=4))
-    with pytest.raises(StoreUnfit) as long_lock:
+    with pytest.raises(StoreUnusable) as long_lock:
         await PostgresStore.connect(postgres_url, limits=Limits(lock=3.5))
     assert (short_lease.value.reason, long_lock.value.reason) == ("time_limits", "time_limits")
 

@@ -13,7 +13,7 @@ from mainspring.core.fairness.freezes import FreezeKind
 from mainspring.core.fairness.quotas import Quota
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.protocol.errors import Outdated, Rejected
+from mainspring.protocol.errors import Rejected, VersionMismatch
 from mainspring.store.ports.admin import AuditFilter
 from mainspring.store.ports.store import Store
 from mainspring.store.sqlite.store import SqliteStore
@@ -70,12 +70,12 @@ async def test_a_rule_is_kept_as_it_was_said_with_the_stores_time_and_version(st
     said, put = VERSIONED[kind]
     before = await store.time()
 
-    row = await put(store, said, None, an_entry(act="put"))
+    row = await put(store, said, None, an_entry(action="put"))
 
     assert before <= row.updated_at <= await store.time()
     assert row == replace(said, version=1, updated_at=row.updated_at)
     assert await rows(store, kind) == [row]
-    assert len(await told(store, AuditFilter(act="put"))) == 1
+    assert len(await told(store, AuditFilter(action="put"))) == 1
     again = await put(store, replace(said, updated_by="token:bob"), 1, an_entry())
     assert (again.version, again.updated_by) == (2, "token:bob")
     assert await rows(store, kind) == [again]
@@ -91,12 +91,12 @@ async def test_a_change_of_another_version_is_outdated_and_nothing_is_written(
         await put(store, said, None, an_entry())
     before = await store.rules()
 
-    with pytest.raises(Outdated):
-        await put(store, replace(said, updated_by="token:late"), expected, an_entry(act="outdated"))
+    with pytest.raises(VersionMismatch):
+        await put(store, replace(said, updated_by="token:late"), expected, an_entry(action="outdated"))
 
     assert await store.rules() == before
     assert before.version == there
-    assert await told(store, AuditFilter(act="outdated")) == []
+    assert await told(store, AuditFilter(action="outdated")) == []
 
 
 async def test_of_two_who_change_the_same_version_at_once_one_is_outdated(store: Store) -> None:
@@ -104,7 +104,7 @@ async def test_of_two_who_change_the_same_version_at_once_one_is_outdated(store:
 
     ends = await asyncio.gather(*changes, return_exceptions=True)
 
-    assert sorted(type(end).__name__ for end in ends) == ["Outdated", "Outdated", "QuotaRow"]
+    assert sorted(type(end).__name__ for end in ends) == ["VersionMismatch", "VersionMismatch", "QuotaRow"]
     assert await store.rules_version() == len(await told(store)) == 1
 
 
@@ -123,16 +123,16 @@ async def test_what_an_optional_part_of_a_rule_does_not_say_is_kept_as_that(stor
 async def test_a_grant_or_a_freeze_takes_the_place_of_an_earlier_one(store: Store, kind: str) -> None:
     said, put = REPLACED[kind]
     before = await store.time()
-    first = await put(store, said, None, an_entry(act="put"))
+    first = await put(store, said, None, an_entry(action="put"))
     assert before <= first.since <= await store.time()
     assert first == replace(said, since=first.since)
 
-    second = await put(store, replace(said, why="still", until=NOW + 2 * HOUR), None, an_entry(act="put"))
+    second = await put(store, replace(said, why="still", until=NOW + 2 * HOUR), None, an_entry(action="put"))
 
     assert (second.why, second.until) == ("still", NOW + 2 * HOUR)
     assert second.since >= first.since
     assert await rows(store, kind) == [second]
-    assert len(await told(store, AuditFilter(act="put"))) == 2
+    assert len(await told(store, AuditFilter(action="put"))) == 2
 
 
 @pytest.mark.parametrize("kind", DROPS)
@@ -140,13 +140,13 @@ async def test_what_is_taken_away_is_gone_and_told_of_once(store: Store, kind: s
     said, put = (VERSIONED | REPLACED)[kind]
     await put(store, said, None, an_entry())
 
-    assert await DROPS[kind](store, an_entry(act="drop")) is True
+    assert await DROPS[kind](store, an_entry(action="drop")) is True
     assert await rows(store, kind) == []
     assert await store.rules_version() == 2
 
-    assert await DROPS[kind](store, an_entry(act="drop")) is False
+    assert await DROPS[kind](store, an_entry(action="drop")) is False
     assert await store.rules_version() == 2
-    assert len(await told(store, AuditFilter(act="drop"))) == 1
+    assert len(await told(store, AuditFilter(action="drop"))) == 1
 
 
 async def test_each_change_of_a_rule_adds_1_to_one_number(store: Store) -> None:
@@ -195,7 +195,7 @@ async def test_a_pool_makes_its_shard_known_and_leaves_one_that_is(store: Store)
 
 
 async def test_a_pool_that_is_outdated_makes_no_shard_known(store: Store) -> None:
-    with pytest.raises(Outdated):
+    with pytest.raises(VersionMismatch):
         await store.put_pool(a_pool(), 7, an_entry())
 
     assert await store.shards() == []

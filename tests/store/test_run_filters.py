@@ -138,7 +138,7 @@ async def test_jobs_of_more_versions_than_are_walked_along_are_listed_all_the_sa
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = await some_runs(store)
-    monkeypatch.setattr(run_lists, "MOST_VERSIONS", 3)
+    monkeypatch.setattr(run_lists, "MAX_VERSIONS", 3)
 
     for name in ("names", "labels", "between"):
         wanted = FILTERS[name]

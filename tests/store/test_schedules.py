@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.model.run import RunState
-from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.model.schedule_rows import ScheduleDecision
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Conflict, Rejected
 from mainspring.store.ports.schedules import FireFilter, NewSchedule, ScheduleFilter
@@ -29,7 +29,7 @@ from tests.store.schedule_builders import (
 async def test_a_schedule_comes_back_as_it_went_in(store: Store) -> None:
     schedule = a_schedule(
         event_type="file.arrived", after_job="load", enabled=False, paused=True, because="ann: holidays", next_at=None,
-        has_waiting=True, looked_at=NOW, latest_event_at=NOW + MINUTE, name="naïve ☃",
+        has_waiting_windows=True, evaluated_at=NOW, latest_event_at=NOW + MINUTE, name="naïve ☃",
     )  # fmt: skip
 
     await given(store, schedule)
@@ -69,7 +69,9 @@ async def test_schedules_that_come_together_are_all_kept_or_none(store: Store) -
 async def test_schedules_are_found_by_their_names_but_not_those_that_are_deleted(store: Store) -> None:
     there, gone, others = a_schedule(name="a"), a_schedule(name="b"), a_schedule(name="c", tenant="other")
     await given(store, there, gone, others)
-    await store.settle([gone.id], rule(lambda case: Ruling(schedule=replace(case.schedule, deleted_at=NOW))))
+    await store.evaluate_schedules(
+        [gone.id], rule(lambda case: ScheduleDecision(schedule=replace(case.schedule, deleted_at=NOW)))
+    )
 
     assert await store.schedules_named(JOB.tenant, ["a", "b", "c", "never"]) == [there]
     assert await store.schedules_named(JOB.tenant, []) == []
@@ -78,7 +80,9 @@ async def test_schedules_are_found_by_their_names_but_not_those_that_are_deleted
 async def test_the_name_of_a_deleted_schedule_is_free_again(store: Store) -> None:
     gone, new = a_schedule(name="nightly"), a_schedule(name="nightly")
     await given(store, gone)
-    await store.settle([gone.id], rule(lambda case: Ruling(schedule=replace(case.schedule, deleted_at=NOW))))
+    await store.evaluate_schedules(
+        [gone.id], rule(lambda case: ScheduleDecision(schedule=replace(case.schedule, deleted_at=NOW)))
+    )
 
     await given(store, new)
 
@@ -97,10 +101,10 @@ async def test_a_schedule_is_found_by_its_id_or_by_its_name_in_its_tenant(store:
 
 
 async def test_a_deleted_schedule_is_found_by_its_id_only_and_is_in_no_list(store: Store) -> None:
-    schedule = a_schedule(after_job="load", has_waiting=True)
+    schedule = a_schedule(after_job="load", has_waiting_windows=True)
     await given(store, schedule)
     gone = replace(schedule, deleted_at=NOW)
-    await store.settle([schedule.id], rule(lambda _: Ruling(schedule=gone)))
+    await store.evaluate_schedules([schedule.id], rule(lambda _: ScheduleDecision(schedule=gone)))
 
     assert await store.find_schedule(None, schedule.id) == gone
     assert await store.find_schedule(JOB.tenant, schedule.name) is None
@@ -163,14 +167,14 @@ async def test_next_due_is_the_time_of_the_next_one_also_if_it_is_past(store: St
 
 
 async def test_schedules_after_are_those_with_windows_that_wait_for_the_job(store: Store) -> None:
-    waits = a_schedule(after_job="load", has_waiting=True)
+    waits = a_schedule(after_job="load", has_waiting_windows=True)
     await given(
         store,
         waits,
         a_schedule(after_job="load"),
-        a_schedule(after_job="other", has_waiting=True),
-        a_schedule(after_job="load", has_waiting=True, tenant="other"),
-        a_schedule(has_waiting=True),
+        a_schedule(after_job="other", has_waiting_windows=True),
+        a_schedule(after_job="load", has_waiting_windows=True, tenant="other"),
+        a_schedule(has_waiting_windows=True),
     )
 
     assert await store.schedules_after([("nobody", "load"), (JOB.tenant, "load")]) == [waits.id]
@@ -226,9 +230,11 @@ async def test_fires_are_listed_backwards_by_window_and_generation_as_wanted(sto
 async def test_changes_are_listed_the_latest_first(store: Store) -> None:
     schedule, other = a_schedule(), a_schedule()
     await given(store, schedule, other)
-    paused = a_change_of(schedule, act="paused", by="bob", before="{}", after=None)
-    resumed = a_change_of(schedule, act="resumed")
-    await store.settle([schedule.id], rule(lambda case: Ruling(schedule=case.schedule, changes=(paused, resumed))))
+    paused = a_change_of(schedule, action="paused", by="bob", before="{}", after=None)
+    resumed = a_change_of(schedule, action="resumed")
+    await store.evaluate_schedules(
+        [schedule.id], rule(lambda case: ScheduleDecision(schedule=case.schedule, changes=(paused, resumed)))
+    )
 
     assert await store.schedule_changes(schedule.id, 10) == [resumed, paused, a_change_of(schedule)]
     assert await store.schedule_changes(schedule.id, 1) == [resumed]
@@ -238,7 +244,9 @@ async def test_backfills_are_listed_the_latest_first(store: Store) -> None:
     schedule = a_schedule()
     await given(store, schedule)
     first, second = a_backfill(schedule), a_backfill(schedule, again=True, why="wrong rates")
-    await store.settle([schedule.id], rule(lambda case: Ruling(schedule=case.schedule, backfills=(first, second))))
+    await store.evaluate_schedules(
+        [schedule.id], rule(lambda case: ScheduleDecision(schedule=case.schedule, backfills=(first, second)))
+    )
 
     assert await store.backfills(schedule.id, 10) == [second, first]
     assert await store.backfills(schedule.id, 1) == [second]
@@ -252,9 +260,11 @@ async def test_a_schedule_can_be_changed_wholly_but_not_to_a_name_that_is_used(s
         schedule, name="c", spec='{"name":"c"}', version=2, pool="gpu", updated_at=NOW + timedelta(days=1)
     )
 
-    await store.settle([schedule.id], rule(lambda _: Ruling(schedule=changed)))
+    await store.evaluate_schedules([schedule.id], rule(lambda _: ScheduleDecision(schedule=changed)))
     with pytest.raises(Conflict):
-        await store.settle([schedule.id], rule(lambda _: Ruling(schedule=replace(changed, name="b"))))
+        await store.evaluate_schedules(
+            [schedule.id], rule(lambda _: ScheduleDecision(schedule=replace(changed, name="b")))
+        )
 
     assert await store.find_schedule(None, schedule.id) == changed
 
@@ -273,5 +283,5 @@ async def test_unnoted_ends_are_runs_that_are_over_while_their_fires_say_otherwi
     await given_fires(store, schedule, *fires)
     await leader.commit(runs=[ended(over), ended(noted), ended(recent, ended_at=NOW + HOUR)])
 
-    (found,) = await store.unnoted_ends(NOW + MINUTE, 10)
+    (found,) = await store.unprocessed_run_ends(NOW + MINUTE, 10)
     assert (found.run_id, found.ended_at) == (over.id, NOW)

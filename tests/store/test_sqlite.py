@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.model.batch import Batch
-from mainspring.protocol.clock import MachineClock
-from mainspring.protocol.errors import Broken, Fenced, StoreDamaged, StoreInUse, StoreUnfit, Unavailable
+from mainspring.protocol.clock import SystemClock
+from mainspring.protocol.errors import Broken, Fenced, StoreDamaged, StoreInUse, StoreUnusable, Unavailable
 from mainspring.store.sqlite.file import file_system_of
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import (
@@ -33,7 +33,7 @@ from tests.store.builders import (
 from tests.store.conftest import look
 
 
-class HandClock(MachineClock):
+class HandClock(SystemClock):
     """A clock that a test moves."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class HandClock(MachineClock):
 
 _HOLD = """
 import sys
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.sqlite.store import SqliteStore
-store = SqliteStore.open(sys.argv[1], clock=MachineClock())
+store = SqliteStore.open(sys.argv[1], clock=SystemClock())
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -76,20 +76,20 @@ def test_a_second_process_is_refused_and_told_who_has_the_store(tmp_path: Path) 
     process = holding(path)
     try:
         with pytest.raises(StoreInUse, match=rf"process {process.pid}\b"):
-            SqliteStore.open(path, clock=MachineClock())
+            SqliteStore.open(path, clock=SystemClock())
     finally:
         end(process)
 
 
 def test_a_second_store_in_the_same_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    store = SqliteStore.open(path, clock=SystemClock(), run=inline)
 
     with pytest.raises(StoreInUse, match=rf"process {os.getpid()}\b"):
-        SqliteStore.open(path, clock=MachineClock())
+        SqliteStore.open(path, clock=SystemClock())
 
     asyncio.run(store.close())
-    asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
+    asyncio.run(SqliteStore.open(path, clock=SystemClock(), run=inline).close())
 
 
 @pytest.mark.processes
@@ -98,7 +98,7 @@ def test_a_store_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
     end(holding(path))
     assert (tmp_path / "store.db.lock").exists()
 
-    asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
+    asyncio.run(SqliteStore.open(path, clock=SystemClock(), run=inline).close())
 
 
 def test_a_mark_that_names_a_living_process_holds_nobody_off(tmp_path: Path) -> None:
@@ -106,16 +106,16 @@ def test_a_mark_that_names_a_living_process_holds_nobody_off(tmp_path: Path) -> 
     path = tmp_path / "store.db"
     (tmp_path / "store.db.lock").write_text(f"{os.getpid()}\n")
 
-    asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
+    asyncio.run(SqliteStore.open(path, clock=SystemClock(), run=inline).close())
 
 
 def test_the_same_file_by_another_name_is_the_same_store(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    store = SqliteStore.open(path, clock=SystemClock(), run=inline)
     (tmp_path / "link.db").symlink_to(path)
 
     with pytest.raises(StoreInUse):
-        SqliteStore.open(tmp_path / "link.db", clock=MachineClock())
+        SqliteStore.open(tmp_path / "link.db", clock=SystemClock())
 
     asyncio.run(store.close())
 
@@ -123,26 +123,26 @@ def test_the_same_file_by_another_name_is_the_same_store(tmp_path: Path) -> None
 def test_a_mark_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.db.lock").symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(StoreUnfit):
-        SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+    with pytest.raises(StoreUnusable):
+        SqliteStore.open(tmp_path / "store.db", clock=SystemClock())
 
 
 def test_a_file_that_is_no_database_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("this is not a database, " * 100)
 
     with pytest.raises(StoreDamaged, match=f"^the database at {tmp_path}/store.db is damaged: "):
-        SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+        SqliteStore.open(tmp_path / "store.db", clock=SystemClock())
 
 
 async def test_damage_that_is_found_later_names_the_file_too(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    store = SqliteStore.open(path, clock=SystemClock(), run=inline)
     ((page,),) = await look(store, "SELECT rootpage FROM sqlite_schema WHERE name = 'shards'")
     await store.close()
     with path.open("r+b") as file:
         file.seek(4096 * (page - 1))
         file.write(b"\xff" * 4096)
-    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    store = SqliteStore.open(path, clock=SystemClock(), run=inline)
 
     with pytest.raises(StoreDamaged, match=f"^the database at {path} is damaged: "):
         await store.shards()
@@ -152,7 +152,7 @@ async def test_damage_that_is_found_later_names_the_file_too(tmp_path: Path) -> 
 
 @pytest.mark.processes
 def test_a_child_of_a_fork_cant_use_the_store(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(tmp_path / "store.db", clock=SystemClock(), run=inline)
     child = os.fork()
     if child == 0:
         try:
@@ -197,12 +197,12 @@ def test_the_file_system_of_a_path_is_that_of_the_deepest_and_last_mount(path: s
 
 _WRITE_UNTIL_KILLED = """
 import asyncio, sys
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.store.sqlite.store import SqliteStore
 from tests.store.builders import Leader, a_run, a_task, a_transition, adopted, an_attempt, an_outgoing
 
 async def main():
-    store = SqliteStore.open(sys.argv[1], clock=MachineClock())
+    store = SqliteStore.open(sys.argv[1], clock=SystemClock())
     leader = await Leader.of(store)
     for number in range(1, 100_000):
         runs = [a_run() for _ in range(20)]
@@ -234,7 +234,7 @@ async def test_after_kill_9_in_the_middle_of_commits_nothing_is_half_written(tmp
     acknowledged = max([acknowledged, *(int(line) for line in (await process.stdout.read()).split())])
     await process.wait()
 
-    store = SqliteStore.open(path, clock=MachineClock())
+    store = SqliteStore.open(path, clock=SystemClock())
     (shard,) = await store.shards()
     assert await look(store, "PRAGMA integrity_check") == [("ok",)]
     assert shard.batch_no in {acknowledged, acknowledged + 1}
@@ -253,7 +253,7 @@ async def test_after_kill_9_in_the_middle_of_commits_nothing_is_half_written(tmp
 
 
 async def test_a_disk_that_is_full_is_unavailable_and_nothing_is_half_written(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(tmp_path / "store.db", clock=SystemClock(), run=inline)
     leader = await Leader.of(store)
     run = a_run()
     (task,) = await leader.adopt(run)
@@ -272,7 +272,7 @@ async def test_a_disk_that_is_full_is_unavailable_and_nothing_is_half_written(tm
 
 
 async def test_a_closed_store_is_unavailable(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(tmp_path / "store.db", clock=SystemClock(), run=inline)
     await store.close()
 
     with pytest.raises(Unavailable):
@@ -280,7 +280,7 @@ async def test_a_closed_store_is_unavailable(tmp_path: Path) -> None:
 
 
 async def test_what_makes_commits_durable_is_on(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(tmp_path / "store.db", clock=SystemClock(), run=inline)
 
     settings = {name: store._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
 
@@ -291,7 +291,7 @@ async def test_what_makes_commits_durable_is_on(tmp_path: Path) -> None:
 
 
 async def test_reading_does_not_wait_for_writing(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+    store = SqliteStore.open(tmp_path / "store.db", clock=SystemClock())
     leader = await Leader.of(store)
     store._writer.execute("BEGIN IMMEDIATE")
     store._writer.execute("UPDATE shards SET batch_no = 99")
@@ -326,7 +326,7 @@ async def test_the_time_is_that_of_the_clock_that_was_given() -> None:
 
 
 async def test_a_store_in_memory_can_go_back_to_a_snapshot() -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     leader = await Leader.of(store)
     (first,) = await leader.adopt(a_run())
     snapshot = store.snapshot()
@@ -344,7 +344,7 @@ async def test_a_store_in_memory_can_go_back_to_a_snapshot() -> None:
 
 async def test_a_store_in_memory_can_go_back_as_often_as_a_simulator_wants() -> None:
     """Statements that were prepared before must not be used after: SQLite 3.40 reads freed memory then."""
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     leader = await Leader.of(store)
     run = a_run()
     (task,) = await leader.adopt(run)
@@ -358,7 +358,7 @@ async def test_a_store_in_memory_can_go_back_as_often_as_a_simulator_wants() -> 
 
 
 async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce() -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     await store.ensure_shard("main")
     snapshot = store.snapshot()
     zombie = await Leader.of(store)

@@ -22,7 +22,7 @@ def a_key(key: str = "k1", *, tenant: str = "acme", body_hash: str = "h1") -> Id
     return IdempotencyKey(tenant=tenant, key=key, body_hash=body_hash)
 
 
-def a_wish(key: str, *, tenant: str = "acme", body_hash: str = "h1", **changes: Any) -> KeyedRun:
+def a_request(key: str, *, tenant: str = "acme", body_hash: str = "h1", **changes: Any) -> KeyedRun:
     return KeyedRun(run=a_run(tenant=tenant, **changes), key=a_key(key, tenant=tenant, body_hash=body_hash))
 
 
@@ -175,17 +175,17 @@ async def test_a_key_is_not_used_up_by_runs_that_were_not_made_for_want_of_their
     with pytest.raises(JobMissing):
         await store.insert_runs([run], a_key())
     with pytest.raises(JobMissing):
-        await store.insert_keyed([a_wish("k1", job_id=job.id)])
+        await store.insert_keyed([a_request("k1", job_id=job.id)])
     await store.insert_job(job)
 
     assert await store.insert_runs([run], a_key()) == [run.id]
 
 
 async def test_each_keyed_run_is_made_and_answered_with_its_id(store: Store) -> None:
-    wishes = [a_wish(f"k{number}") for number in range(50)]
+    requests = [a_request(f"k{number}") for number in range(50)]
 
-    assert await store.insert_keyed(wishes) == [wish.run.id for wish in wishes]
-    assert [await store.run(wish.run.id) for wish in wishes] == [wish.run for wish in wishes]
+    assert await store.insert_keyed(requests) == [request.run.id for request in requests]
+    assert [await store.run(request.run.id) for request in requests] == [request.run for request in requests]
 
 
 async def test_insert_keyed_of_nothing_does_nothing(store: Store) -> None:
@@ -195,70 +195,70 @@ async def test_insert_keyed_of_nothing_does_nothing(store: Store) -> None:
 async def test_keyed_runs_that_come_again_are_answered_with_the_first_and_only_the_new_ones_are_made(
     store: Store,
 ) -> None:
-    first = [a_wish("k1"), a_wish("k2")]
+    first = [a_request("k1"), a_request("k2")]
     await store.insert_keyed(first)
-    again = [a_wish("k3"), a_wish("k1"), a_wish("k2", body_hash="h2"), a_wish("k1", tenant="zoe")]
+    again = [a_request("k3"), a_request("k1"), a_request("k2", body_hash="h2"), a_request("k1", tenant="zoe")]
 
     ends = await store.insert_keyed(again)
 
     assert [ends[0], ends[1], ends[3]] == [again[0].run.id, first[0].run.id, again[3].run.id]
     assert isinstance(ends[2], KeyReused)
     made = {run_id for (run_id,) in await look(store, "SELECT id FROM runs")}
-    assert made == {wish.run.id for wish in (*first, again[0], again[3])}
+    assert made == {request.run.id for request in (*first, again[0], again[3])}
 
 
 async def test_of_keyed_runs_with_the_same_key_the_first_one_counts(store: Store) -> None:
-    wishes = [a_wish("k1"), a_wish("k1"), a_wish("k1", body_hash="h2"), a_wish("k2", body_hash="h2")]
+    requests = [a_request("k1"), a_request("k1"), a_request("k1", body_hash="h2"), a_request("k2", body_hash="h2")]
 
-    ends = await store.insert_keyed(wishes)
+    ends = await store.insert_keyed(requests)
 
-    assert ends[:2] == [wishes[0].run.id] * 2
+    assert ends[:2] == [requests[0].run.id] * 2
     assert isinstance(ends[2], KeyReused)
-    assert ends[3] == wishes[3].run.id
-    assert await store.run(wishes[1].run.id) is None
+    assert ends[3] == requests[3].run.id
+    assert await store.run(requests[1].run.id) is None
 
 
 async def test_a_key_is_the_same_for_one_run_and_for_many_calls(store: Store) -> None:
-    alone, together = a_run(), a_wish("k2")
+    alone, together = a_run(), a_request("k2")
     await store.insert_runs([alone], a_key("k1"))
     await store.insert_keyed([together])
 
-    assert await store.insert_keyed([a_wish("k1")]) == [alone.id]
+    assert await store.insert_keyed([a_request("k1")]) == [alone.id]
     assert await store.insert_runs([a_run()], a_key("k2")) == [together.run.id]
 
 
 async def test_insert_keyed_repeated_answers_like_the_first_time(store: Store) -> None:
-    wishes = [a_wish("k1"), a_wish("k2")]
+    requests = [a_request("k1"), a_request("k2")]
 
-    assert await store.insert_keyed(wishes) == await store.insert_keyed(wishes)
+    assert await store.insert_keyed(requests) == await store.insert_keyed(requests)
 
 
 async def test_insert_keyed_writes_nothing_if_a_job_is_missing_or_the_content_is_refused(store: Store) -> None:
     with pytest.raises(JobMissing) as missing:
-        await store.insert_keyed([a_wish("k1"), a_wish("k2", job_id="job_lost")])
+        await store.insert_keyed([a_request("k1"), a_request("k2", job_id="job_lost")])
     with pytest.raises(Rejected):
-        await store.insert_keyed([a_wish("k1"), a_wish("k2", params="\0")])
+        await store.insert_keyed([a_request("k1"), a_request("k2", params="\0")])
 
     assert missing.value.jobs == ("job_lost",)
     assert await look(store, "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM idempotency)") == [(0,)]
 
 
 async def test_a_replay_does_not_need_the_job(store: Store) -> None:
-    first = a_wish("k1")
+    first = a_request("k1")
     await store.insert_keyed([first])
 
-    assert await store.insert_keyed([a_wish("k1", job_id="job_lost")]) == [first.run.id]
+    assert await store.insert_keyed([a_request("k1", job_id="job_lost")]) == [first.run.id]
 
 
 async def test_the_same_keys_used_by_many_at_once_in_any_order_make_one_run_each(store: Store) -> None:
     names = [f"k{number}" for number in range(20)]
-    calls = [[a_wish(name) for name in (names if number % 2 else reversed(names))] for number in range(6)]
+    calls = [[a_request(name) for name in (names if number % 2 else reversed(names))] for number in range(6)]
 
-    answers = await asyncio.gather(*(store.insert_keyed(wishes) for wishes in calls))
+    answers = await asyncio.gather(*(store.insert_keyed(requests) for requests in calls))
 
     by_key = [
-        {wish.key.key: end for wish, end in zip(wishes, ends, strict=True)}
-        for wishes, ends in zip(calls, answers, strict=True)
+        {request.key.key: end for request, end in zip(requests, ends, strict=True)}
+        for requests, ends in zip(calls, answers, strict=True)
     ]
     assert all(one == by_key[0] for one in by_key)
     assert {run_id for (run_id,) in await look(store, "SELECT id FROM runs")} == set(by_key[0].values())
@@ -267,11 +267,11 @@ async def test_the_same_keys_used_by_many_at_once_in_any_order_make_one_run_each
 async def test_keyed_runs_are_work_for_their_shards(store: Store) -> None:
     told: dict[str, Sequence[Run]] = {}
     store.on_work(told.__setitem__)
-    used, new, elsewhere = a_wish("k1"), a_wish("k2"), a_wish("k3", shard="second")
+    used, new, elsewhere = a_request("k1"), a_request("k2"), a_request("k3", shard="second")
     await store.insert_keyed([used])
     told.clear()
 
-    await store.insert_keyed([a_wish("k1"), new, elsewhere])
+    await store.insert_keyed([a_request("k1"), new, elsewhere])
 
     assert told == {"main": [new.run], "second": [elsewhere.run]}
 

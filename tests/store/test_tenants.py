@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.errors import Outdated, Rejected
+from mainspring.protocol.errors import Rejected, VersionMismatch
 from mainspring.store.ports.admin import AuditFilter, TenantRow
 from mainspring.store.ports.store import Store
 from tests.store.admin_builders import a_measure, a_tenant, an_entry
@@ -38,7 +38,7 @@ def only_named(name: str) -> TenantRow:
 async def test_a_tenant_is_kept_as_it_was_described_with_the_stores_times(store: Store) -> None:
     before = await store.time()
 
-    row = await store.put_tenant(a_tenant(), None, an_entry(act="put_tenant"))
+    row = await store.put_tenant(a_tenant(), None, an_entry(action="put_tenant"))
 
     assert before <= row.created_at == row.updated_at <= await store.time()
     assert row == a_tenant(version=1, created_at=row.created_at, updated_at=row.updated_at)
@@ -65,11 +65,11 @@ async def test_a_change_of_another_version_is_outdated_and_nothing_is_written(
         await store.put_tenant(a_tenant(), None, an_entry())
     before = await store.find_tenant("acme")
 
-    with pytest.raises(Outdated):
-        await store.put_tenant(a_tenant(title="new"), expected, an_entry(act="outdated"))
+    with pytest.raises(VersionMismatch):
+        await store.put_tenant(a_tenant(title="new"), expected, an_entry(action="outdated"))
 
     assert await store.find_tenant("acme") == before
-    assert await told(store, AuditFilter(act="outdated")) == []
+    assert await told(store, AuditFilter(action="outdated")) == []
 
 
 async def test_of_two_who_change_the_same_version_at_once_one_is_outdated(store: Store) -> None:
@@ -77,7 +77,7 @@ async def test_of_two_who_change_the_same_version_at_once_one_is_outdated(store:
 
     ends = await asyncio.gather(*changes, return_exceptions=True)
 
-    assert sorted(type(end).__name__ for end in ends) == ["Outdated", "Outdated", "TenantRow"]
+    assert sorted(type(end).__name__ for end in ends) == ["VersionMismatch", "VersionMismatch", "TenantRow"]
     assert len(await told(store)) == 1
 
 
@@ -124,29 +124,29 @@ async def test_a_tenant_whose_schedules_are_all_deleted_is_not_known_by_them(sto
 
 async def test_a_setting_is_changed_in_versions_and_dropped(store: Store) -> None:
     entries = [an_entry() for _ in range(3)]
-    first = await store.put_measure(a_measure(), 0, entries[0])
+    first = await store.put_setting_override(a_measure(), 0, entries[0])
     assert first == a_measure(version=1, updated_at=first.updated_at)
-    second = await store.put_measure(a_measure(value="9", why="quiet"), 1, entries[1])
-    other = await store.put_measure(a_measure(name="a"), None, an_entry(tenant="*"))
+    second = await store.put_setting_override(a_measure(value="9", why="quiet"), 1, entries[1])
+    other = await store.put_setting_override(a_measure(name="a"), None, an_entry(tenant="*"))
 
-    assert await store.measures() == [other, second]
+    assert await store.setting_overrides() == [other, second]
     assert (second.version, second.value) == (2, "9")
-    with pytest.raises(Outdated):
-        await store.put_measure(a_measure(), 1, an_entry())
+    with pytest.raises(VersionMismatch):
+        await store.put_setting_override(a_measure(), 1, an_entry())
 
-    assert await store.drop_measure(second.name, entries[2])
-    assert not await store.drop_measure(second.name, an_entry())
-    assert await store.measures() == [other]
+    assert await store.drop_setting_override(second.name, entries[2])
+    assert not await store.drop_setting_override(second.name, an_entry())
+    assert await store.setting_overrides() == [other]
     assert await told(store, AuditFilter(tenant="acme")) == [entry.id for entry in entries]
-    assert (await store.put_measure(a_measure(), 0, an_entry())).version == 1
+    assert (await store.put_setting_override(a_measure(), 0, an_entry())).version == 1
 
 
 async def test_a_text_with_a_nul_is_rejected(store: Store) -> None:
     with pytest.raises(Rejected):
-        await store.put_measure(a_measure(value="a\0b"), None, an_entry())
+        await store.put_setting_override(a_measure(value="a\0b"), None, an_entry())
     with pytest.raises(Rejected):
         await store.put_tenant(a_tenant(note="a\0b"), None, an_entry())
 
-    assert await store.measures() == []
+    assert await store.setting_overrides() == []
     assert await look(store, "SELECT name FROM tenants") == []
     assert await told(store) == []

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 
 from mainspring.core.model.audit_entry import seal
 from mainspring.core.model.run import RunState
-from mainspring.core.model.schedule_rows import FireRow, Ruling
+from mainspring.core.model.schedule_rows import FireRow, ScheduleDecision
 from mainspring.core.schedules.windows import Outcome
-from mainspring.host.leader_client import Reach
+from mainspring.host.leader_client import LeaderClient
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.schedule_outbox import UNNOTED_AFTER, FireNews
-from mainspring.protocol.clock import MachineClock
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.schedule_outbox import MISSED_AFTER, ScheduleOutbox
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Broken
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.store import Store
@@ -59,7 +59,7 @@ async def _unnoted_ends(store: Store) -> Found:
     await given_fires(store, schedule, *fires)
     await leader.commit(runs=[ended(good), ended(bad)])
     await write(store, f"UPDATE runs SET state = 'HIBERNATED' WHERE id = '{bad.id}'")
-    return Found([good.id], [end.run_id for end in await store.unnoted_ends(NOW + MINUTE, 10)], "ended_run")
+    return Found([good.id], [end.run_id for end in await store.unprocessed_run_ends(NOW + MINUTE, 10)], "ended_run")
 
 
 async def _transitions(store: Store) -> Found:
@@ -83,7 +83,7 @@ async def _outbox(store: Store) -> Found:
     bad, good = an_outgoing(), an_outgoing()
     await leader.commit(outbox=[bad, good])
     await write(store, f"UPDATE outbox SET created_at = {NEVER} WHERE id = '{bad.id}'")
-    taken = [one.id for one in await store.take_outgoing("h1", 10, HOUR)]
+    taken = [one.id for one in await store.claim_outbox("h1", 10, HOUR)]
     (put_off,) = await look(store, f"SELECT tries, fault FROM outbox WHERE id = '{bad.id}'")
     assert put_off == (1, "it can't be read")
     return Found([good.id], taken, "outgoing")
@@ -103,12 +103,14 @@ async def _workers(store: Store) -> Found:
     leader = await Leader.of(store)
     await leader.commit(workers=[a_worker("bad"), a_worker("good")])
     await write(store, f"UPDATE workers SET since = {NEVER} WHERE id = 'bad'")
-    return Found(["good"], [row.id for row in await store.unheard("main", HOUR, 10, HOUR)], "worker")
+    return Found(["good"], [row.id for row in await store.silent_workers("main", HOUR, 10, HOUR)], "worker")
 
 
 async def _servers(store: Store) -> Found:
     for name in ("bad", "good"):
-        await store.server_heard(ServerRow(name=name, address="", version="", started_at=NOW, heard_at=NOW))
+        await store.record_server_heartbeat(
+            ServerRow(name=name, address="", version="", started_at=NOW, last_heartbeat_at=NOW)
+        )
     await write(store, f"UPDATE servers SET started_at = {NEVER} WHERE name = 'bad'")
     return Found(["good"], [row.name for row in await store.servers(HOUR)], "server")
 
@@ -122,9 +124,9 @@ async def _shards(store: Store) -> Found:
 
 async def _settings(store: Store) -> Found:
     for name in ("bad", "good"):
-        await store.put_measure(a_measure(name=name), None, an_entry())
-    await write(store, f"UPDATE measures SET updated_at = {NEVER} WHERE name = 'bad'")
-    return Found(["good"], [row.name for row in await store.measures()], "measure")
+        await store.put_setting_override(a_measure(name=name), None, an_entry())
+    await write(store, f"UPDATE setting_overrides SET updated_at = {NEVER} WHERE name = 'bad'")
+    return Found(["good"], [row.name for row in await store.setting_overrides()], "measure")
 
 
 async def _next_schedules(store: Store) -> Found:
@@ -153,7 +155,7 @@ async def test_a_row_that_can_not_be_read_is_named_and_the_others_are_used(store
 
 @pytest.mark.parametrize("name", ON_SQLITE)
 async def test_the_same_of_rows_that_only_sqlite_can_have(name: str) -> None:
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     await _check(store, ON_SQLITE[name])
     await store.close()
 
@@ -189,27 +191,27 @@ async def test_schedules_fire_though_one_has_a_fire_that_can_not_be_read(
     store: Store, spoil: Callable[[Store, FireRow], Awaitable[None]]
 ) -> None:
     """It is put off by itself; no window of it is lost."""
-    bad, good = a_schedule(has_waiting=True), a_schedule(has_waiting=True)
+    bad, good = a_schedule(has_waiting_windows=True), a_schedule(has_waiting_windows=True)
     await given(store, bad, good)
     for schedule in (bad, good):
         over = a_fire(schedule, outcome=Outcome.RAN, run_id=a_run().id, run_state=RunState.FAILED, run_ended_at=NOW)
         waits = a_fire(schedule, window_at=NOW + MINUTE, outcome=Outcome.WAITING)
         await given_fires(store, schedule, over, waits)
     await spoil(store, a_fire(bad))
-    settled: list[str] = []
+    evaluated: list[str] = []
 
-    def decide(case: object) -> Ruling:
+    def decide(case: object) -> ScheduleDecision:
         schedule = case.schedule  # type: ignore[attr-defined]
-        settled.append(schedule.id)
-        return Ruling(schedule=schedule)
+        evaluated.append(schedule.id)
+        return ScheduleDecision(schedule=schedule)
 
     with capture_logs() as logs:
-        await store.settle_waiting(10, 0.0, rule(decide))
+        await store.evaluate_waiting(10, 0.0, rule(decide))
 
-    assert settled == [good.id]
+    assert evaluated == [good.id]
     assert [one["schedule"] for one in logs if one["event"] == "schedule.unreadable"] == [bad.id]
     (row,) = await store.schedules_named(bad.tenant, [bad.name])
-    assert row.through_at == bad.through_at
+    assert row.planned_through == bad.planned_through
 
 
 async def test_an_end_whose_fire_can_not_be_read_keeps_no_other_from_being_noted(store: Store) -> None:
@@ -223,10 +225,10 @@ async def test_an_end_whose_fire_can_not_be_read_keeps_no_other_from_being_noted
         await given_fires(store, schedule, a_fire(schedule, outcome=Outcome.RAN, run_id=runs[schedule.id].id))
     await leader.commit(runs=[ended(run) for run in runs.values()])
     await write(store, f"UPDATE fires SET run_state = 'HIBERNATED' WHERE run_id = '{runs[bad.id].id}'")
-    news = FireNews(store, Settler(store, make_context()), _nobody)
+    news = ScheduleOutbox(store, ScheduleEvaluator(store, make_context()), _nobody)
 
     with capture_logs() as logs:
-        await news.catch_up(NOW + 2 * UNNOTED_AFTER)
+        await news.catch_up(NOW + 2 * MISSED_AFTER)
 
     (noted,) = await store.fires_of_runs([runs[good.id].id])
     assert noted.run_ended_at == NOW
@@ -235,7 +237,7 @@ async def test_an_end_whose_fire_can_not_be_read_keeps_no_other_from_being_noted
         await store.fires_of_runs([runs[bad.id].id])
 
 
-def _nobody() -> Reach:
+def _nobody() -> LeaderClient:
     raise AssertionError("no leader is asked")
 
 

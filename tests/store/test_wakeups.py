@@ -41,10 +41,10 @@ class HandClock:
         for until, sleeper in self._sleepers:
             if until <= self.now and not sleeper.done():
                 sleeper.set_result(None)
-        await settle()
+        await evaluate_schedules()
 
 
-async def settle() -> None:
+async def evaluate_schedules() -> None:
     """Let everybody run who can."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_the_first_notification_is_sent_at_once(parts: tuple[Wakeups, Hand
     wakeups, _, wire = parts
 
     wakeups.work({"main": ()})
-    await settle()
+    await evaluate_schedules()
 
     assert wire.sent == ["me main"]
 
@@ -105,7 +105,7 @@ async def test_shards_do_not_wait_for_each_other(parts: tuple[Wakeups, HandClock
     wakeups, _, wire = parts
 
     wakeups.work({"a": (), "b": ()})
-    await settle()
+    await evaluate_schedules()
 
     assert sorted(wire.sent) == ["me a", "me b"]
 
@@ -116,7 +116,7 @@ async def test_a_notification_that_cant_be_sent_does_not_stop_the_next_ones(
     wakeups, clock, wire = parts
     wire.is_cut = True
     wakeups.work({"main": ()})
-    await settle()
+    await evaluate_schedules()
     wire.is_cut = False
 
     wakeups.work({"main": ()})
@@ -127,21 +127,21 @@ async def test_a_notification_that_cant_be_sent_does_not_stop_the_next_ones(
 
 async def test_who_is_in_the_same_process_is_called_at_once_each_time(parts: tuple[Wakeups, HandClock, Wire]) -> None:
     wakeups, _, _ = parts
-    heard: list[str] = []
-    wakeups.on_work(lambda shard, _: heard.append(shard))
+    record_heartbeats: list[str] = []
+    wakeups.on_work(lambda shard, _: record_heartbeats.append(shard))
 
     wakeups.work({"main": ()})
     wakeups.work({"main": ()})
 
-    assert heard == ["main", "main"]
+    assert record_heartbeats == ["main", "main"]
 
 
 class Ear:
     """Hears of work, and can be waited on."""
 
     def __init__(self, store: Store) -> None:
-        self.heard: asyncio.Queue[str] = asyncio.Queue()
-        store.on_work(lambda shard, _: self.heard.put_nowait(shard))
+        self.record_heartbeats: asyncio.Queue[str] = asyncio.Queue()
+        store.on_work(lambda shard, _: self.record_heartbeats.put_nowait(shard))
 
 
 LISTENERS = """
@@ -167,13 +167,13 @@ async def test_other_processes_hear_of_work(postgres_url: str) -> None:
     await mine.insert_runs([a_run()])
 
     async with asyncio.timeout(10):
-        assert await their_ear.heard.get() == "main"
-        assert await my_ear.heard.get() == "main"
+        assert await their_ear.record_heartbeats.get() == "main"
+        assert await my_ear.record_heartbeats.get() == "main"
     await mine.insert_runs([a_run(shard="second")])
     async with asyncio.timeout(10):
-        assert await their_ear.heard.get() == "second"
-        assert await my_ear.heard.get() == "second"
-    assert my_ear.heard.empty(), "what comes back from the database was heard before"
+        assert await their_ear.record_heartbeats.get() == "second"
+        assert await my_ear.record_heartbeats.get() == "second"
+    assert my_ear.record_heartbeats.empty(), "what comes back from the database was heard before"
     for closing in (mine.close(), theirs.close(), watcher.close()):
         await closing
 
@@ -192,6 +192,6 @@ async def test_a_listener_that_lost_its_connection_comes_back(postgres_url: str)
     await mine.insert_runs([a_run()])
 
     async with asyncio.timeout(30):
-        assert await ear.heard.get() == "main"
+        assert await ear.record_heartbeats.get() == "main"
     for closing in (mine.close(), theirs.close(), watcher.close()):
         await closing

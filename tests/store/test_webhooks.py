@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.protocol.errors import Outdated
+from mainspring.protocol.errors import VersionMismatch
 from mainspring.store.ports.admin import AuditFilter, DeliveryRow, WebhookRow
 from mainspring.store.ports.store import Store
 from tests.store.admin_builders import a_delivery, a_webhook, an_entry
@@ -16,7 +16,7 @@ from tests.store.test_audit import told
 
 async def given_webhook(store: Store, **changes: object) -> WebhookRow:
     """A webhook that is kept."""
-    return await store.put_webhook(a_webhook(**changes), None, an_entry(act="put_webhook"))
+    return await store.put_webhook(a_webhook(**changes), None, an_entry(action="put_webhook"))
 
 
 async def given_deliveries(store: Store, *deliveries: DeliveryRow) -> None:
@@ -30,19 +30,19 @@ async def outgoing(store: Store) -> list[str]:
 
 
 async def test_a_webhook_is_kept_in_versions(store: Store) -> None:
-    wish = a_webhook()
+    request = a_webhook()
     before = await store.time()
 
-    first = await store.put_webhook(wish, 0, an_entry())
+    first = await store.put_webhook(request, 0, an_entry())
 
     assert before <= first.created_at <= await store.time()
-    assert first == replace(wish, version=1, created_at=first.created_at)
-    changed = replace(wish, events=(), job="report", enabled=False, created_by="token:bob")
+    assert first == replace(request, version=1, created_at=first.created_at)
+    changed = replace(request, events=(), job="report", enabled=False, created_by="token:bob")
     second = await store.put_webhook(changed, 1, an_entry())
     assert second == replace(changed, version=2, created_at=first.created_at, created_by="token:ann")
-    with pytest.raises(Outdated):
-        await store.put_webhook(wish, 1, an_entry())
-    assert await store.find_webhook(wish.id) == second
+    with pytest.raises(VersionMismatch):
+        await store.put_webhook(request, 1, an_entry())
+    assert await store.find_webhook(request.id) == second
     assert await store.find_webhook("hook_unknown") is None
 
 
@@ -82,9 +82,9 @@ async def test_each_try_of_a_message_is_noted(store: Store) -> None:
     await given_deliveries(store, delivery)
     before = await store.time()
 
-    await store.note_delivery(delivery.id, state="waiting", status=None, fault="no route")
-    await store.note_delivery(delivery.id, state="delivered", status=204, fault="")
-    await store.note_delivery("msg_unknown", state="delivered", status=204, fault="")
+    await store.record_delivery(delivery.id, state="waiting", status=None, fault="no route")
+    await store.record_delivery(delivery.id, state="delivered", status=204, fault="")
+    await store.record_delivery("msg_unknown", state="delivered", status=204, fault="")
 
     found = await store.find_delivery(delivery.id)
     assert found is not None
@@ -97,34 +97,34 @@ async def test_a_message_can_be_sent_once_more(store: Store) -> None:
     hook = await given_webhook(store)
     delivery = a_delivery(hook)
     await given_deliveries(store, delivery)
-    await store.note_delivery(delivery.id, state="failed", status=500, fault="broken")
-    entry = an_entry(act="resend")
+    await store.record_delivery(delivery.id, state="failed", status=500, fault="broken")
+    entry = an_entry(action="resend")
 
     assert await store.resend(delivery.id, an_outgoing(id="out_again"), entry)
-    assert not await store.resend("msg_unknown", an_outgoing(), an_entry(act="resend"))
+    assert not await store.resend("msg_unknown", an_outgoing(), an_entry(action="resend"))
 
     found = await store.find_delivery(delivery.id)
     assert found is not None
     assert (found.state, found.tries, found.status) == ("waiting", 1, 500)
     assert await outgoing(store) == [f"out_{delivery.id}", "out_again"]
-    assert await told(store, AuditFilter(act="resend")) == [entry.id]
+    assert await told(store, AuditFilter(action="resend")) == [entry.id]
 
 
 async def test_a_webhook_that_is_taken_away_takes_its_messages_with_it(store: Store) -> None:
     hook, other = await given_webhook(store), await given_webhook(store)
     mine, theirs = a_delivery(hook), a_delivery(other)
     await given_deliveries(store, mine, theirs)
-    entry = an_entry(act="drop_webhook")
+    entry = an_entry(action="drop_webhook")
 
     assert await store.drop_webhook(hook.id, entry)
-    assert not await store.drop_webhook(hook.id, an_entry(act="drop_webhook"))
+    assert not await store.drop_webhook(hook.id, an_entry(action="drop_webhook"))
 
     assert await store.find_webhook(hook.id) is None
     assert await store.find_delivery(mine.id) is None
     assert await store.list_deliveries(hook.id, "", 10) == []
-    assert not await store.resend(mine.id, an_outgoing(), an_entry(act="drop_webhook"))
+    assert not await store.resend(mine.id, an_outgoing(), an_entry(action="drop_webhook"))
     assert await store.find_delivery(theirs.id) == theirs
-    assert await told(store, AuditFilter(act="drop_webhook")) == [entry.id]
+    assert await told(store, AuditFilter(action="drop_webhook")) == [entry.id]
 
 
 async def test_old_messages_go_unless_they_wait_for_a_webhook_that_is_there(store: Store) -> None:
@@ -138,7 +138,7 @@ async def test_old_messages_go_unless_they_wait_for_a_webhook_that_is_there(stor
     )
     await given_deliveries(store, waits, sent, new, orphan)
     for delivery in (sent, new):
-        await store.note_delivery(delivery.id, state="delivered", status=200, fault="")
+        await store.record_delivery(delivery.id, state="delivered", status=200, fault="")
     await store.drop_webhook(gone.id, an_entry())
 
     assert (await store.prune("webhook_deliveries", 30 * DAY)).rows == 2

@@ -64,10 +64,10 @@ async def test_a_join_token_is_found_and_listed_as_it_was_kept_and_ended_once(st
 
 async def test_a_token_is_used_as_often_as_it_may_be(store: Store) -> None:
     token = await given(store, uses_left=2)
-    assert await store.enrol(an_identity(token), an_entry(object="w1"))
-    assert await store.enrol(an_identity(token, name="w2", key="k2"), an_entry(object="w2"))
+    assert await store.enroll(an_identity(token), an_entry(object="w1"))
+    assert await store.enroll(an_identity(token, name="w2", key="k2"), an_entry(object="w2"))
 
-    assert not await store.enrol(an_identity(token, name="w3", key="k3"), an_entry(object="w3"))
+    assert not await store.enroll(an_identity(token, name="w3", key="k3"), an_entry(object="w3"))
 
     assert [row.name for row in await store.list_identities("", 10)] == ["w1", "w2"]
     assert [row.name for row in await store.list_identities("w1", 10)] == ["w2"]
@@ -76,10 +76,10 @@ async def test_a_token_is_used_as_often_as_it_may_be(store: Store) -> None:
 
 async def test_whoever_has_joined_may_ask_again_with_the_same_key(store: Store) -> None:
     token = await given(store)
-    await store.enrol(an_identity(token), an_entry())
+    await store.enroll(an_identity(token), an_entry())
 
-    assert await store.enrol(an_identity(token, serial="2a"), an_entry())
-    assert not await store.enrol(an_identity(token, name="w2"), an_entry())
+    assert await store.enroll(an_identity(token, serial="2a"), an_entry())
+    assert not await store.enroll(an_identity(token, name="w2"), an_entry())
 
     found = await store.find_identity("w1")
     assert found == an_identity(token, serial="2a")
@@ -91,7 +91,7 @@ async def test_whoever_has_joined_may_ask_again_with_the_same_key(store: Store) 
 async def test_a_token_that_is_not_good_lets_nobody_join(store: Store, changes: dict[str, Any]) -> None:
     token = await given(store, **changes)
 
-    assert not await store.enrol(an_identity(token), an_entry())
+    assert not await store.enroll(an_identity(token), an_entry())
 
     assert await store.find_identity("w1") is None
     assert await store.find_join_token(token.id) == token
@@ -99,11 +99,11 @@ async def test_a_token_that_is_not_good_lets_nobody_join(store: Store, changes: 
 
 async def test_a_name_is_one_identitys_until_that_is_over(store: Store) -> None:
     token = await given(store, uses_left=9)
-    await store.enrol(an_identity(token), an_entry())
+    await store.enroll(an_identity(token), an_entry())
     thief = an_identity(token, key="k2")
 
     with pytest.raises(Conflict):
-        await store.enrol(thief, an_entry(object="theft"))
+        await store.enroll(thief, an_entry(object="theft"))
 
     assert await store.find_identity("w1") == an_identity(token)
     assert await entries(store, "theft") == 0
@@ -112,21 +112,21 @@ async def test_a_name_is_one_identitys_until_that_is_over(store: Store) -> None:
     assert left.uses_left == 8, "who was refused has used nothing"
     late = replace(thief, enrolled_at=NOW + DAY, expires_at=NOW + 2 * DAY)
     late_token = await given(store, expires_at=NOW + 3 * DAY)
-    assert await store.enrol(replace(late, join_token=late_token.id), an_entry())
+    assert await store.enroll(replace(late, join_token=late_token.id), an_entry())
 
 
 async def test_a_key_that_was_revoked_never_comes_back(store: Store) -> None:
     token = await given(store, uses_left=9)
-    await store.enrol(an_identity(token), an_entry())
+    await store.enroll(an_identity(token), an_entry())
     assert await store.revoke_identity("w1", an_entry())
     assert not await store.revoke_identity("w1", an_entry())
     assert not await store.revoke_identity("unknown", an_entry())
 
     with pytest.raises(Conflict):
-        await store.enrol(an_identity(token), an_entry())
+        await store.enroll(an_identity(token), an_entry())
     assert not await store.renew_identity(an_identity(token, serial="2a"), an_entry())
 
-    assert await store.enrol(an_identity(token, key="k2"), an_entry())
+    assert await store.enroll(an_identity(token, key="k2"), an_entry())
     assert not await store.renew_identity(an_identity(token, serial="2a"), an_entry())
     found = await store.find_identity("w1")
     assert found == an_identity(token, key="k2")
@@ -135,7 +135,7 @@ async def test_a_key_that_was_revoked_never_comes_back(store: Store) -> None:
 async def test_a_renewal_changes_the_certificate_and_nothing_else(store: Store) -> None:
     token = await given(store)
     row = an_identity(token)
-    await store.enrol(row, an_entry())
+    await store.enroll(row, an_entry())
     renewed = replace(row, serial="2a", renewed_at=NOW + HOUR, expires_at=NOW + 2 * DAY)
 
     assert await store.renew_identity(replace(renewed, pools=("everything",)), an_entry(object="renewed"))
@@ -149,7 +149,7 @@ async def test_machines_that_join_at_once_share_what_a_token_has(store: Store) -
     token = await given(store, uses_left=3)
 
     joined = await asyncio.gather(
-        *(store.enrol(an_identity(token, name=f"w{n}", key=f"k{n}"), an_entry()) for n in range(8))
+        *(store.enroll(an_identity(token, name=f"w{n}", key=f"k{n}"), an_entry()) for n in range(8))
     )
 
     assert sum(joined) == 3

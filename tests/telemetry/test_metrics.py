@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring.app.build import POOL, play
+from mainspring.app.build import POOL, run_virtual_worker
 from mainspring.core.fairness.quotas import Quota, QuotaRow
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.model.batch import Batch, TaskChange
@@ -27,10 +27,10 @@ from mainspring.host.loop import Leader
 from mainspring.protocol.wire import Offer
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Term
-from mainspring.telemetry.metrics import Refusal
-from tests.api.office import Office, submit, until
+from mainspring.telemetry.metrics import RefusalReason
+from tests.api.api_harness import ApiHarness, submit, until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 ALONE = compile_job("job_1", JobSpec(name="job", tasks=(TaskSpec(name="t"),)))
@@ -38,60 +38,64 @@ SMALL = Shape(resources=Resources(cpu_millis=1000, memory_bytes=1))
 
 
 @pytest.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
-    office = Office(tmp_path, open_locally=True)
-    yield office
-    await office.close()
+async def harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
+    harness = ApiHarness(tmp_path, open_locally=True)
+    yield harness
+    await harness.close()
 
 
-def families(office: Office) -> dict[str, Metric]:
+def families(harness: ApiHarness) -> dict[str, Metric]:
     """Parse the metrics like Prometheus."""
-    return {one.name: one for one in text_string_to_metric_families(office.services.metrics.text().decode())}
+    return {one.name: one for one in text_string_to_metric_families(harness.services.metrics.text().decode())}
 
 
-def value(office: Office, name: str, **labels: str) -> float:
+def value(harness: ApiHarness, name: str, **labels: str) -> float:
     """Return one value; 0 if it is missing."""
-    for family in families(office).values():
+    for family in families(harness).values():
         for sample in family.samples:
             if sample.name == name and sample.labels == labels:
                 return sample.value
     return 0.0
 
 
-async def test_events_are_counted(office: Office) -> None:
+async def test_events_are_counted(harness: ApiHarness) -> None:
     """Runs end, tasks wait and run; an unknown job causes no failure."""
-    async with office.led(), office.caller() as caller:
-        playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
+    async with harness.led(), harness.caller() as caller:
+        playing = asyncio.create_task(
+            run_virtual_worker(harness.engine, VirtualWorker("w1", Offer(4_000, 8 << 30), harness.clock))
+        )
         for _ in range(3):
             await submit(caller)
 
         async def are_over() -> bool:
-            return value(office, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 3
+            return value(harness, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 3
 
         await until(are_over)
         playing.cancel()
 
-        assert value(office, "mainspring_task_wait_seconds_count", priority="P2") == 3
-        assert value(office, "mainspring_task_run_seconds_count", priority="P2") == 3
-        assert value(office, "mainspring_run_seconds_count", result="SUCCEEDED") == 3
-        assert value(office, "mainspring_transitions_total", state="SUCCEEDED") == 3
-        assert value(office, "mainspring_leader", shard=POOL) == 1
-        assert value(office, "mainspring_worker_slots", zone="", state="free") == 4
+        assert value(harness, "mainspring_task_wait_seconds_count", priority="P2") == 3
+        assert value(harness, "mainspring_task_run_seconds_count", priority="P2") == 3
+        assert value(harness, "mainspring_run_seconds_count", result="SUCCEEDED") == 3
+        assert value(harness, "mainspring_transitions_total", state="SUCCEEDED") == 3
+        assert value(harness, "mainspring_leader", shard=POOL) == 1
+        assert value(harness, "mainspring_worker_slots", zone="", state="free") == 4
 
 
-async def test_the_page_lists_every_metric_and_no_other(office: Office) -> None:
+async def test_the_page_lists_every_metric_and_no_other(harness: ApiHarness) -> None:
     """docs/reference/metrics.md lists what a busy server exports."""
-    async with office.led() as leader, office.caller() as caller:
-        playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
+    async with harness.led() as leader, harness.caller() as caller:
+        playing = asyncio.create_task(
+            run_virtual_worker(harness.engine, VirtualWorker("w1", Offer(4_000, 8 << 30), harness.clock))
+        )
         await submit(caller)
 
         async def has_ended() -> bool:
-            return value(office, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 1
+            return value(harness, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 1
 
         await until(has_ended)
         playing.cancel()
         assert leader.term.shard == POOL
-        told = set(families(office))
+        told = set(families(harness))
 
     listed = {
         f"mainspring_{name.removesuffix('_total')}"
@@ -112,19 +116,19 @@ def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
     memory.queues.push(task, shape)
 
 
-def idle_leader(office: Office) -> Leader:
+def idle_leader(harness: ApiHarness) -> Leader:
     """An idle leader: only the test changes its memory, without a time limit."""
-    term = Term(shard=POOL, epoch=1, nonce=1, batch_no=0, granted_at=office.clock.wall())
+    term = Term(shard=POOL, epoch=1, nonce=1, batch_no=0, granted_at=harness.clock.wall())
     leader = Leader(
-        office.store, office.clock, term, timedelta(hours=1), JobCache(office.store), began=office.clock.monotonic()
+        harness.store, harness.clock, term, timedelta(hours=1), JobCache(harness.store), began=harness.clock.monotonic()
     )
-    office.engine.host.leaders[POOL] = leader
+    harness.engine.host.leaders[POOL] = leader
     return leader
 
 
-async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
+async def test_ten_thousand_tenants_have_few_labels(harness: ApiHarness) -> None:
     """However many there are, the output stays small and the sums are complete."""
-    leader = idle_leader(office)
+    leader = idle_leader(harness)
     memory = leader.shard.memory
     for number in range(10_000):
         task = Task(
@@ -133,8 +137,8 @@ async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
         )  # fmt: skip
         wait(memory, task, SMALL)
         memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
-    queued = families(office)["mainspring_tasks_queued"].samples
-    slots = families(office)["mainspring_tenant_slots"].samples
+    queued = families(harness)["mainspring_tasks_queued"].samples
+    slots = families(harness)["mainspring_tenant_slots"].samples
 
     assert len({sample.labels["tenant"] for sample in queued}) == 201
     assert sum(sample.value for sample in queued) == 10_000
@@ -144,9 +148,9 @@ async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
     assert {sample.labels["tenant"] for sample in slots} >= {"tenant-9999", "tenant-9800"}
 
 
-async def test_queued_tasks_have_their_reason(office: Office) -> None:
+async def test_queued_tasks_have_their_reason(harness: ApiHarness) -> None:
     """No worker could ever take it, or none has capacity, or it is not its turn."""
-    leader = idle_leader(office)
+    leader = idle_leader(harness)
     queues = leader.shard.memory.queues
     for name, shape in (
         ("big", Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon")),
@@ -160,18 +164,18 @@ async def test_queued_tasks_have_their_reason(office: Office) -> None:
     queues.park(Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon"), "nowhere")
     queued = {
         sample.labels["tenant"]: sample.labels["reason"]
-        for sample in families(office)["mainspring_tasks_queued"].samples
+        for sample in families(harness)["mainspring_tasks_queued"].samples
     }
-    age = value(office, "mainspring_queue_oldest_age_seconds", priority="P0")
+    age = value(harness, "mainspring_queue_oldest_age_seconds", priority="P0")
 
     assert queued == {"big": "NO_MATCHING_WORKER", "s": "PRIORITY_QUEUE_WAIT"}
     assert age >= 90
 
 
-async def test_guarantees_and_burst_of_tenants_are_exported(office: Office) -> None:
+async def test_guarantees_and_burst_of_tenants_are_exported(harness: ApiHarness) -> None:
     """acme is guaranteed 4 cores and uses 6, beta is guaranteed 2 and uses none, carl has no guarantee."""
     promised = {"acme": 4_000, "beta": 2_000}
-    async with office.led() as leader:
+    async with harness.led() as leader:
         memory = leader.shard.memory
         quotas = {tenant: promise(tenant, millis) for tenant, millis in promised.items()}
         leader.rules = SharingRules(version=99, quotas=quotas)
@@ -179,7 +183,7 @@ async def test_guarantees_and_burst_of_tenants_are_exported(office: Office) -> N
         for tenant, millis in (("acme", 6_000), ("carl", 1_000)):
             memory.use[tenant] = Resources(cpu_millis=millis, memory_bytes=1)
             memory.lease_counts[tenant] = 3
-        told = families(office)
+        told = families(harness)
         memory.use.clear()
         memory.lease_counts.clear()
 
@@ -188,13 +192,13 @@ async def test_guarantees_and_burst_of_tenants_are_exported(office: Office) -> N
         ("acme", "used"): 6, ("carl", "used"): 1, ("acme", "guaranteed"): 4, ("beta", "guaranteed"): 2,
         ("acme", "burst"): 2, ("beta", "burst"): 0,
     }  # fmt: skip
-    rooms = {one.labels["tenant"]: one.value for one in told["mainspring_tenant_rooms"].samples}
+    rooms = {one.labels["tenant"]: one.value for one in told["mainspring_tenant_leases"].samples}
     assert rooms == {"acme": 3, "carl": 3}
 
 
-async def test_a_preempted_task_is_counted_once(office: Office) -> None:
+async def test_a_preempted_task_is_counted_once(harness: ApiHarness) -> None:
     """However often its row is written until it has stopped."""
-    async with office.led() as leader:
+    async with harness.led() as leader:
         now = leader.time.now()
         task = Task(
             id="task_a.0", run_id="run_a", shard=POOL, tenant="acme", name="t", position=0, priority=Priority.P2,
@@ -205,16 +209,16 @@ async def test_a_preempted_task_is_counted_once(office: Office) -> None:
         assert leader.on_commit is not None
         leader.on_commit(1, asked)
         leader.on_commit(2, asked)
-    assert value(office, "mainspring_preemptions_total", priority="P2") == 1
+    assert value(harness, "mainspring_preemptions_total", priority="P2") == 1
 
 
-async def test_levels_and_what_was_refused_are_told(office: Office) -> None:
-    async with office.led():
-        await office.engine.levels.look()
-        assert value(office, "mainspring_level", shard=POOL) == 0
-        assert "mainspring_runs_waiting" in families(office)
-        office.services.metrics.refused(Refusal.SHED)
-        assert value(office, "mainspring_submissions_refused_total", reason="shed") == 1
+async def test_levels_and_what_was_refused_are_told(harness: ApiHarness) -> None:
+    async with harness.led():
+        await harness.engine.degradation.check_store()
+        assert value(harness, "mainspring_level", shard=POOL) == 0
+        assert "mainspring_runs_waiting" in families(harness)
+        harness.services.metrics.refused(RefusalReason.SHED)
+        assert value(harness, "mainspring_submissions_refused_total", reason="shed") == 1
 
 
 def promise(tenant: str, cpu_millis: int) -> QuotaRow:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tools.run_tests import (
-    MOST_REPEATED,
+    MAX_REPEATED,
     GroupResult,
     Result,
     chooses_tests,
@@ -109,13 +109,13 @@ def test_failed_tests_are_repeated_and_modules_are_not() -> None:
 
 def test_many_failures_are_not_repeated() -> None:
     """They have a common cause, and each may take minutes."""
-    most = {f"test_it.py::test_{n}": Result("failed") for n in range(MOST_REPEATED)}
-    assert len(failures_to_repeat(GroupResult(1, most))) == MOST_REPEATED
+    most = {f"test_it.py::test_{n}": Result("failed") for n in range(MAX_REPEATED)}
+    assert len(failures_to_repeat(GroupResult(1, most))) == MAX_REPEATED
     assert failures_to_repeat(GroupResult(1, most | results(bad="failed"))) == []
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "outcome", "may_be_empty", "is_error"),
+    ("exit_code", "outcome", "may_select_nothing", "is_error"),
     [
         (0, "passed", False, False),
         (1, "failed", False, False),
@@ -129,9 +129,9 @@ def test_many_failures_are_not_repeated() -> None:
     ],
 )
 def test_an_abnormal_exit_of_a_group_is_an_error(
-    exit_code: int, outcome: str, may_be_empty: bool, is_error: bool
+    exit_code: int, outcome: str, may_select_nothing: bool, is_error: bool
 ) -> None:
-    error = error_of("group", GroupResult(exit_code, results(one=outcome)), may_be_empty=may_be_empty)
+    error = error_of("group", GroupResult(exit_code, results(one=outcome)), may_select_nothing=may_select_nothing)
     assert (error is not None) is is_error
 
 

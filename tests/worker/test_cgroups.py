@@ -1,7 +1,7 @@
 """Cgroups: detection, limits and counters.
 
 Version 2 is tested on a tree of plain files, as this machine may have none; the kernel itself is tested in
-`guard/test_levels.py`.
+`supervisor/test_levels.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.worker.sandbox.cgroups import Cgroups, Story, find_cgroups, name_of
+from mainspring.worker.sandbox.cgroups import CgroupEvents, Cgroups, find_cgroups, name_of
 
 CONTROLLERS = "cpuset cpu io memory pids"
 
@@ -97,7 +97,7 @@ def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
     (own / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 1\n")
     (own / "memory.peak").write_text("67108864\n")
     (own / "pids.events").write_text("max 3\n")
-    assert cgroup.story() == Story(out_of_memory=2, peak_bytes=67_108_864, refused_forks=3)
+    assert cgroup.events() == CgroupEvents(out_of_memory=2, peak_bytes=67_108_864, refused_forks=3)
 
 
 @pytest.mark.processes
@@ -133,12 +133,12 @@ def test_version_1_has_a_tree_for_each_controller(machine: Machine) -> None:
     cgroup = found.open("a1", 1 << 30, 64)
     assert (places["memory"] / "memory.memsw.limit_in_bytes").read_text() == str(1 << 30)
     assert (places["pids"] / "pids.max").read_text() == "64"
-    entrances = cgroup.entrances()
-    assert len(entrances) == 2
-    for file_number in entrances:
+    open_process_files = cgroup.open_process_files()
+    assert len(open_process_files) == 2
+    for file_number in open_process_files:
         os.close(file_number)
     (places["memory"] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    assert cgroup.story().out_of_memory == 1
+    assert cgroup.events().out_of_memory == 1
 
 
 def test_supervisors_of_two_directories_share_no_cgroup(tmp_path: Path) -> None:

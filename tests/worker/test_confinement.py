@@ -11,7 +11,7 @@ import pytest
 from mainspring.core.work.isolation import Isolation
 from mainspring.core.work.work import Argv, faults_in, labels_of
 from mainspring.protocol.errors import Refused
-from mainspring.worker.sandbox.confinement import Confinement, confinement_of, is_seen, limits, sandbox_words, view_of
+from mainspring.worker.sandbox.confinement import Confinement, confinement_of, is_seen, limits, sandbox_argv, view_of
 
 VIEW = view_of(
     [Path("/home"), Path("/home/ann/proj/.mainspring"), Path("/tmp"), Path("/tmp/state")],
@@ -61,22 +61,22 @@ def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None
     """A job can't reveal a hidden one by naming it."""
     assert is_seen(Path(place), VIEW, OWN) is seen
     if seen:
-        words = sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
+        words = sandbox_argv(["true"], VIEW, OWN, Path(place), network=False)
         assert words[words.index("--chdir") + 1] == place
     else:
         with pytest.raises(Refused, match="--show"):
-            sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
+            sandbox_argv(["true"], VIEW, OWN, Path(place), network=False)
 
 
 def test_mounts_are_in_order_and_the_command_comes_last() -> None:
     """Hidden, shown, hidden again, files, own. The command can't be parsed as options."""
-    words = sandbox_words(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
+    words = sandbox_argv(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
     places = [words.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
     assert places == sorted(places)
     assert words[-4:] == ["--", "--bind", "/", "/"]
     assert "/home/ann/key" not in words
     assert "--share-net" not in words
-    assert "--share-net" in sandbox_words(["true"], VIEW, OWN, OWN, network=True)
+    assert "--share-net" in sandbox_argv(["true"], VIEW, OWN, OWN, network=True)
 
 
 def test_limits_never_exceed_the_workers_own() -> None:

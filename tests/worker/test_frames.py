@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mainspring.protocol.errors import Broken
-from mainspring.worker.supervisor.frames import LARGEST_FRAME_BYTES, FrameReader, encode_frame
+from mainspring.worker.supervisor.frames import MAX_FRAME_BYTES, FrameReader, encode_frame
 
 
 def reading(*pieces: bytes) -> FrameReader[int]:
@@ -46,7 +46,7 @@ async def test_a_stream_that_ends_within_a_frame_is_an_error() -> None:
         await reading(encode_frame([1])[:-1]).next()
 
 
-@pytest.mark.parametrize("data", [encode_frame(["text"]), (LARGEST_FRAME_BYTES + 1).to_bytes(4, "big")])
+@pytest.mark.parametrize("data", [encode_frame(["text"]), (MAX_FRAME_BYTES + 1).to_bytes(4, "big")])
 async def test_a_malformed_frame_is_rejected(data: bytes) -> None:
     """Of another type, or too large."""
     with pytest.raises(Broken):

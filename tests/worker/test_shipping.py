@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.protocol.wire import Log, LogKept
+from mainspring.protocol.wire import Log, LogStored
 from mainspring.worker.logs.shipping import PIECE_BYTES, RESEND_SECONDS, WINDOW_BYTES, Shipping
 from mainspring.worker.supervisor.supervisor_settings import LOGS, log_path
 
@@ -43,7 +43,7 @@ def test_an_end_without_new_bytes_is_still_sent(tmp_path: Path) -> None:
     shipping.follow("a")
     printed(tmp_path, "a", b"one")
     shipping.next_pieces(0.0)
-    shipping.keep(LogKept("a", 3))
+    shipping.keep(LogStored("a", 3))
     shipping.end("a", 3)
 
     assert shipping.next_pieces(0.0) == [Log("a", 3, b"", last=True)]
@@ -57,13 +57,13 @@ def test_a_log_is_removed_when_kept_and_its_result_acknowledged(tmp_path: Path) 
     shipping.end("a", 3)
     shipping.end("b", 3)
     shipping.next_pieces(0.0)
-    shipping.keep(LogKept("a", 3))
-    shipping.answer(["b"])
+    shipping.keep(LogStored("a", 3))
+    shipping.acknowledge(["b"])
     assert not removed(shipping, tmp_path)
     assert not shipping.is_idle()
 
-    shipping.keep(LogKept("b", 3))
-    shipping.answer(["a"])
+    shipping.keep(LogStored("b", 3))
+    shipping.acknowledge(["a"])
     assert shipping.is_idle()
     assert removed(shipping, tmp_path)
 
@@ -76,8 +76,8 @@ def test_an_attempt_without_output_sends_nothing(tmp_path: Path) -> None:
     shipping.end("a", 0)
     assert shipping.next_pieces(0.0) == []
     assert shipping.is_idle()
-    shipping.answer(["a"])
-    assert not shipping.has_rubbish()
+    shipping.acknowledge(["a"])
+    assert not shipping.has_removable()
     assert removed(shipping, tmp_path)
 
 
@@ -101,7 +101,7 @@ def test_at_most_a_window_is_in_flight(tmp_path: Path) -> None:
     assert sum(len(piece.data) for piece in first) == WINDOW_BYTES
     assert max(len(piece.data) for piece in first) <= PIECE_BYTES
     assert shipping.next_pieces(0.0) == []
-    shipping.keep(LogKept("a", PIECE_BYTES))
+    shipping.keep(LogStored("a", PIECE_BYTES))
     assert [piece.offset for piece in shipping.next_pieces(0.0)] == [WINDOW_BYTES]
 
 
@@ -111,7 +111,7 @@ def test_a_new_session_resumes_at_the_kept_offset(tmp_path: Path) -> None:
     printed(tmp_path, "a", b"x" * 2 * PIECE_BYTES)
     shipping.end("a", 2 * PIECE_BYTES)
     shipping.next_pieces(0.0)
-    shipping.keep(LogKept("a", PIECE_BYTES))
+    shipping.keep(LogStored("a", PIECE_BYTES))
     shipping.begin_session()
 
     assert [(piece.offset, piece.last) for piece in shipping.next_pieces(0.0)] == [(PIECE_BYTES, True)]
@@ -128,7 +128,7 @@ def test_logs_of_an_earlier_agent_are_sent_or_removed(tmp_path: Path) -> None:
     pieces = {piece.attempt: piece.last for piece in shipping.next_pieces(0.0)}
     assert pieces == {"running": False, "over": True, "forgotten": True}
     for attempt in pieces:
-        shipping.keep(LogKept(attempt, 3))
+        shipping.keep(LogStored(attempt, 3))
     shipping.remove()
     assert sorted(path.name for path in (tmp_path / LOGS).iterdir()) == ["over", "running"]
 
@@ -142,7 +142,7 @@ def test_beyond_the_limit_the_oldest_logs_are_dropped(tmp_path: Path) -> None:
 
     assert [piece.attempt for piece in shipping.next_pieces(0.0)] == ["b", "c"]
     assert not log_path(tmp_path, "a").exists()
-    shipping.answer(["a"])
+    shipping.acknowledge(["a"])
     shipping.remove()
     assert [path.name for path in sorted((tmp_path / LOGS).iterdir())] == ["b", "c"]
 
@@ -156,5 +156,5 @@ def test_unacknowledged_pieces_are_resent(tmp_path: Path) -> None:
     assert shipping.next_pieces(RESEND_SECONDS) == []
 
     assert shipping.next_pieces(RESEND_SECONDS + 1.0) == [Log("a", 0, b"one", last=True)]
-    shipping.keep(LogKept("a", 3))
+    shipping.keep(LogStored("a", 3))
     assert shipping.next_pieces(10 * RESEND_SECONDS) == []

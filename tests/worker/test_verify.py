@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.protocol.wire import Offer
 from mainspring.worker.agent.verify import Verifier
-from tests.worker.words import assignment
+from tests.worker.message_builders import assignment
 
 OFFER = Offer(cpu_millis=4_000, memory_bytes=8 << 30, gpus=1, disk_bytes=10 << 30)
 

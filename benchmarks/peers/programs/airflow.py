@@ -18,7 +18,7 @@ from benchmarks.peers.programs.answering import answer_questions
 
 _DAGS = "airflow_dags.py"
 _NAMES = ("one", "steps", "spread")
-_PATIENCE_SECONDS = 120
+_WAIT_SECONDS = 120
 _POLL_SECONDS = 0.5
 _OK = 300
 
@@ -52,10 +52,10 @@ class Driver:
     """Asks for runs of DAGs."""
 
     def __init__(self) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", given.port(), timeout=_PATIENCE_SECONDS)
+        self._connection = http.client.HTTPConnection("127.0.0.1", given.port(), timeout=_WAIT_SECONDS)
         _, found = self._ask("GET", "/auth/token")
         self._token = str(found["access_token"])
-        give_up_at = time.monotonic() + _PATIENCE_SECONDS
+        give_up_at = time.monotonic() + _WAIT_SECONDS
         while not all(self._ask("GET", f"/api/v2/dags/{name}")[0] < _OK for name in _NAMES):
             assert time.monotonic() < give_up_at, "the DAGs were not found"
             time.sleep(_POLL_SECONDS)
@@ -79,15 +79,15 @@ class Driver:
         return int(str(found["total_entries"]))
 
     def _trigger(self, dag: str, first: int, count: int) -> None:
-        wish = {"logical_date": None, "conf": {"first": first, "count": count}}
-        status, found = self._ask("POST", f"/api/v2/dags/{dag}/dagRuns", wish)
+        request = {"logical_date": None, "conf": {"first": first, "count": count}}
+        status, found = self._ask("POST", f"/api/v2/dags/{dag}/dagRuns", request)
         assert status < _OK, found
 
-    def _ask(self, method: str, path: str, wish: object = None) -> tuple[int, dict[str, object]]:
+    def _ask(self, method: str, path: str, request: object = None) -> tuple[int, dict[str, object]]:
         head = {"content-type": "application/json"}
         if hasattr(self, "_token"):
             head["authorization"] = f"Bearer {self._token}"
-        self._connection.request(method, path, None if wish is None else json.dumps(wish), head)
+        self._connection.request(method, path, None if request is None else json.dumps(request), head)
         response = self._connection.getresponse()
         return response.status, json.loads(response.read())
 

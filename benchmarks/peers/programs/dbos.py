@@ -17,7 +17,7 @@ from benchmarks.peers.programs.answering import answer_questions
 
 _QUEUE = "noops"
 _AT_A_TIME = 100
-_LOOK_EVERY_SECONDS = 0.05
+_POLL_INTERVAL_SECONDS = 0.05
 _VERSION = "1"
 _LEFT = "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
 
@@ -68,7 +68,7 @@ def launch(executor: str) -> None:
 
 def listen() -> None:
     """Make the queue known, and take from it."""
-    DBOS.register_queue(_QUEUE, worker_concurrency=_AT_A_TIME, polling_interval_sec=_LOOK_EVERY_SECONDS)
+    DBOS.register_queue(_QUEUE, worker_concurrency=_AT_A_TIME, polling_interval_sec=_POLL_INTERVAL_SECONDS)
 
 
 class QueueDriver:

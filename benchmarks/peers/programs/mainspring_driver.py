@@ -68,8 +68,8 @@ class Driver:
     def enqueue_many(self, first: int, count: int) -> None:
         """The same by the request for many."""
         numbers = (msgspec.Raw(str(number).encode()) for number in range(first, first + count))
-        wishes = (RunRequest(job=self._noop, params={"number": number}) for number in numbers)
-        for line in self._client.submit_many(wishes):
+        requests = (RunRequest(job=self._noop, params={"number": number}) for number in numbers)
+        for line in self._client.submit_many(requests):
             assert line.id, line
 
     def left(self) -> int:

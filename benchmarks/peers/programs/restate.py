@@ -20,7 +20,7 @@ from benchmarks.peers.programs import given
 from benchmarks.peers.programs.answering import answer_questions
 
 _CLIENTS = 16
-_PATIENCE_SECONDS = 200
+_WAIT_SECONDS = 200
 _ACCEPTED = (b"200", b"202")
 service = restate.Service("Peers")
 
@@ -74,7 +74,7 @@ class Driver:
     def __init__(self) -> None:
         self._address = ("127.0.0.1", given.port(0))
         _post(("127.0.0.1", given.port(1)), "/deployments", {"uri": f"http://127.0.0.1:{given.port(3)}"})
-        self._open = http.client.HTTPConnection(*self._address, timeout=_PATIENCE_SECONDS)
+        self._open = http.client.HTTPConnection(*self._address, timeout=_WAIT_SECONDS)
 
     def enqueue(self, first: int, count: int) -> None:
         """One request each, after another if there is one, else by several clients."""
@@ -111,7 +111,7 @@ class Driver:
 
 
 def _post(address: tuple[str, int], path: str, value: object) -> None:
-    connection = http.client.HTTPConnection(*address, timeout=_PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection(*address, timeout=_WAIT_SECONDS)
     connection.request("POST", path, json.dumps(value), {"content-type": "application/json"})
     _checked(connection.getresponse())
     connection.close()

@@ -90,8 +90,8 @@ def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) 
     """Build the application over these services."""
     app = Starlette(
         routes=[*_routes(endpoints()), *websockets],
-        middleware=[Middleware(Entrance, services=services)],
-        exception_handlers={MainspringError: _refuse, HTTPException: _refuse},
+        middleware=[Middleware(RequestMiddleware, services=services)],
+        exception_handlers={MainspringError: _problem_response, HTTPException: _problem_response},
     )
     app.router.redirect_slashes = False
     app.state.services = services
@@ -106,7 +106,7 @@ def endpoints() -> list[Endpoint]:
     return list(chain.from_iterable(module.router.routes for module in MODULES))
 
 
-class Entrance:
+class RequestMiddleware:
     """Middleware of every request: request id, fixed headers, metrics and unhandled errors."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
@@ -148,7 +148,7 @@ class Entrance:
             )  # fmt: skip
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _problem_response(request: Request, error: Exception) -> Response:
     return problems.respond(error, request.scope[REQUEST_ID])
 
 

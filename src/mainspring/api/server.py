@@ -21,15 +21,23 @@ from starlette.routing import Route, WebSocketRoute
 from mainspring import __version__
 from mainspring.api.app import build_app
 from mainspring.api.auth.authentication import TokenIdentities
-from mainspring.api.cluster.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE, Forwarding
+from mainspring.api.cluster.forwarding import (
+    ASK,
+    DIAGNOSE,
+    POOL_STATUS,
+    PROBE_FILE,
+    WAITING_SUMS,
+    WHAT_IF,
+    LeaderRouter,
+)
 from mainspring.api.cluster.peers import Peers
 from mainspring.api.http.certified_connections import CertifiedConnection
 from mainspring.api.http.connections import Connection
-from mainspring.api.live.transitions import Live
+from mainspring.api.live.transitions import TransitionFeed
 from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.logs.logs import LOGS, LogStore
+from mainspring.api.logs.logs import LOGS_PATH, LogStore
 from mainspring.api.services import Services
-from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.api.worker_link.link import PATH, WorkerLinks
 from mainspring.core.model.batch import Batch
 from mainspring.event_loop import start_task
@@ -38,13 +46,13 @@ from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
-from mainspring.protocol.wire import LARGEST_FRAME_BYTES
+from mainspring.protocol.wire import MAX_FRAME_BYTES
 from mainspring.store.ports.store import Store
-from mainspring.telemetry.background import BackgroundNumbers
-from mainspring.telemetry.degradation import LevelNumbers
+from mainspring.telemetry.background import BackgroundCollector
+from mainspring.telemetry.degradation import DegradationCollector
 from mainspring.telemetry.metrics import Metrics
-from mainspring.telemetry.run_events import Stories, Teller
-from mainspring.telemetry.schedule_metrics import Timetable
+from mainspring.telemetry.run_events import Exporter, RunEventQueue
+from mainspring.telemetry.schedule_metrics import ScheduleCollector
 
 _PING_SECONDS = 10.0
 _PONG_SECONDS = 20.0
@@ -83,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-class Front:
+class ApiServer:
     """The network side of one server."""
 
     def __init__(
@@ -97,48 +105,48 @@ class Front:
         pool: str,
         files: LogFiles,
         open_locally: bool,
-        tellers: Sequence[Teller] = (),
-        enrolment: Enrolment | None = None,
+        exporters: Sequence[Exporter] = (),
+        enrollment: Enrollment | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
         """`trust`: TLS context for calls to other servers; default: the machine's trust store."""
-        self._stories = Stories(tellers)
+        self._run_events = RunEventQueue(exporters)
         self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret, trust=trust)
         self._logs = LogStore(files, host, store, self._peers, clock)
-        self._live = Live(store, clock, host.background)
-        self.reach = Forwarding(host, self._peers)
+        self._live = TransitionFeed(store, clock, host.background)
+        self.leader_client = LeaderRouter(host, self._peers)
         self.services = Services(
             name=host.name,
             address=address,
             version=__version__,
             store=store,
             clock=clock,
-            shards=self.reach,
+            shards=self.leader_client,
             logs=self._logs,
             live=self._live,
             identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
             cluster_secret=cluster_secret,
-            enrolment=enrolment,
+            enrollment=enrollment,
             pool=pool,
             metrics=Metrics(__version__),
             background=host.background,
         )
-        self.services.rates.servers = self._peers.count
+        self.services.rate_limiter.servers = self._peers.count
         self._links = WorkerLinks(self.services, host, self._logs)
         self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
         self.app.router.routes += [
-            Route(ASK, self.reach.answer, methods=["POST"]),
-            Route(LOOK, self.reach.answer_look, methods=["POST"]),
-            Route(STANDING, self.reach.answer_standing, methods=["POST"]),
-            Route(DIAGNOSE, self.reach.answer_diagnose, methods=["POST"]),
-            Route(SUPPOSE, self.reach.answer_suppose, methods=["POST"]),
-            Route(SUMS, self.reach.answer_sums, methods=["POST"]),
-            Route(f"{LOGS}{{attempt}}", self._logs.answer),
+            Route(ASK, self.leader_client.answer, methods=["POST"]),
+            Route(PROBE_FILE, self.leader_client.answer_file_probe, methods=["POST"]),
+            Route(POOL_STATUS, self.leader_client.answer_pool_status, methods=["POST"]),
+            Route(DIAGNOSE, self.leader_client.answer_diagnosis, methods=["POST"]),
+            Route(WHAT_IF, self.leader_client.answer_what_if_message, methods=["POST"]),
+            Route(WAITING_SUMS, self.leader_client.answer_sums, methods=["POST"]),
+            Route(f"{LOGS_PATH}{{attempt}}", self._logs.answer),
         ]
         self.services.metrics.watch(lambda: host.leaders)
-        self.services.metrics.add(LevelNumbers(lambda: self.services.levels))
-        self.services.metrics.add(BackgroundNumbers(host.background))
-        self.timetable = Timetable(store, clock, self.services.metrics.registry)
+        self.services.metrics.add(DegradationCollector(lambda: self.services.degradation))
+        self.services.metrics.add(BackgroundCollector(host.background))
+        self.schedule_collector = ScheduleCollector(store, clock, self.services.metrics.registry)
         self.on_batch: Callable[[Leader, Batch], None] | None = None
         """Called for each batch that became durable here. Must be fast and must not raise."""
         host.on_lead = self._follow
@@ -146,8 +154,8 @@ class Front:
     def loops(self) -> Mapping[str, Loop]:
         """Return the background loops of the API server."""
         return {
-            "logs": self._logs.run, "peers": self._peers.take_part, "schedule_metrics": self.timetable.run,
-            "exporters": self._stories.run,
+            "logs": self._logs.run, "peers": self._peers.heartbeat, "schedule_metrics": self.schedule_collector.run,
+            "exporters": self._run_events.run,
         }  # fmt: skip
 
     @asynccontextmanager
@@ -168,7 +176,7 @@ class Front:
                     up.cancel()
                     self._links.end_links()
                     self.services.claims.end()
-                    self.reach.end()
+                    self.leader_client.end()
                     self._live.end_followers()
                     self._logs.end_followers()
                     server.stop()
@@ -186,8 +194,8 @@ class Front:
 
         leader.on_commit = committed
         self.services.metrics.follow(leader)
-        if self._stories.is_wanted:
-            self._stories.follow(leader)
+        if self._run_events.has_exporters:
+            self._run_events.follow(leader)
 
 
 class _Server(uvicorn.Server):
@@ -228,7 +236,7 @@ def _config(app: object, tls: Tls | None) -> uvicorn.Config:
         app,  # type: ignore[arg-type]
         http=Connection if tls is None or tls.worker_ca is None else CertifiedConnection,
         ws="websockets-sansio",
-        ws_max_size=LARGEST_FRAME_BYTES,
+        ws_max_size=MAX_FRAME_BYTES,
         ws_per_message_deflate=False,
         ws_ping_interval=_PING_SECONDS,
         ws_ping_timeout=_PONG_SECONDS,

@@ -15,33 +15,33 @@ from starlette.requests import HTTPConnection
 
 from mainspring.api.http.peer_certificates import certificate_of
 from mainspring.api.live.run_jobs import RunJobs
-from mainspring.api.live.run_waits import RunWaits
-from mainspring.api.store_time import AskedTime
-from mainspring.api.submission.gate import Gate
-from mainspring.api.submission.rate_limits import Rates
+from mainspring.api.live.run_waits import RunWaiters
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.submission.admission import AdmissionControl
+from mainspring.api.submission.rate_limits import RateLimiter
 from mainspring.api.submission.submission import Submissions
-from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.api.worker_link.http_claims import Claims
 from mainspring.core.admission.validate_job import Limits
-from mainspring.core.explain.diagnosis import Diagnosis, WaitingSum
-from mainspring.core.explain.what_if import Outcome, Supposal
-from mainspring.core.fairness.pool_status import Standing
+from mainspring.core.explain.diagnosis import Diagnosis, WaitingSummary
+from mainspring.core.explain.what_if import Hypothesis, Outcome
+from mainspring.core.fairness.pool_status import PoolStatus
 from mainspring.host.background import BackgroundLoops
 from mainspring.host.config.settings import Settings
-from mainspring.host.config.sharing_rules import FollowedRules
-from mainspring.host.degradation import Levels
-from mainspring.host.outbox.webhooks import WebhookBook
+from mainspring.host.config.sharing_rules import SharingRulesCache
+from mainspring.host.degradation import DegradationMonitor
+from mainspring.host.outbox.webhooks import WebhookCache
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.schedule_actions import ScheduleBook
+from mainspring.host.schedules.schedule_actions import ScheduleActions
 from mainspring.protocol.certificates import WorkerCertificate
 from mainspring.protocol.clock import Clock
-from mainspring.shard.effects import Answered
+from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import Event
-from mainspring.store.ports.front import Told
+from mainspring.store.ports.front import TransitionRecord
 from mainspring.store.ports.store import Store
 from mainspring.telemetry.metrics import Metrics
 
-EVERY_TENANT = "*"
+ALL_TENANTS = "*"
 DEFAULT_TENANT = "default"
 """Tenant of new work if a caller who sees all tenants names none."""
 
@@ -61,7 +61,7 @@ class Role(StrEnum):
     """A machine that enrolls as a worker with a join token (SEC-3)."""
 
 
-GIVEN_TO_TOKENS = frozenset(Role) - {Role.ATTEMPT, Role.JOIN}
+TOKEN_ROLES = frozenset(Role) - {Role.ATTEMPT, Role.JOIN}
 """Roles that stored tokens may have. The others come from the credential itself."""
 
 
@@ -80,7 +80,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name in the audit log: `token:etl-bot`, `local`, `attempt:att_..`."""
     tenant: str
-    """Tenant whose work it may see; EVERY_TENANT for all."""
+    """Tenant whose work it may see; ALL_TENANTS for all."""
     roles: frozenset[Role]
     attempt: str | None = None
     """The attempt, if the caller is one."""
@@ -91,24 +91,24 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def sees(self, tenant: str) -> bool:
         """Return whether the caller may see work of this tenant."""
-        return self.tenant in {EVERY_TENANT, tenant}
+        return self.tenant in {ALL_TENANTS, tenant}
 
-    def sees_everybody(self) -> bool:
+    def sees_all_tenants(self) -> bool:
         """Return whether the caller may see the work of all tenants."""
-        return self.tenant == EVERY_TENANT
+        return self.tenant == ALL_TENANTS
 
 
 class Shards(Protocol):
     """Access to the leaders of all shards."""
 
-    async def ask(self, shard: str, act: Event) -> Answered:
+    async def ask(self, shard: str, action: Event) -> ActionReply:
         """Have the leader, local or remote, execute an action; returns once it is durable.
 
         Raises Overloaded, or NotLeading if the shard has no leader now.
         """
         ...
 
-    async def standing(self, shard: str, tenant: str | None = None) -> Standing:
+    async def pool_status(self, shard: str, tenant: str | None = None) -> PoolStatus:
         """Return the status of a pool as its leader, local or remote, sees it. Raises NotLeading.
 
         With `tenant`, details are limited to that tenant.
@@ -122,11 +122,11 @@ class Shards(Protocol):
         """
         ...
 
-    async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
+    async def what_if(self, shard: str, task_id: str, hypothesis: Hypothesis) -> Outcome | None:
         """Forecast a task under a hypothesis; None if the task does not wait. Raises NotLeading."""
         ...
 
-    async def waiting_sums(self, shard: str, tenant: str | None = None) -> list[WaitingSum]:
+    async def summarize_waiting(self, shard: str, tenant: str | None = None) -> list[WaitingSummary]:
         """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
         ...
 
@@ -169,18 +169,18 @@ class Logs(Protocol):
 class LiveStream(Protocol):
     """Transitions as they become durable (OBS-4)."""
 
-    is_ending: bool
+    is_stopping: bool
     """Whether the server is stopping and disconnects its followers."""
 
     async def now(self) -> dict[str, tuple[int, int]]:
         """Return the current position of each shard's transitions."""
         ...
 
-    def follow(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
+    def follow(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[TransitionRecord]]:
         """Yield transitions after these positions as they happen; an empty list after 5 s without any."""
         ...
 
-    def so_far(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
+    def catch_up(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[TransitionRecord]]:
         """Yield the transitions after these positions, up to now."""
         ...
 
@@ -218,49 +218,51 @@ class Services:
     identities: Identities
     cluster_secret: str
     """Shared by the servers of one store: signs the tokens of attempts, and authenticates servers to each other."""
-    enrolment: Enrolment | None = None
+    enrollment: Enrollment | None = None
     """Certificates of workers; None if workers authenticate with tokens only."""
     limits: Limits = field(default_factory=Limits)
     pool: str = "default"
     """Default pool of runs."""
-    most_body_bytes: int = 64 * 1024 * 1024
+    max_body_bytes: int = 64 * 1024 * 1024
     has_url_references: bool = False
     """Whether webhook URLs may refer to variables and files of this machine, readable by all who create webhooks."""
     metrics: Metrics = field(default_factory=Metrics)
     background: BackgroundLoops
     """The background loops of this server."""
-    time: AskedTime = field(init=False)
+    time: StoreTimeCache = field(init=False)
     submissions: Submissions = field(init=False)
-    book: ScheduleBook = field(init=False)
-    webhooks: WebhookBook = field(init=False)
-    waits: RunWaits = field(init=False)
+    schedule_actions: ScheduleActions = field(init=False)
+    webhooks: WebhookCache = field(init=False)
+    waits: RunWaiters = field(init=False)
     run_jobs: RunJobs = field(init=False)
     claims: Claims = field(init=False)
     settings: Settings = field(init=False)
-    """The engine's settings if there is one, set at startup; the same for `rules` and `levels`."""
-    rules: FollowedRules = field(init=False)
-    levels: Levels = field(init=False)
-    rates: Rates = field(init=False)
-    gate: Gate = field(init=False)
+    """The engine's settings if there is one, set at startup; the same for `rules` and `degradation`."""
+    rules: SharingRulesCache = field(init=False)
+    degradation: DegradationMonitor = field(init=False)
+    rate_limiter: RateLimiter = field(init=False)
+    admission: AdmissionControl = field(init=False)
 
-    async def who_asks(self, connection: HTTPConnection) -> Principal:
+    async def authenticate(self, connection: HTTPConnection) -> Principal:
         """Return the caller of a connection. Raises Unauthenticated."""
         return await self.identities.of(connection.headers, client_of(connection), certificate_of(connection.scope))
 
     def __post_init__(self) -> None:
-        self.time = AskedTime(self.store, self.clock)
-        self.webhooks = WebhookBook(self.store, self.clock)
-        self.gate = Gate(self)
+        self.time = StoreTimeCache(self.store, self.clock)
+        self.webhooks = WebhookCache(self.store, self.clock)
+        self.admission = AdmissionControl(self)
         self.submissions = Submissions(
-            self.store, self.clock, self.time, self.gate, limits=self.limits, is_watched=self.webhooks.wants_any
+            self.store, self.clock, self.time, self.admission, limits=self.limits, is_watched=self.webhooks.has_any
         )
         self.settings = Settings(self.store, self.clock)
-        self.rules = FollowedRules(self.store, self.clock)
-        self.levels = Levels(self.store, self.clock)
-        self.rates = Rates(self.store, self.clock)
-        context = make_context(rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning)
-        self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits, context=context)
-        self.waits = RunWaits(self.store, self.live, self.clock, self.background)
+        self.rules = SharingRulesCache(self.store, self.clock)
+        self.degradation = DegradationMonitor(self.store, self.clock)
+        self.rate_limiter = RateLimiter(self.store, self.clock)
+        context = make_context(
+            rules=lambda: self.rules.now, scheduler_settings=lambda: self.settings.scheduler_settings
+        )
+        self.schedule_actions = ScheduleActions(self.store, pool=self.pool, limits=self.limits, context=context)
+        self.waits = RunWaiters(self.store, self.live, self.clock, self.background)
         self.run_jobs = RunJobs(self.store)
         self.claims = Claims(self.store, self.shards)
 

@@ -16,30 +16,30 @@ from pathlib import Path
 
 from mainspring.api.auth import tokens
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.services import EVERY_TENANT, GIVEN_TO_TOKENS, Principal, Role
+from mainspring.api.services import ALL_TENANTS, TOKEN_ROLES, Principal, Role
 from mainspring.core.model.webhook_events import reference_in
 from mainspring.host.background import Loop
 from mainspring.host.config.settings import Settings
-from mainspring.host.config.sharing_rules import FollowedRules
-from mainspring.host.degradation import Levels
+from mainspring.host.config.sharing_rules import SharingRulesCache
+from mainspring.host.degradation import DegradationMonitor
 from mainspring.host.host import Host
-from mainspring.host.leader_client import HostReach, Reach
+from mainspring.host.leader_client import LeaderClient, LocalLeaderClient
 from mainspring.host.loop import Leader
-from mainspring.host.maintenance.audit_sealer import Sealer
+from mainspring.host.maintenance.audit_sealer import AuditSealer
 from mainspring.host.maintenance.sweeper import DAYS_AHEAD, Sweeper
 from mainspring.host.outbox.alert_episodes import NOTIFY_KIND, Alerting
 from mainspring.host.outbox.delivery import OutboxDelivery
 from mainspring.host.outbox.webhooks import WEBHOOK_KIND, Post, Webhooks
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.schedule_outbox import ASIDE, RUN_ENDED, FireNews
-from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
+from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import SignedPost
-from mainspring.protocol.clock import Clock, MachineClock
-from mainspring.protocol.errors import Fault, NotLeading, Refused, StoreUnfit
+from mainspring.protocol.clock import Clock, SystemClock
+from mainspring.protocol.errors import Fault, NotLeading, Refused, StoreUnusable
 from mainspring.protocol.ids import entropy
-from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.admin import WebhookRow
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
@@ -66,7 +66,7 @@ async def open_store(url: str, clock: Clock) -> Store:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnfit(f"the directory of the store at {path} can't be created: {error}") from error
+        raise StoreUnusable(f"the directory of the store at {path} can't be created: {error}") from error
     return SqliteStore.open(path, clock=clock)
 
 
@@ -87,42 +87,48 @@ class Engine:
         self.clock = clock
         name = f"{socket.gethostname()}:{os.getpid()}"
         self.settings = Settings(store, clock, given)
-        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=self.settings.tuning)
+        self.host = Host(
+            store, clock, name, draw_nonce=lambda: entropy() >> 1, scheduler_settings=self.settings.scheduler_settings
+        )
         self.host.background.unreadable_rows = UNREADABLE.counts
-        self.settings.on_change = self.host.retune
-        self.rules = FollowedRules(store, clock)
-        self.rules.on_change = self.host.rule
-        self.levels = Levels(store, clock, lambda: self.host.leaders, lambda: self.settings.tuning)
-        self.reach: Reach = HostReach(self.host)
+        self.settings.on_change = self.host.update_settings
+        self.rules = SharingRulesCache(store, clock)
+        self.rules.on_change = self.host.set_rules
+        self.degradation = DegradationMonitor(
+            store, clock, lambda: self.host.leaders, lambda: self.settings.scheduler_settings
+        )
+        self.leader_client: LeaderClient = LocalLeaderClient(self.host)
         """Client of the leaders; replaced by one that also reaches other servers."""
         self.context = make_context(
-            default_jitter_seconds, rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning
+            default_jitter_seconds,
+            rules=lambda: self.rules.now,
+            scheduler_settings=lambda: self.settings.scheduler_settings,
         )
-        self.settler = Settler(store, self.context)
-        self.triggers = Triggers(store, clock, self.settler)
-        news = FireNews(store, self.settler, lambda: self.reach)
-        post = _poster(clock, cluster_secret, allow_private=private_webhooks, resolve_url=resolve_url)
+        self.evaluator = ScheduleEvaluator(store, self.context)
+        self.triggers = TriggerLoop(store, clock, self.evaluator)
+        schedule_outbox = ScheduleOutbox(store, self.evaluator, lambda: self.leader_client)
+        post = _webhook_sender(clock, cluster_secret, allow_private=private_webhooks, resolve_url=resolve_url)
         webhooks = Webhooks(store, clock, post)
-        receivers = {**(alerting or Alerting(store)).receivers(), **news.receivers(), **webhooks.receivers()}
+        receivers = {**(alerting or Alerting(store)).receivers(), **schedule_outbox.receivers(), **webhooks.receivers()}
         self._outbox = OutboxDelivery(
-            store, clock, name, receivers, aside={NOTIFY_KIND, WEBHOOK_KIND, *ASIDE},
-            together={RUN_ENDED: webhooks.after(news.runs_ended)},
+            store, clock, name, receivers, concurrent_kinds={NOTIFY_KIND, WEBHOOK_KIND, *CONCURRENT_KINDS},
+            group_receivers={RUN_ENDED: webhooks.after(schedule_outbox.runs_ended)},
         )  # fmt: skip
 
-        async def note_ends() -> None:
-            await news.catch_up(await store.time())
+        async def record_run_ends() -> None:
+            await schedule_outbox.catch_up(await store.time())
 
         self._sweeper = Sweeper(
-            store, clock, lambda: list(self.host.leaders.values()), lambda: self.settings.retention, note_ends
+            store, clock, lambda: list(self.host.leaders.values()), lambda: self.settings.retention, record_run_ends
         )
-        self._sealer = Sealer(store, clock)
+        self._sealer = AuditSealer(store, clock)
 
     def loops(self) -> Mapping[str, Loop]:
         """The background loops around the host."""
         return {
             "outbox": self._outbox.run, "sweeps": self._sweeper.run, "triggers": self.triggers.run,
             "audit_sealing": self._sealer.run, "settings": self.settings.run, "rules": self.rules.run,
-            "levels": self.levels.run,
+            "degradation": self.degradation.run,
         }  # fmt: skip
 
     @asynccontextmanager
@@ -145,7 +151,7 @@ class Engine:
                 await self.clock.sleep(_POLL_SECONDS)
 
 
-def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_url: ResolveUrl | None) -> Post:
+def _webhook_sender(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_url: ResolveUrl | None) -> Post:
     """Create the function that posts to webhooks."""
 
     async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
@@ -154,42 +160,42 @@ def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_u
         url = Secret(webhook.url)
         if reference is not None and resolve_url is not None:
             url = await asyncio.to_thread(resolve_url, reference)
-        way = SignedPost(
+        sender = SignedPost(
             url, secret, clock, allow_private=allow_private,
             allowed_by="the server was not started with --private-webhooks",
         )  # fmt: skip
-        return await way.post(delivery, body, "application/cloudevents+json")
+        return await sender.post(delivery, body, "application/cloudevents+json")
 
     return post
 
 
-async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
+async def run_virtual_worker(engine: Engine, worker: VirtualWorker, shard: str = POOL) -> None:
     """Run a virtual worker against the leader of a shard on this host, until cancelled."""
     while True:
         await worker.serve(await engine.leader(shard))
 
 
 def create_token(
-    store_url: str, name: str, roles: Sequence[str], tenant: str = EVERY_TENANT, expires: timedelta = timedelta(days=90)
+    store_url: str, name: str, roles: Sequence[str], tenant: str = ALL_TENANTS, expires: timedelta = timedelta(days=90)
 ) -> str:
     """Create a token directly in the store, such as the first one of a cluster. Raises Refused."""
-    unknown = [role for role in roles if role not in GIVEN_TO_TOKENS]
+    unknown = [role for role in roles if role not in TOKEN_ROLES]
     if unknown or not roles:
-        known = ", ".join(role for role in Role if role in GIVEN_TO_TOKENS)
+        known = ", ".join(role for role in Role if role in TOKEN_ROLES)
         raise Refused("the token can't be created", [Fault(where="roles", why=f"must be some of {known}")])
-    if not tokens.SHORTEST_LIFE <= expires <= tokens.LONGEST_LIFE:
-        why = f"must be between 1 minute and {tokens.LONGEST_LIFE.days} days"
+    if not tokens.MIN_LIFETIME <= expires <= tokens.MAX_LIFETIME:
+        why = f"must be between 1 minute and {tokens.MAX_LIFETIME.days} days"
         raise Refused("the token can't be created", [Fault(where="expires", why=why)])
 
     async def create() -> str:
-        store = await open_store(store_url, MachineClock())
+        store = await open_store(store_url, SystemClock())
         try:
             token, row = tokens.make_token(
                 tenant=tenant, roles=map(Role, roles), name=name, by="store", now=await store.time(), life=expires
             )
-            who = Principal(name=row.created_by, tenant=EVERY_TENANT, roles=frozenset())
-            audit = Auditor(who, request_id=f"req_{entropy():016x}", source="", act="create_token")
-            await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=tokens.described(row)))
+            who = Principal(name=row.created_by, tenant=ALL_TENANTS, roles=frozenset())
+            audit = Auditor(who, request_id=f"req_{entropy():016x}", source="", action="create_token")
+            await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=tokens.audit_summary(row)))
         finally:
             await store.close()
         return token

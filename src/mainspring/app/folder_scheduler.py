@@ -28,18 +28,18 @@ import msgspec
 import structlog
 
 from mainspring.app.server import DEFAULT_PORT
-from mainspring.app.standalone import RunNote, Standalone, StandaloneSettings, make_private
+from mainspring.app.standalone import RunChange, Standalone, StandaloneSettings, make_private
 from mainspring.core.work.invoker_options import parse_invoker
 from mainspring.event_loop import start_task
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.schedule_events import EVENTS, FolderEvent, PipelineExecutionResult, SchedulerStatus
-from mainspring.folder.source import Beginning, FolderSource, ScheduleInfo
+from mainspring.folder.source import FolderSource, FolderSummary, ScheduleInfo
 from mainspring.folder.state.records import OWN_DIRECTORY, RunRecord
 from mainspring.mapreduce.invoke_function import AnswerFunction
 from mainspring.mapreduce.invoke_socket import AnswerSocket
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Conflict, Refused, StoreDamaged
-from mainspring.telemetry.log_output import configure_inside
+from mainspring.telemetry.log_output import configure_embedded_logging
 
 log = structlog.get_logger()
 
@@ -49,8 +49,8 @@ _DAMAGED = (
     "move it and its companion files (same name with a suffix) away and start again; "
     "schedules and totals are restored from the state files beside the pipelines"
 )
-_FAR = timedelta(days=366)
-_LOOK_SECONDS = 2.0
+_HORIZON = timedelta(days=366)
+_POLL_SECONDS = 2.0
 _LATEST = 20
 """Latest fires that are searched for active runs."""
 
@@ -86,7 +86,7 @@ class PipelineScheduler:
         next free port. `container_engine` has the values of `mainspring up --container-engine`.
         """
         self.root = Path(pipelines_directory).resolve()
-        self._ask = ai_invoker if callable(ai_invoker) else None
+        self._invoker_function = ai_invoker if callable(ai_invoker) else None
         self._invoker = ai_invoker if isinstance(ai_invoker, str) else ""
         if self._invoker:
             parse_invoker(self._invoker)
@@ -95,11 +95,11 @@ class PipelineScheduler:
         self._heartbeat_seconds = heartbeat_interval_ms / 1_000
         self._port, self._exact_port, self._cpu_millis = port, exact_port, cpu_millis
         self._container_engine = container_engine
-        self._clock = MachineClock()
+        self._clock = SystemClock()
         self._lock = FolderLock(self.root, self._clock, stale_seconds=lock_stale_threshold_ms / 1_000)
         self._listeners: dict[str, list[Listener]] = defaultdict(list)
         self._stack = AsyncExitStack()
-        self._box: Standalone
+        self._standalone: Standalone
         self._source: FolderSource
         self._has_source = False
         """Whether changes are passed to the source; it reads everything when it begins."""
@@ -114,13 +114,13 @@ class PipelineScheduler:
 
     # lifecycle
 
-    async def start(self) -> Beginning:
+    async def start(self) -> FolderSummary:
         """Start. Raises SchedulerLockError if another instance holds the folder's lock."""
         if self._is_running:
             raise Conflict("the scheduler is already running")
         if not self.root.is_dir():
             raise Refused(f"there is no folder {self.root}")
-        configure_inside("warning")
+        configure_embedded_logging("warning")
         self._lock.acquire()
         self._stack = AsyncExitStack()
         self._stack.callback(self._lock.release)
@@ -136,14 +136,14 @@ class PipelineScheduler:
         self._emit(SchedulerStatus(status="running"))
         return beginning
 
-    async def _begin(self) -> Beginning:
+    async def _begin(self) -> FolderSummary:
         self._emit(SchedulerStatus(status="starting"))
-        await self._go_on(self._beat())
+        await self._run_until_stopped(self._heartbeat_loop())
         own = self.root / OWN_DIRECTORY
         invoker = self._invoker
-        if self._ask is not None:
+        if self._invoker_function is not None:
             make_private(own)
-            answering = AnswerSocket(own / SOCKET, self._ask)
+            answering = AnswerSocket(own / SOCKET, self._invoker_function)
             await answering.open()
             self._stack.push_async_callback(answering.close)
             invoker = f"socket:{own / SOCKET}"
@@ -151,17 +151,17 @@ class PipelineScheduler:
             directory=own, port=self._port, exact_port=self._exact_port, fires=False, cpu_millis=self._cpu_millis,
             invoker=invoker, python_path=self._python_path, container_engine=self._container_engine,
         )  # fmt: skip
-        self._box = Standalone(settings, on_run=self._note_run, on_schedules=self._note_schedules)
-        await self._stack.enter_async_context(self._box)
+        self._standalone = Standalone(settings, on_run=self._note_run, on_schedules=self._note_schedules)
+        await self._stack.enter_async_context(self._standalone)
         self._source = FolderSource(
-            self.root, self._box.client, self._clock, max_history_entries=self._max_history_entries,
+            self.root, self._standalone.client, self._clock, max_history_entries=self._max_history_entries,
             on_event=self._emit,
         )  # fmt: skip
         self._has_source = True
         self._stack.push_async_callback(self._source.close)
         beginning = await self._source.begin()
-        await self._go_on(self._source.run())
-        self._box.release()
+        await self._run_until_stopped(self._source.run())
+        self._standalone.release()
         return beginning
 
     async def stop(self, timeout_ms: float = 30_000) -> bool:
@@ -173,31 +173,31 @@ class PipelineScheduler:
             return True
         self._is_running = False
         self._emit(SchedulerStatus(status="stopping"))
-        self._box.hold()
-        is_through = await self._box.settle(timeout_ms / 1_000)
-        if not is_through:
-            self._box.hurry()
+        self._standalone.hold()
+        is_finished = await self._standalone.wait_until_idle(timeout_ms / 1_000)
+        if not is_finished:
+            self._standalone.stop_now()
         await self._stack.aclose()
         self._emit(SchedulerStatus(status="stopped"))
         self.stopped.set()
-        return is_through
+        return is_finished
 
     def is_running(self) -> bool:
         """Return whether the scheduler is running."""
         return self._is_running
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """Stop waiting for running tasks: they are stopped now."""
-        self._box.hurry()
+        self._standalone.stop_now()
 
     @property
     def address(self) -> str:
         """The URL of the API."""
-        return self._box.address
+        return self._standalone.address
 
     def in_flight(self) -> int:
         """Return the number of running and queued tasks."""
-        return self._box.running()
+        return self._standalone.running()
 
     # schedules
 
@@ -211,42 +211,44 @@ class PipelineScheduler:
 
     async def trigger_now(self, schedule_id: str) -> PipelineExecutionResult:
         """Run a pipeline outside its schedule, wait for its end, and return the result."""
-        fire = await self._box.client.trigger(self._source.server_id(schedule_id), why="triggered by the program")
-        await self._ended(fire.run_id or "")
+        fire = await self._standalone.client.trigger(
+            self._source.server_id(schedule_id), why="triggered by the program"
+        )
+        await self._wait_for_end(fire.run_id or "")
         return await self._source.result_of(self._source.find(schedule_id).schedule_id, fire.run_id or "")
 
-    async def _ended(self, run_id: str) -> None:
+    async def _wait_for_end(self, run_id: str) -> None:
         """Wait until a run has ended or is paused."""
-        while (await self._box.client.run(run_id)).state != "PAUSED":
+        while (await self._standalone.client.run(run_id)).state != "PAUSED":
             try:
-                await self._box.client.wait(run_id, _LOOK_SECONDS)
+                await self._standalone.client.wait(run_id, _POLL_SECONDS)
             except TimeoutError:
                 continue
             return
 
     async def pause(self, schedule_id: str) -> None:
         """Pause a schedule: skip its windows until it is resumed."""
-        await self._box.client.pause_schedule(self._source.server_id(schedule_id))
+        await self._standalone.client.pause_schedule(self._source.server_id(schedule_id))
 
     async def resume(self, schedule_id: str) -> None:
         """Resume a paused schedule."""
-        await self._box.client.resume_schedule(self._source.server_id(schedule_id))
+        await self._standalone.client.resume_schedule(self._source.server_id(schedule_id))
 
     async def cancel(self, schedule_id: str) -> None:
         """Cancel the active runs of a schedule. Raises Conflict if there are none."""
-        fires = self._box.client.fires(self._source.server_id(schedule_id), limit=_LATEST)
+        fires = self._standalone.client.fires(self._source.server_id(schedule_id), limit=_LATEST)
         active = [fire async for fire in fires if fire.run_id and not fire.run_state]
         if not active:
             raise Conflict(f"{schedule_id} has no active run")
         for fire in active:
-            await self._box.client.cancel_run(fire.run_id or "", why="cancelled by the program")
+            await self._standalone.client.cancel_run(fire.run_id or "", why="cancelled by the program")
 
     # queries
 
     async def get_upcoming(self, limit: int = 10) -> list[Upcoming]:
         """Return the next runs of all schedules, soonest first."""
         known = {info.schedule_id: info for info in self._source.schedules()}
-        windows = await self._box.client.upcoming(until=self._clock.wall() + _FAR, limit=limit)
+        windows = await self._standalone.client.upcoming(until=self._clock.wall() + _HORIZON, limit=limit)
         return [
             Upcoming(schedule_id=one.schedule, pipeline_id=known[one.schedule].pipeline_id, next_run=one.window_at)
             for one in windows
@@ -273,7 +275,7 @@ class PipelineScheduler:
     def dispose(self) -> None:
         """Remove all listeners and stop at once, without waiting: `stopped` is set at the end."""
         self._listeners.clear()
-        self._do_aside(self.stop(timeout_ms=0))
+        self._start_background(self.stop(timeout_ms=0))
 
     def _emit(self, event: FolderEvent) -> None:
         for listener in list(self._listeners[event.event]):
@@ -284,17 +286,17 @@ class PipelineScheduler:
                 log.exception("listener.failed", about=event.event)
                 continue
             if inspect.iscoroutine(told):
-                self._do_aside(told)
+                self._start_background(told)
 
-    def _do_aside(self, deed: Coroutine[Any, Any, object]) -> None:
-        start_task(deed, "scheduler_aside")
+    def _start_background(self, work: Coroutine[Any, Any, object]) -> None:
+        start_task(work, "scheduler_aside")
 
     # background work
 
-    async def _go_on(self, duty: Awaitable[None]) -> None:
+    async def _run_until_stopped(self, work: Awaitable[None]) -> None:
         """Run work in the background until the scheduler stops."""
-        task = asyncio.ensure_future(duty)
-        task.add_done_callback(self._look_at_end)
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._on_task_done)
 
         async def end() -> None:
             task.cancel()
@@ -302,22 +304,22 @@ class PipelineScheduler:
 
         self._stack.push_async_callback(end)
 
-    def _look_at_end(self, task: asyncio.Future[None]) -> None:
+    def _on_task_done(self, task: asyncio.Future[None]) -> None:
         """Stop the scheduler if background work fails."""
         if task.cancelled() or task.exception() is None:
             return
         self.failure = task.exception()
         log.error("scheduler.failed", folder=str(self.root), exc_info=self.failure)
-        self._do_aside(self.stop())
+        self._start_background(self.stop())
 
-    async def _beat(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         while self._lock.renew():
             await self._clock.sleep(self._heartbeat_seconds)
         log.error("lock.lost", folder=str(self.root))
         self.is_lost = True
-        self._do_aside(self.stop(timeout_ms=0))
+        self._start_background(self.stop(timeout_ms=0))
 
-    def _note_run(self, note: RunNote) -> None:
+    def _note_run(self, note: RunChange) -> None:
         if self._has_source:
             self._source.run_changed(note.schedule, note.run)
 

@@ -28,21 +28,21 @@ import structlog
 from mainspring import __version__
 from mainspring.api.auth.authentication import is_loopback
 from mainspring.api.cluster.peers import SECRET_SETTING
-from mainspring.api.logs.log_files import KEPT, LARGEST_DIRECTORY_BYTES, LARGEST_LOG_BYTES, LogFiles
-from mainspring.api.server import Front, Tls, listen
-from mainspring.api.worker_link.enrolment import LONGEST_LIFE, SHORTEST_LIFE, Enrolment
+from mainspring.api.logs.log_files import MAX_DIRECTORY_BYTES, MAX_LOG_BYTES, RETENTION, LogFiles
+from mainspring.api.server import ApiServer, Tls, listen
+from mainspring.api.worker_link.enrollment import MAX_LIFETIME, MIN_LIFETIME, Enrollment
 from mainspring.app.build import POOL, Engine, open_store
 from mainspring.client.addresses import trust
-from mainspring.core.model.settings import read_pairs, read_tuning
+from mainspring.core.model.settings import parse_pairs, read_scheduler_settings
 from mainspring.event_loop import fast_loop
 from mainspring.host.outbox.alert_episodes import Alerting
 from mainspring.notify.channels import load_channels
-from mainspring.notify.secret_references import look_up_url
+from mainspring.notify.secret_references import resolve_url_reference
 from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, check_installed
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.ids import entropy
-from mainspring.telemetry.exporters import make_tellers
+from mainspring.telemetry.exporters import make_exporters
 from mainspring.telemetry.log_output import configure_logging
 
 log = structlog.get_logger()
@@ -84,7 +84,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     ready_file: Path | None = None
     """Created, with JSON content, once the server is ready."""
-    tuning: tuple[str, ...] = ()
+    scheduler_settings: tuple[str, ...] = ()
     """Scheduler settings, each `name=value` (`core/model/settings.py`)."""
     jitter_seconds: int = 0
     """Default jitter of schedules without their own (TRG-6)."""
@@ -98,9 +98,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """OTLP/HTTP endpoint for spans and metrics."""
     lineage: str | None = None
     """OpenLineage endpoint."""
-    largest_log_bytes: int = LARGEST_LOG_BYTES
-    largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
-    keep_logs_seconds: float = KEPT.total_seconds()
+    max_log_bytes: int = MAX_LOG_BYTES
+    max_logs_bytes: int = MAX_DIRECTORY_BYTES
+    keep_logs_seconds: float = RETENTION.total_seconds()
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 def reason_to_refuse(settings: ServerSettings) -> str | None:
     """Return why a server must not start with these settings (SEC-1); None if it may."""
     try:
-        read_tuning(settings.tuning)
+        read_scheduler_settings(settings.scheduler_settings)
     except Refused as refused:
         return str(refused)
     if (settings.tls_cert is None) != (settings.tls_key is None):
@@ -128,7 +128,7 @@ def reason_to_refuse(settings: ServerSettings) -> str | None:
         return "--worker-ca-key and --require-worker-cert need --worker-ca"
     if settings.worker_ca is not None and settings.tls_cert is None:
         return "--worker-ca needs --tls-cert and --tls-key: workers present their certificates in the TLS handshake"
-    if not SHORTEST_LIFE <= timedelta(hours=settings.worker_cert_hours) <= LONGEST_LIFE:
+    if not MIN_LIFETIME <= timedelta(hours=settings.worker_cert_hours) <= MAX_LIFETIME:
         return "--worker-cert-hours must be between 1 minute and 1 year"
     if is_loopback(settings.host) or settings.tls_cert is not None or settings.behind_proxy:
         return None
@@ -156,32 +156,32 @@ class Assembly(NamedTuple):
     """A running server."""
 
     engine: Engine
-    front: Front
+    api_server: ApiServer
     ready: Ready
 
 
 async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
-    told_to_stop = _on_signals()
+    stop_requested = _install_signal_handlers()
     async with assemble(settings, listener) as (_, _, ready):
         log.info("server.ready", address=ready.address, pid=ready.pid)
-        collect_seldom()
+        tune_garbage_collector()
         if settings.ready_file is not None:
-            _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
+            _write_atomically(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
         on_ready(ready)
-        await told_to_stop.wait()
+        await stop_requested.wait()
         log.info("server.stopping")
     log.info("server.stopped")
 
 
 @asynccontextmanager
 async def assemble(
-    settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, Front], None] | None = None
+    settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, ApiServer], None] | None = None
 ) -> AsyncIterator[Assembly]:
     """Run a server in this event loop for the duration of the block. `prepare` is called before it starts."""
-    clock = MachineClock()
+    clock = SystemClock()
     channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
     name = f"{socket.gethostname()}:{os.getpid()}"
-    tellers = make_tellers(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__)
+    exporters = make_exporters(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__)
     store = await open_store(settings.store, clock)
     try:
         await store.ensure_shard(settings.pool)
@@ -189,10 +189,10 @@ async def assemble(
         ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
         engine = Engine(
             store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
-            read_pairs(settings.tuning), cluster_secret=secret, private_webhooks=settings.private_webhooks,
-            resolve_url=partial(look_up_url, environment=os.environ) if settings.webhook_references else None,
+            parse_pairs(settings.scheduler_settings), cluster_secret=secret, private_webhooks=settings.private_webhooks,
+            resolve_url=partial(resolve_url_reference, environment=os.environ) if settings.webhook_references else None,
         )  # fmt: skip
-        front = Front(
+        api_server = ApiServer(
             engine.host,
             store,
             clock,
@@ -201,26 +201,26 @@ async def assemble(
             pool=settings.pool,
             files=_log_files(settings),
             open_locally=not ready.token_needed,
-            tellers=tellers,
-            enrolment=_enrolment(settings),
+            exporters=exporters,
+            enrollment=_enrollment(settings),
             trust=None if settings.ca_cert is None else trust("https", ca_cert=settings.ca_cert),
         )
-        engine.triggers.on_settled = front.timetable.settled
-        engine.reach = front.reach
-        front.services.settings = engine.settings
-        front.services.rules = engine.rules
-        front.services.levels = engine.levels
-        front.services.has_url_references = settings.webhook_references
-        front.services.book.follow(engine.context, engine.triggers.wake)
+        engine.triggers.on_evaluated = api_server.schedule_collector.evaluated
+        engine.leader_client = api_server.leader_client
+        api_server.services.settings = engine.settings
+        api_server.services.rules = engine.rules
+        api_server.services.degradation = engine.degradation
+        api_server.services.has_url_references = settings.webhook_references
+        api_server.services.schedule_actions.follow(engine.context, engine.triggers.wake)
         if prepare is not None:
-            prepare(engine, front)
-        async with engine.running(), front.running(listener, _tls(settings)):
-            yield Assembly(engine, front, ready)
+            prepare(engine, api_server)
+        async with engine.running(), api_server.running(listener, _tls(settings)):
+            yield Assembly(engine, api_server, ready)
     finally:
         await store.close()
 
 
-def collect_seldom() -> None:
+def tune_garbage_collector() -> None:
     """Make full garbage collections rare.
 
     Hardly any object is in a cycle, and hundreds of thousands are long-lived. With Python's defaults, a server with
@@ -231,18 +231,18 @@ def collect_seldom() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _on_signals() -> asyncio.Event:
+def _install_signal_handlers() -> asyncio.Event:
     """Return an event that the first stop signal sets; the second signal exits the process."""
-    told_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
 
     def stop(number: signal.Signals) -> None:
-        if told_to_stop.is_set():
+        if stop_requested.is_set():
             os._exit(128 + number)
-        told_to_stop.set()
+        stop_requested.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    return told_to_stop
+    return stop_requested
 
 
 def _ready(settings: ServerSettings, listener: socket.socket, *, has_tokens: bool) -> Ready:
@@ -262,15 +262,15 @@ def _ready(settings: ServerSettings, listener: socket.socket, *, has_tokens: boo
 def _tls(settings: ServerSettings) -> Tls | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
-    enrolment = _enrolment(settings)
+    enrollment = _enrollment(settings)
     return Tls(
         certificate=settings.tls_cert,
         key=settings.tls_key,
-        worker_ca=None if enrolment is None else enrolment.certificate,
+        worker_ca=None if enrollment is None else enrollment.certificate,
     )
 
 
-def _enrolment(settings: ServerSettings) -> Enrolment | None:
+def _enrollment(settings: ServerSettings) -> Enrollment | None:
     """Create the enrollment of workers. Raises Refused if the CA can't be used."""
     if settings.worker_ca is None:
         return None
@@ -280,7 +280,7 @@ def _enrolment(settings: ServerSettings) -> Enrolment | None:
         if key is None and (directory / AUTHORITY_KEY).exists():
             key = directory / AUTHORITY_KEY
     check_installed()
-    return Enrolment(
+    return Enrollment(
         certificate=certificate,
         authority=None if key is None else Authority(certificate, key),
         life=timedelta(hours=settings.worker_cert_hours),
@@ -298,9 +298,9 @@ def _log_files(settings: ServerSettings) -> LogFiles:
         ) from error
     return LogFiles(
         directory,
-        largest_log=settings.largest_log_bytes,
-        largest_directory=settings.largest_logs_bytes,
-        kept=timedelta(seconds=settings.keep_logs_seconds),
+        max_log_bytes=settings.max_log_bytes,
+        max_directory_bytes=settings.max_logs_bytes,
+        retention=timedelta(seconds=settings.keep_logs_seconds),
     )
 
 
@@ -319,7 +319,7 @@ def _without_password(url: str) -> str:
     return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def _write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")

@@ -29,7 +29,7 @@ import msgspec
 import psutil
 import structlog
 
-from mainspring.api.server import Front, listen
+from mainspring.api.server import ApiServer, listen
 from mainspring.app.build import POOL, Engine
 from mainspring.app.server import DEFAULT_PORT, ServerSettings, assemble
 from mainspring.client.aio.client import AsyncClient
@@ -41,7 +41,7 @@ from mainspring.event_loop import start_task
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import ADDRESS_FILE
 from mainspring.host.loop import Leader
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotLeading, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.worker.agent.agent import Agent, AgentSettings
@@ -49,16 +49,16 @@ from mainspring.worker.agent.launch import WorkerOptions, agent_settings
 
 log = structlog.get_logger()
 
-LEAST_CPU_MILLIS = 4_000
+MIN_CPU_MILLIS = 4_000
 """Minimum capacity of the worker, however few processors there are: tasks of a single user mostly wait."""
 RATES = (
     "submissions_per_second", "tenant_submissions_per_second", "user_submissions_per_second", "queries_per_second",
-    "acts_per_second",
+    "actions_per_second",
 )  # fmt: skip
-FOR_ONE_PERSON = ("p0_needs_grant=0", *(f"{name}={SETTINGS[name].most}" for name in RATES))
+SINGLE_USER_SETTINGS = ("p0_needs_grant=0", *(f"{name}={SETTINGS[name].maximum}" for name in RATES))
 """With a single user there are no rate limits and no grants. Settings at run time take precedence."""
-_PORTS_TRIED = 20
-_LOOK_SECONDS = 0.05
+_MAX_PORT_ATTEMPTS = 20
+_POLL_SECONDS = 0.05
 _LEAVE_SECONDS = 1.0
 
 
@@ -81,7 +81,7 @@ class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Container engine, as for `mainspring worker --container-engine`."""
 
 
-class RunNote(msgspec.Struct, frozen=True, kw_only=True):
+class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a schedule changed durably: it started, ended, is held, or one of its tasks is retried."""
 
     schedule: str
@@ -95,7 +95,7 @@ class Standalone:
         self,
         settings: StandaloneSettings,
         *,
-        on_run: Callable[[RunNote], None] | None = None,
+        on_run: Callable[[RunChange], None] | None = None,
         on_schedules: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         """`on_run` and `on_schedules` are called in the event loop after each change; they must be fast."""
@@ -105,8 +105,8 @@ class Standalone:
         self._stack = AsyncExitStack()
         self._engine: Engine
         self._agent: Agent
-        self._working: asyncio.Task[None]
-        self._is_hurried = False
+        self._worker_task: asyncio.Task[None]
+        self._is_stopping_now = False
         self.address = ""
         self.client: AsyncClient
 
@@ -139,19 +139,19 @@ class Standalone:
             return 0
         return len(memory.attempts) + sum(memory.queues.depth.values())
 
-    async def settle(self, timeout_seconds: float) -> bool:
-        """Wait until no task is queued or running. False: timed out, or interrupted by `hurry`."""
+    async def wait_until_idle(self, timeout_seconds: float) -> bool:
+        """Wait until no task is queued or running. False: timed out, or interrupted by `stop_now`."""
         until = self._engine.clock.monotonic() + timeout_seconds
         while self.running():
-            if self._is_hurried or self._engine.clock.monotonic() >= until:
+            if self._is_stopping_now or self._engine.clock.monotonic() >= until:
                 return False
-            await self._engine.clock.sleep(_LOOK_SECONDS)
+            await self._engine.clock.sleep(_POLL_SECONDS)
         return True
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """Stop running tasks instead of waiting for them, with a grace period of a second."""
-        if not self._is_hurried:
-            self._is_hurried = True
+        if not self._is_stopping_now:
+            self._is_stopping_now = True
             self._agent.leave()
             self._agent.leave()
 
@@ -163,43 +163,43 @@ class Standalone:
         make_private(directory)
         server = ServerSettings(
             store=f"sqlite:///{directory / 'mainspring.db'}", port=listener.getsockname()[1], private_webhooks=True,
-            webhook_references=True, tuning=FOR_ONE_PERSON,
+            webhook_references=True, scheduler_settings=SINGLE_USER_SETTINGS,
         )  # fmt: skip
         assembly = await self._stack.enter_async_context(assemble(server, listener, self._prepare))
         self._engine, self.address = assembly.engine, assembly.ready.address
         self.client = await self._stack.enter_async_context(AsyncClient(self.address, token="", tenant=""))
         await self._engine.leader(POOL)
-        self._agent = Agent(self._worker(), MachineClock(), Random(entropy()))
-        self._working = start_task(self._agent.run(), "worker")
+        self._agent = Agent(self._worker(), SystemClock(), Random(entropy()))
+        self._worker_task = start_task(self._agent.run(), "worker")
         self._stack.push_async_callback(self._leave)
         told = directory / ADDRESS_FILE
         safe_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
         self._stack.callback(told.unlink, missing_ok=True)
         log.info("standalone.ready", address=self.address)
 
-    def _prepare(self, engine: Engine, front: Front) -> None:
+    def _prepare(self, engine: Engine, api_server: ApiServer) -> None:
         if not self._settings.fires:
             engine.triggers.hold()
         if self._on_run is not None:
-            front.on_batch = self._tell_runs
+            api_server.on_batch = self._notify_runs
         if self._on_schedules is not None:
-            engine.settler.on_ruled = front.services.book.on_ruled = self._on_schedules
+            engine.evaluator.on_decided = api_server.services.schedule_actions.on_decided = self._on_schedules
 
-    def _tell_runs(self, leader: Leader, batch: Batch) -> None:
+    def _notify_runs(self, leader: Leader, batch: Batch) -> None:
         """Report the changes of schedule runs in a batch."""
         assert self._on_run is not None
         for run in batch.runs:
             if run.schedule_id is not None:
-                self._on_run(RunNote(schedule=run.schedule_id, run=run.id))
+                self._on_run(RunChange(schedule=run.schedule_id, run=run.id))
         for transition in batch.transitions:
             if transition.end is TaskState.PENDING and transition.attempt:
                 found = leader.shard.memory.runs.get(transition.run_id)
                 if found is not None and found.run.schedule_id is not None:
-                    self._on_run(RunNote(schedule=found.run.schedule_id, run=found.run.id))
+                    self._on_run(RunChange(schedule=found.run.schedule_id, run=found.run.id))
 
     def _worker(self) -> AgentSettings:
         settings = self._settings
-        cpu = settings.cpu_millis or max(LEAST_CPU_MILLIS, 1_000 * (psutil.cpu_count() or 1))
+        cpu = settings.cpu_millis or max(MIN_CPU_MILLIS, 1_000 * (psutil.cpu_count() or 1))
         host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
         return agent_settings(
             WorkerOptions(
@@ -212,7 +212,7 @@ class Standalone:
     async def _leave(self) -> None:
         """Stop the worker. Unfinished attempts are returned, and start again with the next start."""
         self._agent.leave()
-        await asyncio.gather(self._working, return_exceptions=True)
+        await asyncio.gather(self._worker_task, return_exceptions=True)
 
 
 def make_private(directory: Path) -> None:
@@ -231,7 +231,7 @@ def make_private(directory: Path) -> None:
 def claim_port(port: int, *, exact: bool = False) -> socket.socket:
     """Listen on a port of this machine, or on the next free one. Raises Refused."""
     last: Refused | None = None
-    for candidate in range(port, port + (1 if exact or not port else _PORTS_TRIED)):
+    for candidate in range(port, port + (1 if exact or not port else _MAX_PORT_ATTEMPTS)):
         try:
             return listen("127.0.0.1", candidate)
         except Refused as refused:
@@ -241,17 +241,17 @@ def claim_port(port: int, *, exact: bool = False) -> socket.socket:
 
 
 @contextmanager
-def in_background(settings: StandaloneSettings) -> Iterator[str]:
+def run_in_background(settings: StandaloneSettings) -> Iterator[str]:
     """Run a standalone server in a thread for the duration of the block, and yield its URL. For blocking callers."""
     ready: Future[str] = Future()
     loop = asyncio.new_event_loop()
-    told_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
 
     async def run() -> None:
-        async with Standalone(settings) as box:
-            ready.set_result(box.address)
-            await told_to_stop.wait()
-            box.hurry()
+        async with Standalone(settings) as standalone:
+            ready.set_result(standalone.address)
+            await stop_requested.wait()
+            standalone.stop_now()
 
     def work() -> None:
         try:
@@ -268,5 +268,5 @@ def in_background(settings: StandaloneSettings) -> Iterator[str]:
         yield ready.result()
     finally:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(told_to_stop.set)
+            loop.call_soon_threadsafe(stop_requested.set)
         thread.join()

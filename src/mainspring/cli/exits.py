@@ -31,8 +31,8 @@ _DECLINED = 1
 
 
 @contextmanager
-def answered(form: Callable[[], str]) -> Iterator[None]:
-    """Report errors of the block in the requested output format, which `form` returns, and raise Exit.
+def report_errors(output_format: Callable[[], str]) -> Iterator[None]:
+    """Report errors of the block in the requested output format, which `output_format` returns, and raise Exit.
 
     Unexpected exceptions propagate with their traceback.
     """
@@ -50,7 +50,7 @@ def answered(form: Callable[[], str]) -> Iterator[None]:
         click.echo("aborted", err=True)
         raise Exit(_DECLINED) from None
     except click.ClickException as error:
-        _say_misuse(error, form())
+        _print_usage_error(error, output_format())
         raise Exit(error.exit_code) from error
     except Exception as error:
         from mainspring.protocol.errors import MainspringError
@@ -59,7 +59,7 @@ def answered(form: Callable[[], str]) -> Iterator[None]:
             raise
         from mainspring.cli.render.output import print_error
 
-        print_error(error, form())
+        print_error(error, output_format())
         raise Exit(exit_code(error)) from error
 
 
@@ -84,7 +84,7 @@ def exit_code(error: MainspringError) -> int:
             return 1
 
 
-def _say_misuse(error: click.ClickException, form: str) -> None:
+def _print_usage_error(error: click.ClickException, output_format: str) -> None:
     """Print a usage error."""
     from mainspring.cli.render.output import print_error
     from mainspring.protocol.errors import Refused
@@ -92,4 +92,4 @@ def _say_misuse(error: click.ClickException, form: str) -> None:
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else ""
     refused = Refused(error.format_message().rstrip("."))
     refused.hint = f"see `{path} --help`" if path else ""
-    print_error(refused, form)
+    print_error(refused, output_format)

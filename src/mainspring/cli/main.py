@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.exits import answered
+from mainspring.cli.exits import report_errors
 from mainspring.cli.options import FORMATS, OUTPUT
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ _COMMANDS = {
     "workers": "mainspring.cli.commands.operations.workers",
 }
 """Module of each command. The function has the command's name, or the name in _FUNCTIONS."""
-_FUNCTIONS = {"dead-letters": "dead_letters", "join-token": "join_token", "next": "what_is_next", "import": "imports"}
+_FUNCTIONS = {"dead-letters": "dead_letters", "join-token": "join_token", "next": "next_runs", "import": "imports"}
 _ALIASES = {"ls": "jobs", "list": "jobs", "dev": "up"}
 """Hidden aliases."""
 
@@ -148,8 +148,8 @@ class Commands(click.RichGroup):
         name = _ALIASES.get(cmd_name, cmd_name)
         if name not in _COMMANDS:
             return None
-        if self._is_listing and (words := _words_of(name)) is not None:
-            return click.Command(name, help=words)
+        if self._is_listing and (summary := _summary_of(name)) is not None:
+            return click.Command(name, help=summary)
         command: click.Command = getattr(import_module(_COMMANDS[name]), _FUNCTIONS.get(name, name))
         return command
 
@@ -167,15 +167,15 @@ class Commands(click.RichGroup):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the arguments."""
-        form = _form(args)
-        with answered(lambda: form):
+        output_format = _output_format(args)
+        with report_errors(lambda: output_format):
             ctx = super().make_context(info_name, args, parent, **extra)
-        ctx.meta[OUTPUT] = form
+        ctx.meta[OUTPUT] = output_format
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Mainspring's errors become a message on stderr and an exit code, never a traceback."""
-        with answered(lambda: ctx.meta[OUTPUT]):
+        with report_errors(lambda: ctx.meta[OUTPUT]):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
@@ -192,7 +192,7 @@ class Commands(click.RichGroup):
             super()._main_shell_completion(ctx_args, prog_name, complete_var)
 
 
-def _words_of(name: str) -> str | None:
+def _summary_of(name: str) -> str | None:
     """Return the first paragraph of a command's docstring, read from its source; None if there is no source."""
     source = Path(__file__).parent.joinpath(*_COMMANDS[name].split(".")[2:]).with_suffix(".py")
     function = _FUNCTIONS.get(name, name)
@@ -204,14 +204,14 @@ def _words_of(name: str) -> str | None:
     return " ".join(found[1].split()) if found else None
 
 
-def _form(args: Sequence[str]) -> str:
+def _output_format(args: Sequence[str]) -> str:
     """Return the requested output format, as far as it is visible before the arguments are parsed."""
-    form = "table"
+    output_format = "table"
     for word, after in zip(args, [*args[1:], ""], strict=False):
-        said = after if word in {"-o", "--output"} else word.removeprefix("--output=").removeprefix("-o")
-        if word.startswith(("-o", "--output")) and said in FORMATS:
-            form = said
-    return form
+        value = after if word in {"-o", "--output"} else word.removeprefix("--output=").removeprefix("-o")
+        if word.startswith(("-o", "--output")) and value in FORMATS:
+            output_format = value
+    return output_format
 
 
 @click.command(

@@ -1,8 +1,8 @@
 """Options shared by commands: connection, output and confirmation.
 
     @click.command()
-    @reaches_server
-    @prints_rows
+    @with_connection_options
+    @with_table_options
     def workers(reach: Reach, printing: Printing) -> None:
 
 Only click is imported at the top; everything else is imported when a command runs.
@@ -33,9 +33,9 @@ OUTPUT = "mainspring.output"
 """Key of the requested output format in the click context; errors use the same format."""
 
 Call = TypeVar("Call", bound=Callable[..., object])
-_PATIENCE_SECONDS = 1.0
+_RETRY_WINDOW_SECONDS = 1.0
 """Interactive use: report an unreachable server soon."""
-_WATCHING_PATIENCE_SECONDS = 60.0
+_WATCH_RETRY_WINDOW_SECONDS = 60.0
 _TIMEOUT_SECONDS = 30.0
 _NO_INPUT = "mainspring.no_input"
 
@@ -53,13 +53,13 @@ class Printing:
     """Time zone of times in tables; None for the local zone."""
 
     @property
-    def is_for_people(self) -> bool:
+    def is_human_readable(self) -> bool:
         """Whether the output is a table rather than machine-readable."""
         return self.output in {"table", "wide"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class ConnectionOptions:
     """Connection options: server, token and tenant."""
 
     server: str | None = None
@@ -68,29 +68,31 @@ class Reach:
     context: str | None = None
     ca_cert: Path | None = None
 
-    def client(self, patience: float = _PATIENCE_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS) -> Client:
+    def client(
+        self, retry_timeout_seconds: float = _RETRY_WINDOW_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> Client:
         """Return a client. Missing options are resolved by `cli/config/connection_settings.py`."""
-        from mainspring.cli.config.connection_settings import find_whereabouts
+        from mainspring.cli.config.connection_settings import resolve_connection_settings
         from mainspring.cli.config.secret_references import expand
         from mainspring.client.client import Client
 
-        found = find_whereabouts(self)
+        found = resolve_connection_settings(self)
         token = None if found.token.value is None else expand(found.token.value)
         return Client(
             found.server.value,
             token=token,
             tenant=found.tenant.value,
             timeout_seconds=timeout_seconds,
-            patience=patience,
+            retry_timeout_seconds=retry_timeout_seconds,
             ca_cert=self.ca_cert,
         )
 
-    def watching_client(self) -> Client:
+    def watch_client(self) -> Client:
         """Return a client for live views, which survive a restart or failover of the server."""
-        return self.client(_WATCHING_PATIENCE_SECONDS)
+        return self.client(_WATCH_RETRY_WINDOW_SECONDS)
 
 
-def prints(command: Call) -> Call:
+def with_output_options(command: Call) -> Call:
     """Add output options to a command that prints one resource."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -137,24 +139,24 @@ def prints(command: Call) -> Call:
     return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
-def prints_rows(command: Call) -> Call:
+def with_table_options(command: Call) -> Call:
     """Add output and table options to a command that prints a list."""
     options = (
         click.option("--no-headers", is_flag=True, help="Omit the header line."),
         click.option("--columns", metavar="A,B", help="Columns to show, in this order."),
         click.option("--sort", metavar="COLUMN", help="Sort by a column; prefix with - for descending."),
     )
-    return _with(prints(command), options)
+    return _with(with_output_options(command), options)
 
 
-def limited(default: int) -> Callable[[Call], Call]:
+def limit_option(default: int) -> Callable[[Call], Call]:
     """Add --limit to a list."""
     return click.option(
         "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="Maximum number of rows."
     )
 
 
-def reaches_server(command: Call) -> Call:
+def with_connection_options(command: Call) -> Call:
     """Add connection options to a command that calls a server."""
     options = (
         click.option("--server", metavar="URL", help="Server URL [env: MAINSPRING_SERVER_URL]."),
@@ -184,19 +186,21 @@ def reaches_server(command: Call) -> Call:
         ca_cert: Path | None,
         **rest: object,
     ) -> object:
-        reach = Reach(server=server, token_file=token_file, tenant=tenant, context=context, ca_cert=ca_cert)
-        return command(*args, reach=reach, **rest)
+        connection = ConnectionOptions(
+            server=server, token_file=token_file, tenant=tenant, context=context, ca_cert=ca_cert
+        )
+        return command(*args, connection=connection, **rest)
 
     return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
-def watched(command: Call) -> Call:
+def watch_option(command: Call) -> Call:
     """Add --watch to a list."""
     return click.option("-w", "--watch", is_flag=True, help="Watch for changes.")(command)
 
 
-def asks_first(command: Call) -> Call:
-    """Add --yes and --no-input to a command that asks for confirmation; it passes `yes` to `agreed`."""
+def with_confirmation(command: Call) -> Call:
+    """Add --yes and --no-input to a command that asks for confirmation; it passes `yes` to `confirmed`."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         ctx.meta[_NO_INPUT] = value
@@ -211,15 +215,15 @@ def asks_first(command: Call) -> Call:
     return _with(command, options)
 
 
-class Listing(click.RichCommand):
+class ListCommand(click.RichCommand):
     """A list command without subcommands; `ls` and `list` are accepted as no-ops."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
-        return super().parse_args(ctx, without_ls(args))
+        return super().parse_args(ctx, strip_ls(args))
 
 
-class Noun(click.RichGroup):
+class ResourceGroup(click.RichGroup):
     """A resource: without a subcommand, or with `ls` or `list`, it lists the resources.
 
     Requires `invoke_without_command=True`.
@@ -227,7 +231,7 @@ class Noun(click.RichGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
-        return super().parse_args(ctx, without_ls(args))
+        return super().parse_args(ctx, strip_ls(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -239,12 +243,12 @@ class Noun(click.RichGroup):
         return super().resolve_command(ctx, args)
 
 
-def without_ls(args: list[str]) -> list[str]:
+def strip_ls(args: list[str]) -> list[str]:
     """Return the arguments without a leading `ls` or `list`."""
     return args[1:] if args[:1] in (["ls"], ["list"]) else args
 
 
-def agreed(question: str, *, yes: bool) -> bool:
+def confirmed(question: str, *, yes: bool) -> bool:
     """Return whether the user confirms, with --yes or at a prompt. Raises UsageError without a terminal."""
     if yes:
         return True

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 LATEST = "@latest"
 _RUN, _TASK = "run_", "task_"
-_LOOKED_THROUGH = 1_000
+_MAX_SCANNED_RUNS = 1_000
 """How many of the latest runs are searched for an id prefix."""
 _NAMED = 3
-_LENGTH_OF_RUN = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
+_RUN_ID_LENGTH = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 
 def is_run(word: str) -> bool:
@@ -28,25 +28,25 @@ def is_task(word: str) -> bool:
     return word.startswith(_TASK)
 
 
-def without_address(word: str) -> str:
+def strip_url(word: str) -> str:
     """Return the id at the end of a page's URL, or the reference itself."""
     return word.rstrip("/").rpartition("/")[2] if "://" in word else word
 
 
 def find_run(client: Client, word: str) -> str:
     """Resolve a reference to the id of a run. Raises NotFound, or Refused if a prefix is ambiguous."""
-    word = without_address(word)
+    word = strip_url(word)
     if word == LATEST:
         for run in client.runs(limit=1):
             return run.id
         raise NotFound("there are no runs yet")
-    if len(word) >= _LENGTH_OF_RUN:
+    if len(word) >= _RUN_ID_LENGTH:
         return word
-    found = [run.id for run in client.runs(limit=_LOOKED_THROUGH) if run.id.startswith(word)]
+    found = [run.id for run in client.runs(limit=_MAX_SCANNED_RUNS) if run.id.startswith(word)]
     if len(found) > 1:
         raise Refused(f"{word} matches {len(found)} runs, such as {found[0]} and {found[1]}; use a longer prefix")
     if not found:
-        raise NotFound(f"there is no run {word} among the latest {_LOOKED_THROUGH:,}")
+        raise NotFound(f"there is no run {word} among the latest {_MAX_SCANNED_RUNS:,}")
     return found[0]
 
 
@@ -64,14 +64,14 @@ def find_schedule(client: Client, word: str) -> ScheduleView:
     return client.schedule(of_job[0].id)
 
 
-def lacks_job(refused: Refused) -> bool:
+def is_unknown_job(refused: Refused) -> bool:
     """Whether a run was refused because its job does not exist."""
     return any(fault.code == UNKNOWN_JOB for fault in refused.faults)
 
 
 def find_task(client: Client, word: str) -> str:
     """Resolve a task: an id, RUN/NAME, RUN/NAME[LABEL] for one task of a fan-out, or JOB/NAME for the latest run."""
-    word = without_address(word) if "://" in word else word
+    word = strip_url(word) if "://" in word else word
     run, slash, name = word.partition("/")
     if not slash:
         return word

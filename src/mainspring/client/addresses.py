@@ -27,7 +27,7 @@ def read_address(url: str) -> httpx2.URL:
     return address
 
 
-def said(params: Parameters | None) -> httpx2.QueryParams:
+def query_params(params: Parameters | None) -> httpx2.QueryParams:
     """Return the parameters that have a value as a query; a list repeats its parameter."""
     words: list[tuple[str, str]] = []
     for name, value in (params or {}).items():

@@ -18,7 +18,7 @@ from mainspring.client.connection import Connection
 from mainspring.client.responses import decode
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.ids import entropy, new_id
-from mainspring.protocol.rest.runs import LONGEST_PAGE, ActRequest, Count, Done, Page
+from mainspring.protocol.rest.runs import MAX_PAGE_SIZE, ActionRequest, ActionResult, Count, Page
 
 DEFAULT_SERVER = "http://127.0.0.1:8484"
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Calls:
         token: str | None = None,
         tenant: str | None = None,
         timeout_seconds: float = 30.0,
-        patience: float = 10.0,
+        retry_timeout_seconds: float = 10.0,
         ca_cert: Path | str | None = None,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
@@ -43,7 +43,8 @@ class Calls:
 
         `ca_cert` is a file with the CA certificate of the server, if the machine does not trust it.
         `certificate` is a client certificate: its file, and the file of its key.
-        `patience` is the number of seconds during which idempotent requests are retried after a temporary error.
+        `retry_timeout_seconds` is the number of seconds during which idempotent requests are retried after a temporary
+        error.
         """
         token = os.environ.get("MAINSPRING_API_KEY") if token is None else token
         headers = {"User-Agent": f"mainspring/{__version__}"}
@@ -54,7 +55,7 @@ class Calls:
             server or os.environ.get("MAINSPRING_SERVER_URL") or DEFAULT_SERVER,
             headers=headers,
             timeout_seconds=timeout_seconds,
-            patience=patience,
+            retry_timeout_seconds=retry_timeout_seconds,
             ca_cert=(os.environ.get("MAINSPRING_CA_CERT") if ca_cert is None else ca_cert) or None,
             certificate=certificate,
         )
@@ -100,7 +101,7 @@ class Calls:
     def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[Page[T]]:
         cursor: str | None = None
         while True:
-            asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
+            asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": cursor}
             page: Page[T] = self._get(path, Page[kind], asked)  # type: ignore[valid-type]
             yield page
             before, cursor = cursor, page.next_cursor
@@ -115,9 +116,11 @@ class Calls:
         page = self._get(path, Page[msgspec.Raw], {**params, "limit": 1, "count": how})
         return page.count or Count(value=len(page.items), at_least=page.next_cursor is not None)
 
-    def _act(self, path: str, why: str, *, repeatable: bool = True, params: Parameters | None = None) -> Done:
+    def _post_action(
+        self, path: str, why: str, *, repeatable: bool = True, params: Parameters | None = None
+    ) -> ActionResult:
         """Post an action; most actions are idempotent."""
-        return self._post(path, ActRequest(why=why), Done, repeatable=repeatable, params=params)
+        return self._post(path, ActionRequest(why=why), ActionResult, repeatable=repeatable, params=params)
 
     def _post(
         self,
@@ -157,10 +160,10 @@ class Calls:
         )
         return decode(answer, kind)
 
-    def _delete(self, path: str, *, version: int | str | None = None, params: Parameters | None = None) -> Done:
+    def _delete(self, path: str, *, version: int | str | None = None, params: Parameters | None = None) -> ActionResult:
         """Delete an object; with `version`, only if it still has that version."""
         answer = self._connection.request("DELETE", path, params=params, headers=only_if(version), repeatable=True)
-        return decode(answer, Done)
+        return decode(answer, ActionResult)
 
     def _of_tenant(self) -> Parameters:
         return {"tenant": self.tenant}

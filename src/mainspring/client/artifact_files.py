@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from mainspring.client.addresses import is_loopback
-from mainspring.core.model.artifacts import key_of
+from mainspring.core.model.artifacts import storage_key
 from mainspring.protocol.errors import NotFound, Refused, Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-PIECE_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 SCHEMES = ("file", "s3")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _RETRIES = 5
@@ -44,17 +44,17 @@ def copy_artifact(artifact: ArtifactView, write: Callable[[bytes], object]) -> N
     stored: discard what was written until then.
     """
     scheme, bucket, path = _split(artifact)
-    pieces = _of_file(path, artifact.place) if scheme == "file" else _of_bucket(bucket, path, artifact)
+    chunks = _read_file(path, artifact.location) if scheme == "file" else _read_bucket(bucket, path, artifact)
     digest = hashlib.sha256()
     size_bytes = 0
-    for piece in pieces:
-        size_bytes += len(piece)
+    for chunk in chunks:
+        size_bytes += len(chunk)
         if size_bytes > artifact.size_bytes:
             break
-        digest.update(piece)
-        write(piece)
+        digest.update(chunk)
+        write(chunk)
     if size_bytes != artifact.size_bytes or digest.hexdigest() != artifact.sha256:
-        raise Refused(f"{artifact.path} does not match what was stored: the content of {artifact.place} has changed")
+        raise Refused(f"{artifact.path} does not match what was stored: the content of {artifact.location} has changed")
 
 
 def place_of(root: str, key: str) -> str:
@@ -93,37 +93,37 @@ def first_line(error: BaseException) -> str:
 
 def _split(artifact: ArtifactView) -> tuple[str, str, str]:
     """Split a location into scheme, bucket and path. Raises Refused if it is not valid for this artifact."""
-    parts = urlsplit(artifact.place)
+    parts = urlsplit(artifact.location)
     path = unquote(parts.path)
-    key = key_of(artifact.tenant, artifact.run_id, artifact.task_id, artifact.attempt_id, artifact.path)
+    key = storage_key(artifact.tenant, artifact.run_id, artifact.task_id, artifact.attempt_id, artifact.path)
     is_bare = not parts.query and not parts.fragment
     if parts.scheme not in SCHEMES or not is_bare or not path.endswith(f"/{key}") or "/../" in path:
-        raise Refused(f"{artifact.place} is not a valid location of {artifact.path}: it must end in {key}")
+        raise Refused(f"{artifact.location} is not a valid location of {artifact.path}: it must end in {key}")
     if parts.scheme == "file" and parts.netloc not in {"", "localhost"}:
-        raise Refused(f"{artifact.place} is on another machine")
+        raise Refused(f"{artifact.location} is on another machine")
     return parts.scheme, parts.netloc, path
 
 
-def _of_file(path: str, place: str) -> Iterator[bytes]:
+def _read_file(path: str, location: str) -> Iterator[bytes]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound(
-            f"{place} does not exist on this machine: it was deleted, or is on its worker's machine"
+            f"{location} does not exist on this machine: it was deleted, or is on its worker's machine"
         ) from None
     except OSError as error:
-        raise Unavailable(f"{place} can't be read from here: {error.strerror}") from None
+        raise Unavailable(f"{location} can't be read from here: {error.strerror}") from None
     with open(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refused(f"{place} is not a regular file")
+            raise Refused(f"{location} is not a regular file")
         try:
-            while piece := opened.read(PIECE_BYTES):
-                yield piece
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk
         except OSError as error:
-            raise Unavailable(f"{place} can't be read from here: {error.strerror}") from None
+            raise Unavailable(f"{location} can't be read from here: {error.strerror}") from None
 
 
-def _of_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes]:
+def _read_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes]:
     """Read an object in ranges, so that no request is long."""
     from obstore.exceptions import BaseError
 
@@ -132,10 +132,10 @@ def _of_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes
     try:
         if not artifact.size_bytes:
             store.head(key)
-        for start in range(0, artifact.size_bytes, PIECE_BYTES):
-            length = min(PIECE_BYTES, artifact.size_bytes - start)
+        for start in range(0, artifact.size_bytes, CHUNK_BYTES):
+            length = min(CHUNK_BYTES, artifact.size_bytes - start)
             yield bytes(store.get_range(key, start=start, length=length))
     except FileNotFoundError:
-        raise NotFound(f"{artifact.place} does not exist: it was deleted") from None
+        raise NotFound(f"{artifact.location} does not exist: it was deleted") from None
     except (BaseError, ValueError, OSError) as error:
-        raise Unavailable(f"{artifact.place} can't be read from here: {first_line(error)}") from None
+        raise Unavailable(f"{artifact.location} can't be read from here: {first_line(error)}") from None

@@ -38,11 +38,11 @@ from mainspring.client.responses import decode
 from mainspring.client.streams import EventStream
 from mainspring.protocol.rest.overviews import DeadlineView, GraphView, TrendView
 from mainspring.protocol.rest.runs import (
-    BulkActLine,
-    BulkActRequest,
-    BulkLine,
+    ActionResult,
+    BulkActionRequest,
+    BulkActionResult,
+    BulkItemResult,
     Count,
-    Done,
     JobView,
     PriorityRequest,
     RunRequest,
@@ -52,11 +52,11 @@ from mainspring.protocol.rest.runs import (
 FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
 FINAL_TASK_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED"})
 
-_WISHES_AT_ONCE = 1_000
+_RUNS_PER_BATCH = 1_000
 _SILENCE_SECONDS = 20.0
-_SHORTEST_POLL_SECONDS = 0.1
-_LONGEST_POLL_SECONDS = 2.0
-_LONGEST_WAIT_SECONDS = 20.0
+_MIN_POLL_SECONDS = 0.1
+_MAX_POLL_SECONDS = 2.0
+_MAX_WAIT_SECONDS = 20.0
 """Long poll for the end of a run, per request."""
 
 
@@ -103,7 +103,9 @@ class Client(
         """List the versions of a job, latest first, without definitions."""
         return self._list(f"/jobs/{name}/versions", JobView, self._of_tenant(), limit)
 
-    def delete_job(self, name: str, why: str = "", *, if_match: int | None = None, tenant: str | None = None) -> Done:
+    def delete_job(
+        self, name: str, why: str = "", *, if_match: int | None = None, tenant: str | None = None
+    ) -> ActionResult:
         """Delete a job; its active runs continue.
 
         `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; Outdated if `if_match` is set and
@@ -129,8 +131,8 @@ class Client(
         idempotency_key: str | None = None,
     ) -> RunView:
         """Submit a run of a job. Idempotent per key."""
-        wish = self.request(job, params=params, priority=priority, start_at=start_at, finish_by=finish_by)
-        return self._post("/runs", wish, RunView, key=idempotency_key or self._draw_key())
+        request = self.request(job, params=params, priority=priority, start_at=start_at, finish_by=finish_by)
+        return self._post("/runs", request, RunView, key=idempotency_key or self._draw_key())
 
     def request(
         self,
@@ -154,40 +156,46 @@ class Client(
         )
 
     def submit_many(
-        self, wishes: Iterable[RunRequest], *, mode: Literal["all", "each"] = "each", idempotency_key: str | None = None
-    ) -> Iterator[BulkLine]:
+        self,
+        requests: Iterable[RunRequest],
+        *,
+        mode: Literal["all", "each"] = "each",
+        idempotency_key: str | None = None,
+    ) -> Iterator[BulkItemResult]:
         """Submit many runs; yields a result for each, in the same order.
 
         With `each`, requests are sent in batches of a thousand, and an invalid one yields its problem. With `all`,
         either every run is accepted or none, and the key applies to all of them.
         """
         if mode == "all":
-            for line in self._submit_batch(list(wishes), 0, mode, idempotency_key or self._draw_key()):
+            for line in self._submit_batch(list(requests), 0, mode, idempotency_key or self._draw_key()):
                 yield line
             return
         first = 0
-        waiting = iter(wishes)
-        while batch := list(islice(waiting, _WISHES_AT_ONCE)):
+        waiting = iter(requests)
+        while batch := list(islice(waiting, _RUNS_PER_BATCH)):
             keyed = [
-                wish if wish.idempotency_key else msgspec.structs.replace(wish, idempotency_key=self._draw_key())
-                for wish in batch
+                request
+                if request.idempotency_key
+                else msgspec.structs.replace(request, idempotency_key=self._draw_key())
+                for request in batch
             ]
             for line in self._submit_batch(keyed, first, mode, None):
                 yield line
             first += len(batch)
 
-    def _submit_batch(self, wishes: list[RunRequest], first: int, mode: str, key: str | None) -> list[BulkLine]:
+    def _submit_batch(self, requests: list[RunRequest], first: int, mode: str, key: str | None) -> list[BulkItemResult]:
         """Submit several runs in one request. Each has a key, or all of them, so it is idempotent."""
         answer = self._connection.request(
             "POST",
             "/runs/bulk",
             params={"mode": mode},
-            body=msgspec.json.Encoder().encode_lines(wishes),
+            body=msgspec.json.Encoder().encode_lines(requests),
             media_type="application/x-ndjson",
             key=key,
             repeatable=True,
         )
-        lines = msgspec.json.Decoder(BulkLine).decode_lines(answer.content)
+        lines = msgspec.json.Decoder(BulkItemResult).decode_lines(answer.content)
         return [msgspec.structs.replace(line, index=first + line.index) for line in lines]
 
     def run(self, run_id: str) -> RunView:
@@ -229,8 +237,8 @@ class Client(
         """
         clock = self._connection.clock
         until = float("inf") if timeout_seconds is None else clock.monotonic() + timeout_seconds
-        longest = min(_LONGEST_WAIT_SECONDS, self._connection.timeout_seconds / 2)
-        pause = _SHORTEST_POLL_SECONDS
+        longest = min(_MAX_WAIT_SECONDS, self._connection.timeout_seconds / 2)
+        pause = _MIN_POLL_SECONDS
         while True:
             seconds = int(min(longest, until - clock.monotonic()))
             headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
@@ -243,38 +251,38 @@ class Client(
                 raise TimeoutError(f"{run_id} is {run.state} after {timeout_seconds:g} s")
             clock.pause(min(pause, left))
             has_waited = "Preference-Applied" in answer.headers
-            pause = _SHORTEST_POLL_SECONDS if has_waited else min(pause * 1.5, _LONGEST_POLL_SECONDS)
+            pause = _MIN_POLL_SECONDS if has_waited else min(pause * 1.5, _MAX_POLL_SECONDS)
 
-    def cancel_run(self, run_id: str, why: str = "") -> Done:
+    def cancel_run(self, run_id: str, why: str = "") -> ActionResult:
         """Cancel a run: pending tasks don't start, running tasks are asked to stop."""
-        return self._act(f"/runs/{run_id}/cancel", why)
+        return self._post_action(f"/runs/{run_id}/cancel", why)
 
-    def pause_run(self, run_id: str, why: str = "") -> Done:
+    def pause_run(self, run_id: str, why: str = "") -> ActionResult:
         """Pause a run: no further task starts until it is resumed."""
-        return self._act(f"/runs/{run_id}/pause", why)
+        return self._post_action(f"/runs/{run_id}/pause", why)
 
-    def resume_run(self, run_id: str, why: str = "") -> Done:
+    def resume_run(self, run_id: str, why: str = "") -> ActionResult:
         """Resume a paused run."""
-        return self._act(f"/runs/{run_id}/resume", why)
+        return self._post_action(f"/runs/{run_id}/resume", why)
 
-    def set_priority(self, run_id: str, priority: str, why: str = "") -> Done:
+    def set_priority(self, run_id: str, priority: str, why: str = "") -> ActionResult:
         """Change the priority of a run and its unfinished tasks."""
-        wish = PriorityRequest(priority=priority, why=why)
-        return self._post(f"/runs/{run_id}/priority", wish, Done, repeatable=True)
+        request = PriorityRequest(priority=priority, why=why)
+        return self._post(f"/runs/{run_id}/priority", request, ActionResult, repeatable=True)
 
-    def act_on_runs(self, wish: BulkActRequest) -> Iterator[BulkActLine]:
+    def act_on_runs(self, request: BulkActionRequest) -> Iterator[BulkActionResult]:
         """Apply an action to all runs that match a filter, or with `dry_run` only list them.
 
         Results are streamed, and nothing happens before the first one is consumed. Never retried: an interrupted
         request has been executed in part.
         """
-        body = msgspec.json.encode(wish if wish.tenant else msgspec.structs.replace(wish, tenant=self.tenant))
+        body = msgspec.json.encode(request if request.tenant else msgspec.structs.replace(request, tenant=self.tenant))
         headers = {"Content-Type": "application/json"}
         with self._connection.stream(
             "POST", "/runs/act", body=body, headers=headers, silence_seconds=self._connection.timeout_seconds
         ) as answer:
             for line in answer.iter_lines():
-                yield msgspec.json.decode(line, type=BulkActLine)
+                yield msgspec.json.decode(line, type=BulkActionResult)
 
     # events
 

@@ -10,7 +10,7 @@ from mainspring.client.api_calls import Calls
 from mainspring.protocol.rest.admin import (
     AuditView,
     CertificateView,
-    EnrolRequest,
+    EnrollRequest,
     HeadView,
     IdentityView,
     JoinTokenRequest,
@@ -22,8 +22,16 @@ from mainspring.protocol.rest.admin import (
     TenantView,
     VerificationView,
 )
-from mainspring.protocol.rest.overviews import CheckupView
-from mainspring.protocol.rest.runs import LONGEST_PAGE, Done, Page, ServerView, TokenRequest, TokenView, WorkerView
+from mainspring.protocol.rest.overviews import ServerHealthView
+from mainspring.protocol.rest.runs import (
+    MAX_PAGE_SIZE,
+    ActionResult,
+    Page,
+    ServerView,
+    TokenRequest,
+    TokenView,
+    WorkerView,
+)
 
 
 class AdminCalls(Calls):
@@ -39,37 +47,37 @@ class AdminCalls(Calls):
         """Get a worker."""
         return self._get(f"/workers/{worker_id}", WorkerView)
 
-    def drain(self, worker_id: str, why: str = "") -> Done:
+    def drain(self, worker_id: str, why: str = "") -> ActionResult:
         """Drain a worker: no new tasks, and assignments that have not started are recalled."""
-        return self._act(f"/workers/{worker_id}/drain", why)
+        return self._post_action(f"/workers/{worker_id}/drain", why)
 
-    def cordon(self, worker_id: str, why: str = "") -> Done:
+    def cordon(self, worker_id: str, why: str = "") -> ActionResult:
         """Cordon a worker: no new tasks."""
-        return self._act(f"/workers/{worker_id}/cordon", why)
+        return self._post_action(f"/workers/{worker_id}/cordon", why)
 
-    def uncordon(self, worker_id: str, why: str = "") -> Done:
+    def uncordon(self, worker_id: str, why: str = "") -> ActionResult:
         """Uncordon a worker: it gets new tasks again."""
-        return self._act(f"/workers/{worker_id}/uncordon", why)
+        return self._post_action(f"/workers/{worker_id}/uncordon", why)
 
-    def evict(self, worker_id: str, why: str = "") -> Done:
+    def evict(self, worker_id: str, why: str = "") -> ActionResult:
         """Evict all tasks from a worker."""
-        return self._act(f"/workers/{worker_id}/evict", why)
+        return self._post_action(f"/workers/{worker_id}/evict", why)
 
-    def revoke_worker(self, worker_id: str, why: str = "") -> Done:
+    def revoke_worker(self, worker_id: str, why: str = "") -> ActionResult:
         """Revoke a worker's certificate, which closes its connection."""
-        return self._act(f"/workers/{worker_id}/revoke", why)
+        return self._post_action(f"/workers/{worker_id}/revoke", why)
 
     # worker identities
 
-    def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
+    def create_join_token(self, request: JoinTokenRequest) -> JoinTokenView:
         """Create a token for enrolling workers. Only this response contains the secret."""
-        return self._post("/join-tokens", wish, JoinTokenView)
+        return self._post("/join-tokens", request, JoinTokenView)
 
     def join_tokens(self) -> list[JoinTokenView]:
         """List the join tokens, without secrets."""
         return self._all("/join-tokens", JoinTokenView)
 
-    def revoke_join_token(self, token_id: str) -> Done:
+    def revoke_join_token(self, token_id: str) -> ActionResult:
         """Revoke a join token."""
         return self._delete(f"/join-tokens/{token_id}")
 
@@ -77,25 +85,25 @@ class AdminCalls(Calls):
         """List workers with a certificate."""
         return self._list("/worker-identities", IdentityView, {}, limit)
 
-    def enrol(self, wish: EnrolRequest) -> CertificateView:
+    def enroll(self, request: EnrollRequest) -> CertificateView:
         """Enroll a worker. The client's token must be a join token."""
-        return self._post("/workers/enrol", wish, CertificateView)
+        return self._post("/workers/enroll", request, CertificateView)
 
-    def renew(self, wish: RenewRequest) -> CertificateView:
+    def renew(self, request: RenewRequest) -> CertificateView:
         """Renew a worker's certificate, over a connection authenticated with the current one."""
-        return self._post("/workers/renew", wish, CertificateView)
+        return self._post("/workers/renew", request, CertificateView)
 
     # tokens and the server
 
-    def create_token(self, wish: TokenRequest) -> TokenView:
+    def create_token(self, request: TokenRequest) -> TokenView:
         """Create a token. Only this response contains the secret. Not retried: a retry would create another."""
-        return self._post("/tokens", wish, TokenView)
+        return self._post("/tokens", request, TokenView)
 
     def tokens(self) -> list[TokenView]:
         """List the tokens, without secrets."""
         return self._all("/tokens", TokenView)
 
-    def revoke_token(self, token_id: str) -> Done:
+    def revoke_token(self, token_id: str) -> ActionResult:
         """Revoke a token."""
         return self._delete(f"/tokens/{token_id}")
 
@@ -103,9 +111,9 @@ class AdminCalls(Calls):
         """Get this server's identity, and the shards it leads."""
         return self._get("/server", ServerView)
 
-    def checkup(self) -> CheckupView:
+    def server_health(self) -> ServerHealthView:
         """Get the health of the server, its store and its peers. Works while the store is unavailable."""
-        return self._get("/checkup", CheckupView)
+        return self._get("/server-health", ServerHealthView)
 
     def openapi(self) -> bytes:
         """Get the server's OpenAPI document."""
@@ -122,9 +130,9 @@ class AdminCalls(Calls):
         """Get a tenant."""
         return self._get(f"/tenants/{name}", TenantView)
 
-    def put_tenant(self, name: str, wish: TenantRequest, *, if_match: int | None = None) -> TenantView:
+    def put_tenant(self, name: str, request: TenantRequest, *, if_match: int | None = None) -> TenantView:
         """Create or update a tenant. Raises Outdated if `if_match` is set and not its version."""
-        return self._put(f"/tenants/{name}", wish, TenantView, version=if_match)
+        return self._put(f"/tenants/{name}", request, TenantView, version=if_match)
 
     # settings
 
@@ -140,10 +148,10 @@ class AdminCalls(Calls):
         self, name: str, value: float | str, why: str = "", *, if_match: int | None = None
     ) -> SettingView:
         """Change a setting on all servers. Raises Outdated if `if_match` is not its version."""
-        wish = SettingRequest(value=value, why=why)
-        return self._put(f"/settings/{name}", wish, SettingView, version=if_match)
+        request = SettingRequest(value=value, why=why)
+        return self._put(f"/settings/{name}", request, SettingView, version=if_match)
 
-    def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Reset a setting to the default of each server."""
         return self._delete(f"/settings/{name}", version=if_match, params={"why": why or None})
 
@@ -153,7 +161,7 @@ class AdminCalls(Calls):
         self,
         *,
         actor: str | None = None,
-        act: str | None = None,
+        action: str | None = None,
         object: str | None = None,
         since: datetime | None = None,
         before: datetime | None = None,
@@ -161,7 +169,7 @@ class AdminCalls(Calls):
     ) -> Iterator[AuditView]:
         """List audit entries, latest first."""
         wanted = {
-            **self._of_tenant(), "actor": actor, "act": act, "object": object,
+            **self._of_tenant(), "actor": actor, "action": action, "object": object,
             "since": None if since is None else since.isoformat(),
             "before": None if before is None else before.isoformat(),
         }  # fmt: skip
@@ -177,7 +185,7 @@ class AdminCalls(Calls):
         The chain of the installation has the tenant `*`.
         """
         while True:
-            params = {"tenant": tenant or self.tenant, "after": after, "limit": LONGEST_PAGE}
+            params = {"tenant": tenant or self.tenant, "after": after, "limit": MAX_PAGE_SIZE}
             page = self._get("/audit/chain", Page[AuditView], params)
             if not page.items:
                 return

@@ -9,15 +9,15 @@ import msgspec
 
 from mainspring.client.api_calls import Calls
 from mainspring.protocol.errors import Unavailable
-from mainspring.protocol.rest.apply import MOST_ITEMS, ApplyItem, ApplyLine, ApplyRequest
+from mainspring.protocol.rest.apply import MAX_ITEMS, ApplyItem, ApplyItemResult, ApplyRequest
 
-_BYTES_AT_ONCE = 4 * 1024 * 1024
+_MAX_BATCH_BYTES = 4 * 1024 * 1024
 
 
 class ApplyCalls(Calls):
     """Bulk apply of definitions."""
 
-    def apply(self, items: Iterable[ApplyItem], *, dry_run: bool = False, why: str = "") -> Iterator[ApplyLine]:
+    def apply(self, items: Iterable[ApplyItem], *, dry_run: bool = False, why: str = "") -> Iterator[ApplyItemResult]:
         """Create or update jobs with their schedules; yields a result per item, in the same order.
 
         Requests have at most a thousand items. Idempotent: identical definitions are unchanged. With `dry_run` nothing
@@ -28,7 +28,7 @@ class ApplyCalls(Calls):
         for batch in _batches(items, self.tenant):
             body = msgspec.json.encode(ApplyRequest(items=batch, dry_run=dry_run, why=why))
             answer = self._connection.request("POST", "/apply", body=body, repeatable=True)
-            lines = msgspec.json.Decoder(ApplyLine).decode_lines(answer.content)
+            lines = msgspec.json.Decoder(ApplyItemResult).decode_lines(answer.content)
             for line in lines:
                 yield msgspec.structs.replace(line, number=first + line.number)
             if len(lines) < len(batch):
@@ -42,7 +42,7 @@ def _batches(items: Iterable[ApplyItem], tenant: str | None) -> Iterator[list[Ap
     size = 0
     for item in items:
         own = len(item.job) + sum(len(one.definition) for one in item.schedules)
-        if batch and (len(batch) >= MOST_ITEMS or size + own > _BYTES_AT_ONCE):
+        if batch and (len(batch) >= MAX_ITEMS or size + own > _MAX_BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(item if item.tenant else msgspec.structs.replace(item, tenant=tenant))

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from mainspring.client.api_calls import Calls
 from mainspring.protocol.rest.claims import (
-    ClaimAnswer,
     ClaimedRun,
     ClaimedRunState,
     ClaimRequest,
+    ClaimResponse,
     CompleteRequest,
     FailRequest,
-    HeartbeatAnswer,
     HeartbeatRequest,
+    HeartbeatResponse,
     StartRequest,
 )
 
@@ -22,16 +22,16 @@ class ClaimCalls(Calls):
 
     def claim_runs(self, request: ClaimRequest) -> list[ClaimedRun]:
         """Claim work; empty if there is none within `wait_seconds`."""
-        answer = self._post("/scheduler/claim-runs", request, ClaimAnswer)
+        answer = self._post("/scheduler/claim-runs", request, ClaimResponse)
         return answer.claimed_runs
 
     def start_claimed_run(self, run_id: str, request: StartRequest) -> ClaimedRunState:
         """Start a claimed attempt. Raises Conflict if the worker lost the claim."""
         return self._post(f"/pipeline-runs/{run_id}/start", request, ClaimedRunState, repeatable=True)
 
-    def heartbeat_claimed_run(self, run_id: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+    def heartbeat_claimed_run(self, run_id: str, request: HeartbeatRequest) -> HeartbeatResponse:
         """Send a heartbeat; the answer may request a stop. Raises Conflict if the worker lost the claim."""
-        return self._post(f"/pipeline-runs/{run_id}/heartbeat", request, HeartbeatAnswer, repeatable=True)
+        return self._post(f"/pipeline-runs/{run_id}/heartbeat", request, HeartbeatResponse, repeatable=True)
 
     def complete_claimed_run(self, run_id: str, request: CompleteRequest) -> ClaimedRunState:
         """Report success. Raises Conflict if the worker lost the claim."""

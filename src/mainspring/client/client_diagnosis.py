@@ -30,11 +30,11 @@ class DiagnosisCalls(Calls):
 
     def what_if(self, task_id: str, changes: Sequence[str]) -> WhatIfView:
         """Forecast a task's start under these changes, and the tasks it would preempt. Changes nothing."""
-        return self._post(f"/tasks/{task_id}/what-if", _supposed(changes), WhatIfView, repeatable=True)
+        return self._post(f"/tasks/{task_id}/what-if", _what_if_request(changes), WhatIfView, repeatable=True)
 
     def what_if_text(self, task_id: str, changes: Sequence[str], form: Form = "plain") -> str:
         """Get the what-if forecast as text."""
-        body = msgspec.json.encode(_supposed(changes))
+        body = msgspec.json.encode(_what_if_request(changes))
         answer = self._connection.request(
             "POST", f"/tasks/{task_id}/what-if", params={"format": form}, body=body, repeatable=True
         )
@@ -49,5 +49,5 @@ class DiagnosisCalls(Calls):
         return {"tenant": self.tenant} if kind in {"schedules", "jobs"} else {}
 
 
-def _supposed(changes: Sequence[str]) -> WhatIfRequest:
+def _what_if_request(changes: Sequence[str]) -> WhatIfRequest:
     return WhatIfRequest(changes=tuple(changes))

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.client.api_calls import Calls
-from mainspring.protocol.rest.runs import ActRequest, Done, ExtendRequest, Page
-from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLetterView, DurationView, Revived
+from mainspring.protocol.rest.runs import ActionRequest, ActionResult, ExtendRequest, Page
+from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLetterView, DurationView, RetryResult
 
 
 class FailureCalls(Calls):
@@ -17,27 +17,31 @@ class FailureCalls(Calls):
         """List dead letters, latest first, including those of archived runs."""
         return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
 
-    def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
+    def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Retry a dead letter: the task itself, or a new run if its run is archived."""
         key = idempotency_key or self._draw_key()
-        return self._post(f"/dead-letters/{task_id}/retry", ActRequest(why=why), Revived, key=key, repeatable=False)
+        return self._post(
+            f"/dead-letters/{task_id}/retry", ActionRequest(why=why), RetryResult, key=key, repeatable=False
+        )
 
-    def retry_run(self, run_id: str, why: str = "") -> Done:
+    def retry_run(self, run_id: str, why: str = "") -> ActionResult:
         """Retry all failed tasks of a run, and tasks that were cancelled or skipped because of them."""
-        return self._act(f"/runs/{run_id}/retry", why, repeatable=False)
+        return self._post_action(f"/runs/{run_id}/retry", why, repeatable=False)
 
-    def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
+    def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Create a new run with the same job version and parameters. Idempotent per key."""
         key = idempotency_key or self._draw_key()
-        return self._post(f"/runs/{run_id}/rerun", ActRequest(why=why), Revived, key=key)
+        return self._post(f"/runs/{run_id}/rerun", ActionRequest(why=why), RetryResult, key=key)
 
-    def extend(self, task_id: str, seconds: float, why: str = "") -> Done:
+    def extend(self, task_id: str, seconds: float, why: str = "") -> ActionResult:
         """Extend the timeout of a running task. Not retried: a retry would extend it twice."""
-        return self._post(f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), Done, repeatable=False)
+        return self._post(
+            f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), ActionResult, repeatable=False
+        )
 
-    def clear_task(self, task_id: str, why: str = "") -> Done:
+    def clear_task(self, task_id: str, why: str = "") -> ActionResult:
         """Release a quarantined task."""
-        return self._act(f"/tasks/{task_id}/clear", why)
+        return self._post_action(f"/tasks/{task_id}/clear", why)
 
     def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> Iterator[AlertView]:
         """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.client.api_calls import Calls
 from mainspring.client.responses import decode
 from mainspring.protocol.ids import new_id
-from mainspring.protocol.rest.runs import LONGEST_PAGE, Done, Page
+from mainspring.protocol.rest.runs import MAX_PAGE_SIZE, ActionResult, Page
 from mainspring.protocol.rest.schedules import (
     BackfillRequest,
     BackfillSummary,
@@ -27,8 +27,8 @@ from mainspring.protocol.rest.schedules import (
     UpcomingView,
 )
 
-_EVENTS_AT_ONCE = 1_000
-_EVENT_BYTES_AT_ONCE = 4 * 1024 * 1024
+_EVENTS_PER_BATCH = 1_000
+_MAX_BATCH_BYTES = 4 * 1024 * 1024
 _BATCH = "application/cloudevents-batch+json"
 
 
@@ -50,7 +50,7 @@ class ScheduleCalls(Calls):
 
         With `since`, windows after that time count as missed; otherwise the next window is the first.
         """
-        return self._post("/schedules", self._wish(definition, why, since), ScheduleView, repeatable=False)
+        return self._post("/schedules", self._schedule_request(definition, why, since), ScheduleView, repeatable=False)
 
     def put_schedule(
         self,
@@ -66,21 +66,21 @@ class ScheduleCalls(Calls):
         `since` applies to a new schedule, as in `create_schedule`. Raises Outdated if `if_match` is set and not its
         version.
         """
-        wish = self._wish(definition, why, since)
-        return self._put(f"/schedules/{name}", wish, ScheduleView, version=if_match)
+        request = self._schedule_request(definition, why, since)
+        return self._put(f"/schedules/{name}", request, ScheduleView, version=if_match)
 
-    def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a schedule. Its runs, and the records of its windows, are kept."""
         params = {**self._of_tenant(), "why": why or None}
         return self._delete(f"/schedules/{name}", version=if_match, params=params)
 
-    def pause_schedule(self, name: str, why: str = "") -> Done:
+    def pause_schedule(self, name: str, why: str = "") -> ActionResult:
         """Pause a schedule: no window is planned until it is resumed."""
-        return self._act(f"/schedules/{name}/pause", why, params=self._of_tenant())
+        return self._post_action(f"/schedules/{name}/pause", why, params=self._of_tenant())
 
-    def resume_schedule(self, name: str, why: str = "") -> Done:
+    def resume_schedule(self, name: str, why: str = "") -> ActionResult:
         """Resume a schedule that was paused, or disabled after too many failures."""
-        return self._act(f"/schedules/{name}/resume", why, params=self._of_tenant())
+        return self._post_action(f"/schedules/{name}/resume", why, params=self._of_tenant())
 
     def trigger(
         self,
@@ -92,25 +92,25 @@ class ScheduleCalls(Calls):
         idempotency_key: str | None = None,
     ) -> FireView:
         """Trigger a schedule now, or repeat one of its windows. Idempotent per key."""
-        wish = TriggerRequest(
+        request = TriggerRequest(
             window_at=window_at,
             params={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (params or {}).items()},
             why=why,
         )
         key = idempotency_key or self._draw_key()
-        return self._post(f"/schedules/{name}/trigger", wish, FireView, key=key, params=self._of_tenant())
+        return self._post(f"/schedules/{name}/trigger", request, FireView, key=key, params=self._of_tenant())
 
-    def backfill(self, name: str, wish: BackfillRequest, *, idempotency_key: str | None = None) -> BackfillView:
+    def backfill(self, name: str, request: BackfillRequest, *, idempotency_key: str | None = None) -> BackfillView:
         """Run past windows of a schedule, or with `dry_run` only list them. Windows that already ran are skipped.
 
         Idempotent per key.
         """
         key = idempotency_key or self._draw_key()
-        return self._post(f"/schedules/{name}/backfill", wish, BackfillView, key=key, params=self._of_tenant())
+        return self._post(f"/schedules/{name}/backfill", request, BackfillView, key=key, params=self._of_tenant())
 
     def backfills(self, name: str, *, limit: int | None = None) -> list[BackfillSummary]:
         """List the backfills of a schedule, latest first."""
-        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
+        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, MAX_PAGE_SIZE)}
         page = self._get(f"/schedules/{name}/backfills", Page[BackfillSummary], params)
         return page.items
 
@@ -126,14 +126,14 @@ class ScheduleCalls(Calls):
     ) -> Iterator[FireView]:
         """List the windows of a schedule with their outcome, newest first."""
         wanted = {
-            **self._of_tenant(), "outcome": outcomes, "since": _said(since), "before": _said(before),
+            **self._of_tenant(), "outcome": outcomes, "since": _isoformat(since), "before": _isoformat(before),
             "backfill": backfill,
         }  # fmt: skip
         return self._list(f"/schedules/{name}/fires", FireView, wanted, limit)
 
     def schedule_changes(self, name: str, *, limit: int | None = None) -> list[ChangeView]:
         """List the changes of a schedule, latest first."""
-        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
+        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, MAX_PAGE_SIZE)}
         page = self._get(f"/schedules/{name}/changes", Page[ChangeView], params)
         return page.items
 
@@ -150,8 +150,8 @@ class ScheduleCalls(Calls):
         `first_only` lists only the next window of each schedule; `with_last` adds the outcome of its latest window.
         """
         params = {
-            "tenant": self.tenant, "until": _said(until), "first_only": first_only, "with_last": with_last,
-            "limit": None if limit is None else min(limit, LONGEST_PAGE),
+            "tenant": self.tenant, "until": _isoformat(until), "first_only": first_only, "with_last": with_last,
+            "limit": None if limit is None else min(limit, MAX_PAGE_SIZE),
         }  # fmt: skip
         page = self._get("/upcoming", Page[UpcomingView], params)
         return page.items
@@ -190,7 +190,9 @@ class ScheduleCalls(Calls):
         """List received events, latest first."""
         return self._list("/events/received", EventView, {"tenant": self.tenant, "type": type}, limit)
 
-    def _wish(self, definition: bytes | Mapping[str, object], why: str, since: datetime | None) -> ScheduleRequest:
+    def _schedule_request(
+        self, definition: bytes | Mapping[str, object], why: str, since: datetime | None
+    ) -> ScheduleRequest:
         text = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)
         return ScheduleRequest(definition=msgspec.Raw(text), tenant=self.tenant, since=since, why=why)
 
@@ -201,7 +203,7 @@ def _batches(events: Sequence[CloudEvent]) -> Iterator[bytes]:
     size = 0
     for event in events:
         text = msgspec.json.encode(event)
-        if texts and (len(texts) >= _EVENTS_AT_ONCE or size + len(text) > _EVENT_BYTES_AT_ONCE):
+        if texts and (len(texts) >= _EVENTS_PER_BATCH or size + len(text) > _MAX_BATCH_BYTES):
             yield b"[" + b",".join(texts) + b"]"
             texts, size = [], 0
         texts.append(text)
@@ -210,5 +212,5 @@ def _batches(events: Sequence[CloudEvent]) -> Iterator[bytes]:
         yield b"[" + b",".join(texts) + b"]"
 
 
-def _said(at: datetime | None) -> str | None:
+def _isoformat(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.client.api_calls import Calls
-from mainspring.protocol.rest.runs import Done
+from mainspring.protocol.rest.runs import ActionResult
 from mainspring.protocol.rest.sharing import (
     BookingRequest,
     FreezeRequest,
@@ -41,19 +41,19 @@ class SharingCalls(Calls):
         """Get a pool."""
         return self._get(f"/pools/{name}", PoolView)
 
-    def put_pool(self, name: str, wish: PoolRequest, *, if_match: int | None = None) -> PoolView:
+    def put_pool(self, name: str, request: PoolRequest, *, if_match: int | None = None) -> PoolView:
         """Create or update a pool. Raises Outdated if `if_match` is set and not its version."""
-        return self._put(f"/pools/{name}", wish, PoolView, version=if_match)
+        return self._put(f"/pools/{name}", request, PoolView, version=if_match)
 
     def policies(self, *, limit: int | None = None) -> Iterator[PolicyView]:
         """List the policies, by name."""
         return self._list("/policies", PolicyView, {}, limit)
 
-    def put_policy(self, name: str, wish: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
+    def put_policy(self, name: str, request: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
         """Create or update a policy. Raises Outdated if `if_match` is set and not its version."""
-        return self._put(f"/policies/{name}", wish, PolicyView, version=if_match)
+        return self._put(f"/policies/{name}", request, PolicyView, version=if_match)
 
-    def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a policy."""
         return self._delete(f"/policies/{name}", version=if_match, params={"why": why or None})
 
@@ -67,32 +67,34 @@ class SharingCalls(Calls):
         """Get a tenant's quota in a pool, or its default quota; version 0 if none is set."""
         return self._get(f"/tenants/{tenant}/quota", QuotaView, {"pool": pool or None})
 
-    def put_quota(self, tenant: str, wish: QuotaRequest, pool: str = "", *, if_match: int | None = None) -> QuotaView:
+    def put_quota(
+        self, tenant: str, request: QuotaRequest, pool: str = "", *, if_match: int | None = None
+    ) -> QuotaView:
         """Set a tenant's quota. Raises Outdated if `if_match` is set and not its version."""
         params = {"pool": pool or None}
-        return self._put(f"/tenants/{tenant}/quota", wish, QuotaView, version=if_match, params=params)
+        return self._put(f"/tenants/{tenant}/quota", request, QuotaView, version=if_match, params=params)
 
-    def raise_quota(self, tenant: str, wish: RaiseRequest, pool: str = "") -> QuotaView:
+    def raise_quota(self, tenant: str, request: RaiseRequest, pool: str = "") -> QuotaView:
         """Raise a quota temporarily, replacing an earlier raise."""
         params = {"pool": pool or None}
-        return self._post(f"/tenants/{tenant}/quota/raise", wish, QuotaView, repeatable=True, params=params)
+        return self._post(f"/tenants/{tenant}/quota/raise", request, QuotaView, repeatable=True, params=params)
 
-    def end_raise(self, tenant: str, pool: str = "", why: str = "") -> Done:
+    def end_raise(self, tenant: str, pool: str = "", why: str = "") -> ActionResult:
         """End a temporary quota raise."""
         params = {"pool": pool or None, "why": why or None}
         return self._delete(f"/tenants/{tenant}/quota/raise", params=params)
 
-    def put_booking(self, tenant: str, name: str, wish: BookingRequest, pool: str = "") -> QuotaView:
+    def put_booking(self, tenant: str, name: str, request: BookingRequest, pool: str = "") -> QuotaView:
         """Create or replace a booking: a higher guarantee for a tenant at recurring times."""
         params = {"pool": pool or None}
-        return self._put(f"/tenants/{tenant}/quota/bookings/{name}", wish, QuotaView, params=params)
+        return self._put(f"/tenants/{tenant}/quota/bookings/{name}", request, QuotaView, params=params)
 
-    def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> Done:
+    def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> ActionResult:
         """Delete a booking."""
         params = {"pool": pool or None, "why": why or None}
         return self._delete(f"/tenants/{tenant}/quota/bookings/{name}", params=params)
 
-    def drop_quota(self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None) -> Done:
+    def drop_quota(self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a quota: the default applies."""
         params = {"pool": pool or None, "why": why or None}
         return self._delete(f"/tenants/{tenant}/quota", version=if_match, params=params)
@@ -103,11 +105,11 @@ class SharingCalls(Calls):
         """List the P0 grants, by tenant."""
         return self._list("/p0-grants", GrantView, self._of_tenant(), limit)
 
-    def grant_p0(self, tenant: str, wish: GrantRequest) -> GrantView:
+    def grant_p0(self, tenant: str, request: GrantRequest) -> GrantView:
         """Grant P0 to a tenant, replacing an earlier grant."""
-        return self._put(f"/tenants/{tenant}/p0-grant", wish, GrantView)
+        return self._put(f"/tenants/{tenant}/p0-grant", request, GrantView)
 
-    def revoke_p0(self, tenant: str, why: str = "") -> Done:
+    def revoke_p0(self, tenant: str, why: str = "") -> ActionResult:
         """Revoke a tenant's P0 grant."""
         return self._delete(f"/tenants/{tenant}/p0-grant", params={"why": why or None})
 
@@ -122,13 +124,13 @@ class SharingCalls(Calls):
         return self._get(f"/groups/{name}", GroupView, {"tenant": tenant or self.tenant})
 
     def put_group(
-        self, name: str, wish: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
+        self, name: str, request: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
     ) -> GroupView:
         """Create or update a group; `tenant` defaults to the client's. Raises Outdated if `if_match` doesn't match."""
         params = {"tenant": tenant or self.tenant}
-        return self._put(f"/groups/{name}", wish, GroupView, version=if_match, params=params)
+        return self._put(f"/groups/{name}", request, GroupView, version=if_match, params=params)
 
-    def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a group: its limit no longer applies."""
         params = {**self._of_tenant(), "why": why or None}
         return self._delete(f"/groups/{name}", version=if_match, params=params)
@@ -139,11 +141,11 @@ class SharingCalls(Calls):
         """List the freezes."""
         return self._list("/freezes", FreezeView, {}, limit)
 
-    def freeze(self, wish: FreezeRequest) -> FreezeView:
+    def freeze(self, request: FreezeRequest) -> FreezeView:
         """Freeze a scope: nothing new starts, running tasks continue. Replaces an earlier freeze of the same scope."""
-        return self._post("/freezes", wish, FreezeView, repeatable=True)
+        return self._post("/freezes", request, FreezeView, repeatable=True)
 
-    def unfreeze(self, kind: str, subject: str = "", why: str = "") -> Done:
+    def unfreeze(self, kind: str, subject: str = "", why: str = "") -> ActionResult:
         """Delete a freeze."""
         return self._delete("/freezes", params={"kind": kind, "subject": subject or None, "why": why or None})
 

@@ -14,10 +14,10 @@ from mainspring.client.streams import follow_log, read_log
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.runs import (
+    ActionResult,
     AttemptView,
     CheckpointView,
     Count,
-    Done,
     KillRequest,
     TaskView,
     TransitionView,
@@ -99,27 +99,27 @@ class TaskCalls(Calls):
         }  # fmt: skip
         return self._list("/decisions", DecisionView, wanted, limit)
 
-    def cancel_task(self, task_id: str, why: str = "") -> Done:
+    def cancel_task(self, task_id: str, why: str = "") -> ActionResult:
         """Cancel a task."""
-        return self._act(f"/tasks/{task_id}/cancel", why)
+        return self._post_action(f"/tasks/{task_id}/cancel", why)
 
-    def retry_task(self, task_id: str, why: str = "") -> Done:
+    def retry_task(self, task_id: str, why: str = "") -> ActionResult:
         """Retry a finished task, and its downstream tasks."""
-        return self._act(f"/tasks/{task_id}/retry", why, repeatable=False)
+        return self._post_action(f"/tasks/{task_id}/retry", why, repeatable=False)
 
-    def kill(self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False) -> Done:
+    def kill(self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False) -> ActionResult:
         """Kill the process of a running task; the task is cancelled, or with `again` retried.
 
         The request is not retried: that might kill the next attempt.
         """
-        wish = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
-        return self._post(f"/tasks/{task_id}/kill", wish, Done, repeatable=False)
+        request = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
+        return self._post(f"/tasks/{task_id}/kill", request, ActionResult, repeatable=False)
 
     def checkpoint(self, task_id: str) -> CheckpointView:
         """Get the latest checkpoint of a task."""
         return self._get(f"/tasks/{task_id}/checkpoint", CheckpointView)
 
-    def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> Done:
+    def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> ActionResult:
         """Replace the checkpoint of a task, for its next attempt.
 
         Raises Outdated if `expected` is set and not the ETag of the current one (`client.responses.etag_of`); empty
@@ -133,7 +133,7 @@ class TaskCalls(Calls):
             headers=headers,
             repeatable=expected is None,
         )
-        return decode(answer, Done)
+        return decode(answer, ActionResult)
 
     def log(self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None) -> LogPart:
         """Get a part of an attempt's log (default: the latest attempt)."""

@@ -7,7 +7,7 @@
 1. Only safe requests are retried: GET, requests with an idempotency key, and requests that the server rejected before
    processing (Overloaded).
 2. They are retried after temporary errors only (Unavailable and its subclasses), with exponential backoff, for at most
-   `patience` seconds.
+   `retry_timeout_seconds` seconds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 import httpx2
 
-from mainspring.client.addresses import API, Parameters, is_loopback, read_address, said, trust, unreachable
-from mainspring.client.responses import LONGEST_ANSWER_SECONDS, Gathered, asked_to_wait, error_of
-from mainspring.protocol.clock import MachineClock
+from mainspring.client.addresses import API, Parameters, is_loopback, query_params, read_address, trust, unreachable
+from mainspring.client.responses import MAX_RESPONSE_SECONDS, ResponseBuffer, error_of, requested_delay
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Overloaded, Unavailable
 
 _FIRST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 5.0
+_MAX_DELAY_SECONDS = 5.0
 
 
 class Connection:
@@ -36,14 +36,14 @@ class Connection:
         *,
         headers: Mapping[str, str],
         timeout_seconds: float,
-        patience: float,
+        retry_timeout_seconds: float,
         ca_cert: Path | str | None = None,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_seconds = timeout_seconds
-        self.patience = patience
-        self.clock = MachineClock()
+        self.retry_timeout_seconds = retry_timeout_seconds
+        self.clock = SystemClock()
         address = read_address(self.url)
         self._http = httpx2.Client(
             base_url=self.url + API,
@@ -83,9 +83,9 @@ class Connection:
                 return self._once(method, path, params, body, sent)
             except Unavailable as error:
                 is_safe = repeatable or isinstance(error, Overloaded)
-                if not is_safe or asked_to_wait(error) > self.patience:
+                if not is_safe or requested_delay(error) > self.retry_timeout_seconds:
                     raise
-                self.clock.pause(max(delay, asked_to_wait(error)))
+                self.clock.pause(max(delay, requested_delay(error)))
         return self._once(method, path, params, body, sent)
 
     @contextmanager
@@ -103,7 +103,7 @@ class Connection:
         timeout = httpx2.Timeout(self._http.timeout.connect, read=silence_seconds)
         try:
             with self._http.stream(
-                method, path, params=said(params), content=body, headers=dict(headers or {}), timeout=timeout
+                method, path, params=query_params(params), content=body, headers=dict(headers or {}), timeout=timeout
             ) as response:
                 if response.is_error:
                     raise error_of(self._read(response))
@@ -112,18 +112,20 @@ class Connection:
             raise unreachable(self.url, error) from error
 
     def delays(self) -> Iterator[float]:
-        """Yield the delay before each retry, until `patience` is exhausted."""
-        until = self.clock.monotonic() + self.patience
+        """Yield the delay before each retry, until `retry_timeout_seconds` is exhausted."""
+        until = self.clock.monotonic() + self.retry_timeout_seconds
         delay = _FIRST_DELAY_SECONDS
         while (left := until - self.clock.monotonic()) > 0:
             yield min(delay, left)
-            delay = min(delay * 2, _LONGEST_DELAY_SECONDS)
+            delay = min(delay * 2, _MAX_DELAY_SECONDS)
 
     def _once(
         self, method: str, path: str, params: Parameters | None, body: bytes | None, headers: Mapping[str, str]
     ) -> httpx2.Response:
         try:
-            with self._http.stream(method, path, params=said(params), content=body, headers=dict(headers)) as answer:
+            with self._http.stream(
+                method, path, params=query_params(params), content=body, headers=dict(headers)
+            ) as answer:
                 response = self._read(answer)
         except httpx2.TransportError as error:
             raise unreachable(self.url, error) from error
@@ -133,7 +135,7 @@ class Connection:
 
     def _read(self, answer: httpx2.Response) -> httpx2.Response:
         """Read a complete response. Raises TooLarge or Unreachable if it exceeds the limits."""
-        gathered = Gathered(answer, self.clock.monotonic() + LONGEST_ANSWER_SECONDS)
+        buffer = ResponseBuffer(answer, self.clock.monotonic() + MAX_RESPONSE_SECONDS)
         for part in answer.iter_bytes():
-            gathered.add(part, self.clock.monotonic())
-        return gathered.whole()
+            buffer.add(part, self.clock.monotonic())
+        return buffer.build()

@@ -18,17 +18,17 @@ _BY_STATUS: dict[int, type[MainspringError]] = {
     403: errors.Forbidden,
     404: errors.NotFound,
     409: errors.Conflict,
-    412: errors.Outdated,
+    412: errors.VersionMismatch,
     413: errors.TooLarge,
     429: errors.Overloaded,
 }
 """For a response without a problem document, as from a proxy."""
 
 
-LARGEST_ANSWER_BYTES = 512 * 1024 * 1024
-LONGEST_ANSWER_SECONDS = 900.0
+MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+MAX_RESPONSE_SECONDS = 900.0
 """Limits of a buffered response; a stream, such as a log that is followed, has neither limit."""
-_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+_BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
 
 
-class Gathered:
+class ResponseBuffer:
     """Buffers a response, up to the limits of size and time."""
 
     def __init__(self, answer: httpx2.Response, until: float) -> None:
@@ -53,29 +53,29 @@ class Gathered:
         self._parts: list[bytes] = []
         self._size = 0
         announced = answer.headers.get("Content-Length", "")
-        if announced.isdecimal() and int(announced) > LARGEST_ANSWER_BYTES:
+        if announced.isdecimal() and int(announced) > MAX_RESPONSE_BYTES:
             raise self._too_large()
 
     def add(self, part: bytes, now: float) -> None:
         """Add a part. Raises TooLarge or Unreachable if a limit is exceeded."""
         self._size += len(part)
-        if self._size > LARGEST_ANSWER_BYTES:
+        if self._size > MAX_RESPONSE_BYTES:
             raise self._too_large()
         if now > self._until:
             url = self._answer.request.url
-            raise Unreachable(f"the response from {url} did not end within {LONGEST_ANSWER_SECONDS:.0f} s")
+            raise Unreachable(f"the response from {url} did not end within {MAX_RESPONSE_SECONDS:.0f} s")
         self._parts.append(part)
 
-    def whole(self) -> httpx2.Response:
+    def build(self) -> httpx2.Response:
         """Return the complete response."""
         answer = self._answer
-        headers = [(name, value) for name, value in answer.headers.multi_items() if name not in _OF_THE_BODY]
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name not in _BODY_HEADERS]
         return httpx2.Response(
             answer.status_code, headers=headers, content=b"".join(self._parts), request=answer.request
         )
 
     def _too_large(self) -> TooLarge:
-        error = TooLarge(f"the response from {self._answer.request.url} exceeds {LARGEST_ANSWER_BYTES} bytes")
+        error = TooLarge(f"the response from {self._answer.request.url} exceeds {MAX_RESPONSE_BYTES} bytes")
         error.hint = "request less data, for example with a smaller limit"
         return error
 
@@ -157,7 +157,7 @@ def problem_of(error: MainspringError) -> Problem:
     )
 
 
-def asked_to_wait(error: Unavailable) -> float:
+def requested_delay(error: Unavailable) -> float:
     """Return the delay that the server requested, in seconds; 0 if none."""
     if isinstance(error.problem, Problem) and error.problem.retry_after_seconds is not None:
         return error.problem.retry_after_seconds

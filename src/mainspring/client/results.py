@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from mainspring.core.graph.references import Given, resolve
+from mainspring.core.graph.references import Inputs, resolve
 from mainspring.protocol.errors import TaskError
 
 _SUCCEEDED = "SUCCEEDED"
-_ENDED_BADLY = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
+_UNSUCCESSFUL_STATES = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         """The job's return value, with outputs resolved. If the run failed, raises the error of its task."""
         if not self.ok:
             self._raise()
-        return resolve(self.returned, Given(outputs=self._outputs(), params=self.params))
+        return resolve(self.returned, Inputs(outputs=self._outputs(), params=self.params))
 
     def task(self, name: str) -> TaskResult:
         """Return a task by name, `fetch` or `fetch[Oslo]`. Raises KeyError."""
@@ -75,13 +75,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in self.tasks if one.name == name]
 
     def _raise(self) -> NoReturn:
-        failed = next((one for state in _ENDED_BADLY for one in self.tasks if one.state == state), None)
+        failed = next((one for state in _UNSUCCESSFUL_STATES for one in self.tasks if one.state == state), None)
         if failed is None:
             raise TaskError(f"the run is {self.state}: {self.because}")
         if failed.exception is not None:
             raise failed.exception
-        said = failed.error or {}
-        what = ": ".join(str(said[part]) for part in ("type", "message") if said.get(part)) or failed.because
+        error = failed.error or {}
+        what = ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or failed.because
         raise TaskError(f"{failed.full_name} is {failed.state}: {what}")
 
     def _outputs(self) -> Mapping[str, str | None]:

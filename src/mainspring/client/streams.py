@@ -2,7 +2,7 @@
 """Live streams: state transitions as they become durable, and logs as they are written.
 
 Both reconnect and resume where they were after a broken connection or a failover, for as long as the connection's
-`patience` lasts; nothing is yielded twice.
+`retry_timeout_seconds` lasts; nothing is yielded twice.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class EventStream:
     Yields None after some seconds without an event, so that the consumer can check other conditions.
     """
 
-    def __init__(self, connection: Connection, wanted: Parameters, after: str | None, silence_seconds: float) -> None:
+    def __init__(self, connection: Connection, params: Parameters, after: str | None, silence_seconds: float) -> None:
         self._connection = connection
         self._silence_seconds = silence_seconds
-        self._wanted = wanted
+        self._params = params
         self.cursor = after
         """Cursor of the last event: a stream that is opened with it continues after that event."""
         self._open = ExitStack()
@@ -60,11 +60,11 @@ class EventStream:
             except Unavailable:
                 # Nothing is lost: the stream resumes after the cursor.
                 yield None
-            self._lines = self._again()
+            self._lines = self._reconnect()
 
     def _connect(self) -> Iterator[httpx2.ServerSentEvent]:
         headers = {"Accept": "text/event-stream"}
-        params = {**self._wanted, "after": self.cursor}
+        params = {**self._params, "after": self.cursor}
         if self.cursor:
             headers["Last-Event-ID"] = self.cursor
             del params["after"]
@@ -82,7 +82,7 @@ class EventStream:
         except httpx2.TransportError as error:
             raise Unavailable(f"the stream of events broke: {error}") from error
 
-    def _again(self) -> Iterator[httpx2.ServerSentEvent]:
+    def _reconnect(self) -> Iterator[httpx2.ServerSentEvent]:
         for delay in self._connection.delays():
             self._connection.clock.pause(delay)
             try:
@@ -109,9 +109,9 @@ def follow_log(connection: Connection, task: str, *, attempt: int | None = None,
             with connection.stream("GET", f"/tasks/{task}/log", params=params, silence_seconds=None) as answer:
                 # A later attempt may have started meanwhile: stay with the same one.
                 attempt = int(answer.headers["X-Log-Attempt"])
-                for piece in answer.iter_raw():
-                    offset += len(piece)
-                    yield piece
+                for chunk in answer.iter_raw():
+                    offset += len(chunk)
+                    yield chunk
                     delays = connection.delays()
         except Unavailable:
             delay = next(delays, None)

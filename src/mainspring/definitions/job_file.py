@@ -13,7 +13,8 @@
 
 `read_definition` reports every issue that it can find, with its line: its own, and those of
 `core/admission/validate_submission.py`, the server's rules. Faults that only the server finds come back as pointers,
-which `blame` maps to lines. The strict form is accepted as well, also field by field beside the user-facing one.
+which `locate_faults` maps to lines. The strict form is accepted as well, also field by field beside the user-facing
+one.
 
 To add a field: a line in one of the tables of `definitions/files/job_fields.py`.
 """
@@ -23,10 +24,10 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.core.admission.validate_submission import Limits, decode_job
-from mainspring.definitions.files.drafts import flaw_of, invalid
+from mainspring.definitions.files.drafts import invalid, issue_of
 from mainspring.definitions.files.field_values import Path
 from mainspring.definitions.files.job_drafts import JobDraft
-from mainspring.definitions.files.sources import Place, parse
+from mainspring.definitions.files.sources import Position, parse
 from mainspring.definitions.pipeline_file import is_pipeline, read_pipeline
 from mainspring.protocol.errors import InvalidFile, Refused
 
@@ -39,7 +40,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     """The strict form, as JSON."""
     name: str
-    places: dict[Path, Place]
+    places: dict[Path, Position]
     params: dict[str, object] = {}
     """Default parameters of a run: the constants of the file."""
 
@@ -51,27 +52,27 @@ def read_definition(text: str, file: str) -> Definition:
     """
     if text.lstrip().startswith("{") and (strict := _read_strict(text, file)) is not None:
         return strict
-    root, flaws = parse(text)
+    root, issues = parse(text)
     if root is None:
-        raise invalid(file, text, flaws)
+        raise invalid(file, text, issues)
     if is_pipeline(root):
         pipeline = read_pipeline(text, file)
         return Definition(
             file=file, text=text, body=pipeline.job, name=pipeline.id, places=pipeline.places, params=pipeline.constants
         )
-    draft = JobDraft(flaws)
+    draft = JobDraft(issues)
     job = draft.job(root)
     body = msgspec.json.encode(job)
     draft.check(body)
-    if flaws:
-        raise invalid(file, text, flaws)
+    if issues:
+        raise invalid(file, text, issues)
     return Definition(file=file, text=text, body=body, name=str(job["name"]), places=draft.places)
 
 
-def blame(definition: Definition, refused: Refused) -> InvalidFile:
+def locate_faults(definition: Definition, refused: Refused) -> InvalidFile:
     """Map the faults of a server's response to lines of the file."""
-    flaws = [flaw_of(fault, definition.places) for fault in refused.faults]
-    error = invalid(definition.file, definition.text, flaws)
+    issues = [issue_of(fault, definition.places) for fault in refused.faults]
+    error = invalid(definition.file, definition.text, issues)
     error.problem = refused.problem
     return error
 

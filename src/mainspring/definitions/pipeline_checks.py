@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.field_values import suggestion
-from mainspring.definitions.files.sources import Flaw, Place, where
+from mainspring.definitions.files.sources import FileIssue, Position, where
 from mainspring.definitions.pipeline_file import Pipeline
 from mainspring.protocol.errors import Fault
 
 
-def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
+def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, FileIssue]]:
     """Return every pipeline that waits for itself, directly or not: it would never run."""
     waits = {pipeline.id: _waits_for(pipeline) for pipeline in pipelines}
-    entangled = _entangled(waits)
+    entangled = _nodes_in_cycles(waits)
     found = []
     for pipeline in pipelines:
-        way = _way_back(pipeline.id, waits) if pipeline.id in entangled else []
+        way = _shortest_cycle(pipeline.id, waits) if pipeline.id in entangled else []
         if way:
             steps = ", ".join(f"{one} waits for {other}" for one, other in zip(way, [*way[1:], way[0]], strict=True))
-            found.append((pipeline, Flaw(place=_place(pipeline), why=f"`after` forms a cycle: {steps}")))
+            found.append((pipeline, FileIssue(place=_place(pipeline), why=f"`after` forms a cycle: {steps}")))
     return found
 
 
@@ -42,12 +42,12 @@ def _waits_for(pipeline: Pipeline) -> frozenset[str]:
     return frozenset(schedule.after.job for schedule in pipeline.schedules if schedule.after is not None)
 
 
-def _place(pipeline: Pipeline) -> Place:
+def _place(pipeline: Pipeline) -> Position:
     places = pipeline.schedule_places
-    return places.get(("after",)) or places.get((), Place(0, 0))
+    return places.get(("after",)) or places.get((), Position(0, 0))
 
 
-def _entangled(waits: Mapping[str, Iterable[str]]) -> set[str]:
+def _nodes_in_cycles(waits: Mapping[str, Iterable[str]]) -> set[str]:
     """Return the pipelines on or in front of a cycle, by removing the others."""
     waiting_for: dict[str, list[str]] = {}
     open_ends = {name: sum(other in waits for other in others) for name, others in waits.items()}
@@ -66,7 +66,7 @@ def _entangled(waits: Mapping[str, Iterable[str]]) -> set[str]:
     return left
 
 
-def _way_back(start: str, waits: Mapping[str, Iterable[str]]) -> list[str]:
+def _shortest_cycle(start: str, waits: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the shortest cycle through a pipeline; empty if there is none."""
     came_from: dict[str, str] = {}
     ahead = [start]

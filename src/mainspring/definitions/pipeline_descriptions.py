@@ -7,7 +7,7 @@ from __future__ import annotations
 
 _IN_SECONDS = "Strict form: a number of seconds."
 
-ABOUT: dict[str, dict[str, str]] = {
+DESCRIPTIONS: dict[str, dict[str, str]] = {
     "pipeline": {
         "name": "Display name. The job is named after the directory.",
         "description": "Description.",
@@ -71,8 +71,8 @@ ABOUT: dict[str, dict[str, str]] = {
         "zone": "Required zone.",
         "prefer": "Preferred worker labels.",
         "prefer_zone": "Preferred zone.",
-        "near": "Affinity: run on the worker of these tasks, once they have started.",
-        "apart": "Anti-affinity: not on a worker with these tasks; its own id spreads a fan-out.",
+        "affinity": "Affinity: run on the worker of these tasks, once they have started.",
+        "anti_affinity": "Anti-affinity: not on a worker with these tasks; its own id spreads a fan-out.",
         "groups": "Concurrency and rate groups that count it while it runs.",
         "retries": "Maximum number of retries.",
         "max_attempts": "Maximum number of attempts.",

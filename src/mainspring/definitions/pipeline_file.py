@@ -23,17 +23,17 @@ from pathlib import PurePath
 import msgspec
 
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
-from mainspring.definitions.files.drafts import flaw_of, invalid, steps_of
+from mainspring.definitions.files.drafts import invalid, issue_of, path_steps
 from mainspring.definitions.files.field_values import Path
 from mainspring.definitions.files.pipeline_drafts import ONLY_IN_PIPELINES, PipelineDraft
 from mainspring.definitions.files.pipeline_fields import Notice, Param, SharedGroup
-from mainspring.definitions.files.sources import Flaw, Node, Place, parse, where
+from mainspring.definitions.files.sources import FileIssue, Node, Position, parse, where
 from mainspring.definitions.local_time_zone import system_zone
-from mainspring.definitions.pipeline_schedules import Surroundings, make_schedules
+from mainspring.definitions.pipeline_schedules import PipelineContext, make_schedules
 from mainspring.dsl.names import job_name
 from mainspring.protocol.errors import Fault, InvalidFile
 
-__all__ = ["Notice", "Param", "Pipeline", "SharedGroup", "blame", "is_pipeline", "read_pipeline"]
+__all__ = ["Notice", "Param", "Pipeline", "SharedGroup", "is_pipeline", "locate_faults", "read_pipeline"]
 
 _IN_FOLDERS = "pipeline.yaml"
 """File name in a folder of pipelines."""
@@ -61,9 +61,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     """A group shared by several pipelines that counts its runs, with its limit, if given."""
     warnings: tuple[Fault, ...] = ()
     """Fields that were read but have no effect: each with `file:line:column`."""
-    places: dict[Path, Place] = {}
+    places: dict[Path, Position] = {}
     """Position of each part of the job."""
-    schedule_places: dict[Path, Place] = {}
+    schedule_places: dict[Path, Position] = {}
     """The same for the first schedule."""
 
     @property
@@ -86,28 +86,28 @@ def read_pipeline(
     with a directory is named after that, as in a folder of pipelines. `local_zone` is the time zone of a cron without
     one; default: the machine's.
     """
-    root, flaws = parse(text)
+    root, issues = parse(text)
     if root is None:
-        raise invalid(file, text, flaws)
+        raise invalid(file, text, issues)
     if not isinstance(root.value, dict):
         why = "a pipeline file is a mapping with `name`, when it runs, and `tasks` or `map`"
-        raise invalid(file, text, [*flaws, Flaw(place=root.place, why=why)])
-    draft = PipelineDraft(root, root.value, flaws)
+        raise invalid(file, text, [*issues, FileIssue(place=root.place, why=why)])
+    draft = PipelineDraft(root, root.value, issues)
     is_in_folder = directory is not None and PurePath(file).name == _IN_FOLDERS
     name = id or ("" if is_in_folder else job_name(draft.title)) or _name_of_file(file, directory)
     job, places = draft.job(name, directory)
-    around = Surroundings(
-        id=name, entries=draft.around(name), params=draft.params, param_places=draft.param_places(),
+    context = PipelineContext(
+        id=name, entries=draft.context(name), params=draft.params, param_places=draft.param_places(),
         directory=directory, zone=local_zone or system_zone(),
     )  # fmt: skip
-    schedules, schedule_places = make_schedules(flaws, draft.blocks, around)
-    if flaws:
-        raise invalid(file, text, flaws)
+    schedules, schedule_places = make_schedules(issues, draft.blocks, context)
+    if issues:
+        raise invalid(file, text, issues)
     return Pipeline(
         file=file, text=text, id=name, title=draft.title or name, job=job, schedules=tuple(schedules),
         tenant=draft.tenant, priority=draft.priority, params=draft.params,
         notices=tuple(wanted.notice for wanted in draft.notices if wanted.notice.events), group=draft.group(name),
-        warnings=tuple(Fault(where=where(file, flaw.place), why=flaw.why) for flaw in draft.warnings()),
+        warnings=tuple(Fault(where=where(file, issue.place), why=issue.why) for issue in draft.warnings()),
         places=places, schedule_places=schedule_places,
     )  # fmt: skip
 
@@ -117,22 +117,22 @@ def is_pipeline(root: Node) -> bool:
     return isinstance(root.value, dict) and not ONLY_IN_PIPELINES.isdisjoint(root.value)
 
 
-def blame(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
-    """Map the faults that a server found in a pipeline (`ApplyLine.problem`) to lines of the file."""
-    flaws = []
+def locate_faults(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
+    """Map the faults that a server found in a pipeline (`ApplyItemResult.problem`) to lines of the file."""
+    issues = []
     for fault in faults:
-        match steps_of(fault.where):
+        match path_steps(fault.where):
             case ("schedules", 0, "definition", *inner):
                 places = pipeline.schedule_places
             case ("schedules", _, "definition", *inner):
-                places = {(): pipeline.schedule_places.get((), Place(0, 0))}
+                places = {(): pipeline.schedule_places.get((), Position(0, 0))}
             case ("job", *inner):
                 places = pipeline.places
             case steps:
                 places, inner = pipeline.places, list(steps)
         pointer = "".join(f"/{step}" for step in inner)
-        flaws.append(flaw_of(Fault(where=pointer, why=fault.why), places))
-    return invalid(pipeline.file, pipeline.text, flaws)
+        issues.append(issue_of(Fault(where=pointer, why=fault.why), places))
+    return invalid(pipeline.file, pipeline.text, issues)
 
 
 def _name_of_file(file: str, directory: str | None) -> str:

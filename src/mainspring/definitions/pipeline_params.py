@@ -32,8 +32,8 @@ def make_params(
     for name, param in declared.items():
         if name in given:
             params[name] = given[name]
-            if not FITS[param.type](given[name]):
-                faults.append(Fault(where=name, why=f"must be {SAID[param.type]}, not {given[name]!r}"))
+            if not TYPE_CHECKS[param.type](given[name]):
+                faults.append(Fault(where=name, why=f"must be {TYPE_NAMES[param.type]}, not {given[name]!r}"))
         elif param.required:
             faults.append(Fault(where=name, why=f"is missing: use -p {name}=.."))
         else:
@@ -63,7 +63,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-FITS: Mapping[str, Callable[[object], bool]] = {
+TYPE_CHECKS: Mapping[str, Callable[[object], bool]] = {
     "text": lambda value: isinstance(value, str | int | float),
     "integer": _is_whole,
     "number": lambda value: isinstance(value, float) or _is_whole(value),
@@ -72,7 +72,7 @@ FITS: Mapping[str, Callable[[object], bool]] = {
     "json": lambda value: True,
 }
 """Parameter types, and their checks."""
-SAID = {
+TYPE_NAMES = {
     "text": "a string",
     "integer": "an integer",
     "number": "a number",

@@ -15,9 +15,9 @@ from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.drafts import Draft
-from mainspring.definitions.files.field_values import Flawed, Path, as_flag, attempt, suggestion
+from mainspring.definitions.files.field_values import Path, Unreadable, as_flag, attempt, suggestion
 from mainspring.definitions.files.pipeline_fields import BESIDE_BLOCK, BLOCK_FIELDS, FROM_PIPELINE, ON_KEYS, Param
-from mainspring.definitions.files.sources import Entry, Flaw, Node, Place
+from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position
 from mainspring.definitions.schedule_file import ScheduleDraft
 
 EVENT = "-event"
@@ -25,13 +25,13 @@ EVENT = "-event"
 _DEFAULTS: dict[str, object] = {"max_catch_up_windows": 1, "overlap": Overlap.SKIP, "max_active": 1}
 _FEW = 8
 """Maximum number of known fields listed for an unknown one."""
-_MANUAL = {"manual": Entry(Place(0, 0), Node(value=True, text="true", place=Place(0, 0)))}
+_MANUAL = {"manual": Entry(Position(0, 0), Node(value=True, text="true", place=Position(0, 0)))}
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a file that defines a schedule."""
 
-    place: Place
+    place: Position
     entries: dict[str, Entry]
 
 
@@ -42,7 +42,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     event: Block | None = None
     beside: dict[str, Entry] = {}
     """Fields in the block that are not the schedule's: `retryPolicy`, `notify`."""
-    manual_off: Place | None = None
+    manual_off: Position | None = None
     """Position of `manual: false`, which has no effect."""
 
     @property
@@ -51,14 +51,14 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
         return [block for block in (self.own, self.event) if block is not None]
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineContext(msgspec.Struct, frozen=True, kw_only=True):
     """Values that a schedule takes from its pipeline."""
 
     id: str
     entries: dict[str, Entry]
     """Its priority and its concurrency, by the names of `BLOCK_FIELDS`."""
     params: dict[str, Param]
-    param_places: dict[str, Place]
+    param_places: dict[str, Position]
     directory: str | None
     zone: str
 
@@ -68,7 +68,9 @@ def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
     schedule, on = entries.get("schedule"), entries.get("on")
     if schedule is not None and on is not None:
         later = max(schedule, on, key=lambda entry: (entry.place.line, entry.place.column))
-        draft.add(Flaw(place=later.place, why="`schedule` and `on` can't be combined", note="keep one of them"), ())
+        draft.add(
+            FileIssue(place=later.place, why="`schedule` and `on` can't be combined", note="keep one of them"), ()
+        )
     found = Blocks() if on is None else _read_on(draft, on)
     if schedule is None:
         return found
@@ -77,37 +79,37 @@ def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
 
 
 def make_schedules(
-    flaws: list[Flaw], blocks: Blocks, around: Surroundings
-) -> tuple[list[ScheduleSpec], dict[Path, Place]]:
+    issues: list[FileIssue], blocks: Blocks, context: PipelineContext
+) -> tuple[list[ScheduleSpec], dict[Path, Position]]:
     """Return the schedules, and the positions of the first one's parts. An invalid one is omitted.
 
     A file without any is checked as a manual one: its schedule fields may be wrong.
     """
     made: list[ScheduleSpec] = []
-    places: dict[Path, Place] = {}
-    for number, block in enumerate(blocks.all or [Block(place=Place(0, 0), entries=_MANUAL)]):
+    places: dict[Path, Position] = {}
+    for number, block in enumerate(blocks.all or [Block(place=Position(0, 0), entries=_MANUAL)]):
         draft = ScheduleDraft([])
-        name = around.id if number == 0 else around.id + EVENT
-        body = _strict(draft, block, around, name)
-        draft.check(_rooted(body, around.directory or "/"))
-        flaws.extend(flaw for flaw in draft.flaws if flaw not in flaws)
-        if not draft.flaws and blocks.all:
-            made.append(decode_schedule(msgspec.json.encode(_rooted(body, around.directory))))
+        name = context.id if number == 0 else context.id + EVENT
+        body = _strict(draft, block, context, name)
+        draft.check(_rooted(body, context.directory or "/"))
+        issues.extend(issue for issue in draft.issues if issue not in issues)
+        if not draft.issues and blocks.all:
+            made.append(decode_schedule(msgspec.json.encode(_rooted(body, context.directory))))
         if number == 0:
             places = draft.places
     return made, places
 
 
-def _strict(draft: ScheduleDraft, block: Block, around: Surroundings, name: str) -> dict[str, object]:
+def _strict(draft: ScheduleDraft, block: Block, context: PipelineContext, name: str) -> dict[str, object]:
     """Return the strict form of a block."""
-    root = Node(value={**around.entries, **block.entries}, place=block.place)
-    schedule: dict[str, object] = {**_DEFAULTS, **draft.schedule(root, BLOCK_FIELDS), "name": name, "job": around.id}
+    root = Node(value={**context.entries, **block.entries}, place=block.place)
+    schedule: dict[str, object] = {**_DEFAULTS, **draft.schedule(root, BLOCK_FIELDS), "name": name, "job": context.id}
     trigger = schedule.get("trigger")
     for clock in (trigger, trigger.get("expected")) if isinstance(trigger, dict) else ():
         if isinstance(clock, dict) and "cron" in clock:
-            clock.setdefault("timezone", around.zone)
-    for key, param in around.params.items():
-        inside, place = "computed" if param.is_computed else "params", around.param_places[key]
+            clock.setdefault("timezone", context.zone)
+    for key, param in context.params.items():
+        inside, place = "computed" if param.is_computed else "params", context.param_places[key]
         draft.places[inside, key] = place
         if param.default is not None:
             values = schedule.setdefault(inside, {})
@@ -128,7 +130,7 @@ def _rooted(schedule: dict[str, object], directory: str | None) -> dict[str, obj
 def _read_on(draft: Draft, on: Entry) -> Blocks:
     entries = on.node.value
     if not isinstance(entries, dict):
-        draft.add(Flaw(place=on.place, why=f"`on` must be a mapping with {', '.join(ON_KEYS)}"), ())
+        draft.add(FileIssue(place=on.place, why=f"`on` must be a mapping with {', '.join(ON_KEYS)}"), ())
         return Blocks()
     for key in entries.keys() - set(ON_KEYS):
         _refuse(draft, key, entries[key], "`on`", ON_KEYS)
@@ -137,7 +139,7 @@ def _read_on(draft: Draft, on: Entry) -> Blocks:
     manual_off = None
     if "manual" in entries:
         manual = attempt("manual", lambda: as_flag(entries["manual"].node))
-        if isinstance(manual, Flawed):
+        if isinstance(manual, Unreadable):
             draft.add_all(manual, ())
         manual_off = entries["manual"].place if manual is False else None
     return Blocks(own=own, event=event, beside=beside, manual_off=manual_off)
@@ -148,14 +150,16 @@ def _one_schedule(draft: Draft, entries: Mapping[str, Entry]) -> tuple[Block | N
     schedule, every = entries.get("schedule"), entries.get("every")
     if every is not None:
         if schedule is not None:
-            draft.add(Flaw(place=every.place, why="`every` and `schedule` can't be combined"), ())
+            draft.add(FileIssue(place=every.place, why="`every` and `schedule` can't be combined"), ())
         return Block(place=every.place, entries={"every": every}), {}
     if schedule is None:
         return None, {}
     if isinstance(schedule.node.value, list):
         if len(schedule.node.value) != 1:
             place = schedule.node.value[1].place if schedule.node.value else schedule.place
-            draft.add(Flaw(place=place, why="a file has one schedule", note="move the second one to another file"), ())
+            draft.add(
+                FileIssue(place=place, why="a file has one schedule", note="move the second one to another file"), ()
+            )
             return None, {}
         schedule = Entry(schedule.place, schedule.node.value[0])
     return _split(draft, "schedule", schedule)
@@ -169,7 +173,7 @@ def _read_event(draft: Draft, event: Entry) -> Block | None:
         _refuse(draft, "event", event.node.value["event"], "`event`", ("type",))
     named = {"event" if key == "type" else key: entry for key, entry in event.node.value.items() if key != "event"}
     if "event" not in named:
-        draft.add(Flaw(place=event.place, why="`event` needs a `type`"), ())
+        draft.add(FileIssue(place=event.place, why="`event` needs a `type`"), ())
         return None
     return Block(place=event.place, entries=named)
 
@@ -178,7 +182,7 @@ def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str
     """Split a mapping into a block and the fields that are not the schedule's."""
     if not isinstance(entry.node.value, dict):
         why = f'`{key}` must be a mapping such as {{cron: "0 9 * * *", timezone: Europe/Paris}}'
-        draft.add(Flaw(place=entry.node.place, why=why), ())
+        draft.add(FileIssue(place=entry.node.place, why=why), ())
         return None, {}
     known = [name for name in BLOCK_FIELDS if name not in FROM_PIPELINE] + list(BESIDE_BLOCK)
     entries: dict[str, Entry] = {}
@@ -195,4 +199,4 @@ def _refuse(draft: Draft, key: str, entry: Entry, what: str, known: list[str] | 
     if draft.is_full:
         return
     note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"known: {', '.join(known)}")
-    draft.add(Flaw(place=entry.place, why=f"unknown field `{key}` of {what}", note=note), ())
+    draft.add(FileIssue(place=entry.place, why=f"unknown field `{key}` of {what}", note=note), ())

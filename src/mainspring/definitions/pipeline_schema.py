@@ -42,7 +42,7 @@ from mainspring.definitions.files.field_values import (
     as_words,
 )
 from mainspring.definitions.files.sources import Node
-from mainspring.definitions.pipeline_descriptions import ABOUT
+from mainspring.definitions.pipeline_descriptions import DESCRIPTIONS
 
 Schema: TypeAlias = "dict[str, object]"
 Reader: TypeAlias = "Callable[[Node], object]"
@@ -119,7 +119,7 @@ def _object(what: str, fields: Mapping[str, Reader], required: Iterable[str] = (
 
 def _property(what: str, key: str, read: Reader) -> Schema:
     form = _FORMS[what, key]() if (what, key) in _FORMS else _form(key, read)
-    return {**form, "description": ABOUT[what][key]}
+    return {**form, "description": DESCRIPTIONS[what][key]}
 
 
 def _form(what: str, read: Reader) -> Schema:
@@ -172,7 +172,7 @@ def _event() -> Schema:
     assert isinstance(shared, dict)
     left_out = {"cron", "timezone", "every", "anchor", "at", "event", "manual", *pipeline_fields.BESIDE_BLOCK}
     properties = {key: form for key, form in shared.items() if key not in left_out}
-    named = {"type": {**_TEXT, "description": ABOUT["schedule"]["event"]}}
+    named = {"type": {**_TEXT, "description": DESCRIPTIONS["schedule"]["event"]}}
     whole: Schema = {"type": "object", "additionalProperties": False, "properties": {**named, **properties}}
     return _either({"type": "string"}, {**whole, "required": ["type"]})
 
@@ -231,7 +231,7 @@ def _fixed(schema: Schema) -> Callable[[], Schema]:
 
 
 _RETRIES: Schema = {"type": "integer", "minimum": 0, "maximum": 4}
-_TRIES: Schema = {"type": "integer", "minimum": 1, "maximum": pipeline_fields.MOST_TRIES}
+_TRIES: Schema = {"type": "integer", "minimum": 1, "maximum": pipeline_fields.MAX_ATTEMPTS}
 _URL: Schema = {"type": "string", "examples": ["${env:HOOK}"]}
 _PRIORITY: Schema = {"enum": ["P0", "P1", "P2", "p0", "p1", "p2"]}
 _SHARED: dict[str, Callable[[], Schema]] = {
@@ -304,7 +304,7 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("schedule", "notify"): _shared("notify"),
     ("schedule", "manual"): _fixed({"const": True}),
     ("window", "maxDelayMinutes"): _fixed(_NUMBER),
-    ("retryPolicy", "maxRetries"): _fixed({"type": "integer", "minimum": 0, "maximum": pipeline_fields.MOST_TRIES}),
+    ("retryPolicy", "maxRetries"): _fixed({"type": "integer", "minimum": 0, "maximum": pipeline_fields.MAX_ATTEMPTS}),
     ("retryPolicy", "retryDelayMs"): _fixed(_NUMBER),
     ("on", "schedule"): lambda: _list_or_one(_shared("schedule")(), most=1),
     ("on", "every"): _fixed(_LENGTH),
@@ -312,7 +312,7 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("on", "manual"): _fixed({"type": "boolean"}),
     ("concurrency", "max"): _fixed({"type": "integer", "minimum": 1}),
     ("sla", "warn_at"): _fixed({"type": ["string", "integer"], "examples": ["80%"]}),
-    ("notify", "on"): _fixed(_list_or_one({"enum": list(pipeline_fields.TOLD)})),
+    ("notify", "on"): _fixed(_list_or_one({"enum": list(pipeline_fields.NOTIFY_EVENTS)})),
     **{("notify", key): _fixed(_URL) for key in ("url", "on_failure", "on_success", "on_complete")},
     ("param", "default"): _fixed(_ANYTHING),
 }

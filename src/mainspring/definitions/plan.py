@@ -10,10 +10,10 @@ import msgspec
 
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
-from mainspring.core.schedules.triggers import say_trigger
+from mainspring.core.schedules.triggers import describe_trigger
 from mainspring.core.schedules.windows import upcoming
 from mainspring.core.work.work import handler_of
-from mainspring.definitions.quantities import say_bytes, say_seconds
+from mainspring.definitions.quantities import format_bytes, format_seconds
 
 FIRES = 5
 
@@ -76,7 +76,7 @@ def make_plan(
         priority=priority,
         params=params,
         tasks=tuple(map(_planned, spec.tasks)),
-        trigger="" if schedule is None else say_trigger(schedule.trigger),
+        trigger="" if schedule is None else describe_trigger(schedule.trigger),
         timezone=timezone,
         fires=() if schedule is None else tuple(upcoming(schedule, now, FIRES)),
     )
@@ -91,11 +91,11 @@ def _planned(task: TaskSpec) -> PlannedTask:
         for_each=task.for_each,
         max_attempts=task.max_attempts,
         timeout_seconds=task.timeout_seconds,
-        says="; ".join(_say(task)),
+        says="; ".join(_describe(task)),
     )
 
 
-def _say(task: TaskSpec) -> Sequence[str]:
+def _describe(task: TaskSpec) -> Sequence[str]:
     said = []
     if task.for_each is not None:
         said.append(f"for each of {task.for_each}")
@@ -107,14 +107,14 @@ def _say(task: TaskSpec) -> Sequence[str]:
     retries = task.max_attempts - 1
     if retries:
         times = "once" if retries == 1 else f"{retries} times"
-        first = f", after {say_seconds(task.retry_delay_seconds)}" if task.retry_delay_seconds is not None else ""
+        first = f", after {format_seconds(task.retry_delay_seconds)}" if task.retry_delay_seconds is not None else ""
         cap = task.retry.cap_seconds if task.retry is not None else None
-        longest = f" and at most {say_seconds(cap)}" if cap is not None else ""
+        longest = f" and at most {format_seconds(cap)}" if cap is not None else ""
         said.append(f"retried {times}{first}{longest}")
     if task.timeout_seconds is not None:
-        said.append(f"at most {say_seconds(task.timeout_seconds)}")
+        said.append(f"at most {format_seconds(task.timeout_seconds)}")
     room = task.resources
-    said.append(f"{room.cpu_millis / 1_000:g} cpu, {say_bytes(room.memory_bytes)}")
+    said.append(f"{room.cpu_millis / 1_000:g} cpu, {format_bytes(room.memory_bytes)}")
     if room.gpus:
         said.append(f"{room.gpus} gpus")
     said += [f"{key}={value}" for key, value in task.labels.items()]

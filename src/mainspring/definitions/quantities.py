@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.core.text.durations import say_seconds as say_seconds  # noqa: PLC0414 - a part of this module
-from mainspring.core.text.durations import seconds_of as seconds_of  # noqa: PLC0414 - a part of this module
-from mainspring.core.text.quantities import bytes_of as bytes_of  # noqa: PLC0414 - a part of this module
-from mainspring.core.text.quantities import millis_of as millis_of  # noqa: PLC0414 - a part of this module
-from mainspring.core.text.quantities import say_bytes as say_bytes  # noqa: PLC0414 - a part of this module
+from mainspring.core.text.durations import format_seconds as format_seconds  # noqa: PLC0414 - a part of this module
+from mainspring.core.text.durations import parse_seconds as parse_seconds  # noqa: PLC0414 - a part of this module
+from mainspring.core.text.quantities import format_bytes as format_bytes  # noqa: PLC0414 - a part of this module
+from mainspring.core.text.quantities import parse_bytes as parse_bytes  # noqa: PLC0414 - a part of this module
+from mainspring.core.text.quantities import parse_millis as parse_millis  # noqa: PLC0414 - a part of this module

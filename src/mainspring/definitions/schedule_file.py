@@ -23,9 +23,18 @@ import msgspec
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import Missed, Overlap, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.definitions.files.drafts import Draft, flaw_of, invalid, steps_of
-from mainspring.definitions.files.field_values import Field, OneOf, Path, as_count, as_flag, as_seconds, as_text, misfit
-from mainspring.definitions.files.sources import Entry, Flaw, Node, Place, parse, plain
+from mainspring.definitions.files.drafts import Draft, invalid, issue_of, path_steps
+from mainspring.definitions.files.field_values import (
+    Field,
+    OneOf,
+    Path,
+    as_count,
+    as_flag,
+    as_seconds,
+    as_text,
+    mismatch,
+)
+from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position, parse, plain
 from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 _KINDS = {"cron": "cron", "every": "interval", "at": "once", "event": "event", "manual": "manual"}
@@ -43,32 +52,32 @@ class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     """The strict form, as JSON."""
     name: str
-    places: dict[Path, Place]
+    places: dict[Path, Position]
 
 
 def read_schedule(text: str, file: str) -> ScheduleFile:
     """Parse a schedule file. Raises InvalidFile, with the lines, if it has issues."""
-    root, flaws = parse(text)
+    root, issues = parse(text)
     if root is None:
-        raise invalid(file, text, flaws)
-    draft = ScheduleDraft(flaws)
+        raise invalid(file, text, issues)
+    draft = ScheduleDraft(issues)
     schedule = draft.schedule(root, SCHEDULE_FIELDS)
     draft.check(schedule)
-    if flaws:
-        raise invalid(file, text, flaws)
+    if issues:
+        raise invalid(file, text, issues)
     body = msgspec.json.encode(schedule)
     return ScheduleFile(file=file, text=text, body=body, name=str(schedule["name"]), places=draft.places)
 
 
-def blame(file: ScheduleFile, refused: Refused) -> InvalidFile:
+def locate_faults(file: ScheduleFile, refused: Refused) -> InvalidFile:
     """Map the faults of a server's response to lines of the file."""
-    flaws = []
+    issues = []
     for fault in refused.faults:
-        steps = steps_of(fault.where)
+        steps = path_steps(fault.where)
         inside = steps[1:] if steps[:1] == (_IN_BODY,) else steps
         pointer = "".join(f"/{step}" for step in inside)
-        flaws.append(flaw_of(Fault(where=pointer, why=fault.why), file.places))
-    error = invalid(file.file, file.text, flaws)
+        issues.append(issue_of(Fault(where=pointer, why=fault.why), file.places))
+    error = invalid(file.file, file.text, issues)
     error.problem = refused.problem
     return error
 
@@ -86,7 +95,7 @@ class ScheduleDraft(Draft):
 
     def check(self, schedule: dict[str, object]) -> None:
         """Add the faults by the server's rules."""
-        if not self.was_read(_TRIGGER):
+        if not self.is_complete_at(_TRIGGER):
             # Without a trigger the rules stop early: use a placeholder to check the other fields.
             schedule = {**schedule, "trigger": {"kind": "manual"}}
         self.add_faults(_faults_in(msgspec.json.encode(schedule)))
@@ -96,7 +105,8 @@ class ScheduleDraft(Draft):
         schedule: dict[str, object] = {}
         if not isinstance(root.value, dict):
             self.add(
-                Flaw(place=root.place, why="a schedule file must be a mapping with `name`, `job` and a trigger"), ()
+                FileIssue(place=root.place, why="a schedule file must be a mapping with `name`, `job` and a trigger"),
+                (),
             )
             return schedule
         self.places[()] = root.place
@@ -114,20 +124,24 @@ class ScheduleDraft(Draft):
         if "trigger" in entries:
             return None
         if not said:
-            self.add(Flaw(place=root.place, why=f"a schedule needs a trigger: {', '.join(_KINDS)}"), _TRIGGER)
+            self.add(FileIssue(place=root.place, why=f"a schedule needs a trigger: {', '.join(_KINDS)}"), _TRIGGER)
             return None
         for other in said[1:]:
-            self.add(Flaw(place=entries[other].place, why=f"`{other}` and `{said[0]}` can't be combined"), _TRIGGER)
+            self.add(
+                FileIssue(place=entries[other].place, why=f"`{other}` and `{said[0]}` can't be combined"), _TRIGGER
+            )
         for key, owner in _BELONGS.items():
             if key in entries and owner != said[0]:
-                self.add(Flaw(place=entries[key].place, why=f"`{key}` requires `{owner}`, not `{said[0]}`"), _TRIGGER)
+                self.add(
+                    FileIssue(place=entries[key].place, why=f"`{key}` requires `{owner}`, not `{said[0]}`"), _TRIGGER
+                )
         return _KINDS[said[0]]
 
 
 def _whole_seconds(node: Node) -> int:
     seconds = as_seconds(node)
     if seconds != int(seconds):
-        raise misfit(node, "must be a whole number of seconds")
+        raise mismatch(node, "must be a whole number of seconds")
     return int(seconds)
 
 

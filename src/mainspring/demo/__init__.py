@@ -10,5 +10,6 @@
     runner.py        the whole demo, from start to shutdown
 
 Nothing is simulated: everything shown comes from the server. To add a scene: write a function in `scenes.py`, add it
-to `SCENES`, add a measure and a case in `story.sum_up` and `checks.judge`, and list it in docs/guides/demo.md.
+to `SCENES`, add a measure and a case in `story.line_for_measure` and `checks.judge`, and list it in
+docs/guides/demo.md.
 """

@@ -25,7 +25,7 @@ from mainspring.demo.measures import (
     Unplaceable,
     Waiting,
 )
-from mainspring.demo.story import Line, LineCode
+from mainspring.demo.messages import Line, LineCode
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ def judge(measure: Measure) -> list[Check]:
             assert_never(measure)
 
 
-def judge_story(lines: Sequence[Line]) -> Iterator[Check]:
+def check_lines(lines: Sequence[Line]) -> Iterator[Check]:
     """Check that all expected lines were reported."""
     for expected in EXPECTED:
         ok = any(expected.matches(line) for line in lines)
@@ -185,5 +185,5 @@ def _storm(measure: Storm) -> dict[str, bool]:
 
 
 def _judge(scene: str, measure: Measure, found: dict[str, bool]) -> list[Check]:
-    said = msgspec.json.encode(measure).decode()
-    return [Check(scene=scene, name=name, ok=ok, found="" if ok else said) for name, ok in found.items()]
+    encoded = msgspec.json.encode(measure).decode()
+    return [Check(scene=scene, name=name, ok=ok, found="" if ok else encoded) for name, ok in found.items()]

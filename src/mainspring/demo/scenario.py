@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.demo.stage import CORES, WORKERS
+from mainspring.demo.cluster import CORES, WORKERS
 
 Json = Mapping[str, object]
 
@@ -41,9 +41,9 @@ class Timetable(msgspec.Struct, frozen=True, kw_only=True):
 
     speed: float = 1.0
 
-    def seconds(self, usual: float, least: float = 0.0) -> float:
+    def seconds(self, usual: float, minimum: float = 0.0) -> float:
         """Scale a duration, down to a minimum."""
-        return max(usual / self.speed, least)
+        return max(usual / self.speed, minimum)
 
 
 def heartbeat() -> Json:
@@ -53,7 +53,7 @@ def heartbeat() -> Json:
 
 def heartbeat_schedule(times: Timetable) -> Json:
     """Return a schedule that fires every ten seconds."""
-    every = round(times.seconds(10, least=1))
+    every = round(times.seconds(10, minimum=1))
     return {"name": "heartbeat", "job": "heartbeat", "trigger": {"kind": "interval", "every_seconds": every}}
 
 
@@ -61,7 +61,7 @@ def weather(times: Timetable) -> Json:
     """Return a job with a list, a fan-out over its items of which one fails twice, and a report."""
     listing = f'echo \'{{"cities": {msgspec.json.encode(CITIES).decode()}}}\' > "$MAINSPRING_OUTPUT"'
     fetch = f"""
-        sleep {times.seconds(2, least=0.2):g}
+        sleep {times.seconds(2, minimum=0.2):g}
         if [ "$CITY" = {UNLUCKY} ] && [ "$MAINSPRING_ATTEMPT" -lt 3 ]; then
             echo '{FAILURE}' >&2
             exit 75
@@ -74,7 +74,7 @@ def weather(times: Timetable) -> Json:
             _task("list", listing),
             _task(
                 "fetch", fetch, env={"CITY": "{{ item }}"}, needs=[{"task": "list"}], for_each="outputs.list.cities",
-                label="{{ item }}", cpu_millis=500, retry_delay_seconds=times.seconds(2, least=0.2),
+                label="{{ item }}", cpu_millis=500, retry_delay_seconds=times.seconds(2, minimum=0.2),
             ),
             _task("report", "echo all are in", needs=[{"task": "fetch"}]),
         ],
@@ -99,7 +99,7 @@ def thumbs() -> Json:
 
 def flood(times: Timetable) -> Json:
     """Return a job with far more tasks than the cluster has capacity for."""
-    work = f"sleep {times.seconds(1, least=0.5):g}"
+    work = f"sleep {times.seconds(1, minimum=0.5):g}"
     return {"name": "crunch", "tasks": [_task("part", work, for_each="params.parts", label="{{ item }}")]}
 
 
@@ -130,8 +130,8 @@ def thumb(times: Timetable) -> Json:
         "tasks": [
             _task(
                 "thumb", draw, env={"NUMBER": "{{ item }}"}, for_each="params.parts", label="{{ item }}",
-                cpu_millis=200, stall_seconds=times.seconds(20, least=4), grace_seconds=1,
-                retry_delay_seconds=times.seconds(2, least=0.2),
+                cpu_millis=200, stall_seconds=times.seconds(20, minimum=4), grace_seconds=1,
+                retry_delay_seconds=times.seconds(2, minimum=0.2),
             ),
         ],
     }  # fmt: skip
@@ -139,7 +139,7 @@ def thumb(times: Timetable) -> Json:
 
 def haul(times: Timetable, ledger: Path) -> Json:
     """Return a job whose tasks append a line to a ledger file on completion, as independent evidence."""
-    work = f'sleep {times.seconds(8, least=4):g}; echo "$NUMBER" >> "$LEDGER"'
+    work = f'sleep {times.seconds(8, minimum=4):g}; echo "$NUMBER" >> "$LEDGER"'
     env = {"NUMBER": "{{ item }}", "LEDGER": str(ledger)}
     return {
         "name": "haul",

@@ -14,43 +14,43 @@ from typing import NamedTuple, TypeVar
 
 from mainspring.client.aio.client import FINAL_RUN_STATES, AsyncClient
 from mainspring.demo import measures, scenario
+from mainspring.demo.cluster import DemoCluster
 from mainspring.demo.measures import Measure
 from mainspring.demo.scenario import Timetable
-from mainspring.demo.stage import Stage
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.rest.runs import RunView, TaskView
 from mainspring.protocol.rest.schedules import FireView
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 90.0
-_LOOK_SECONDS = 0.1
+SCENE_TIMEOUT_SECONDS = 90.0
+_POLL_SECONDS = 0.1
 _SET_UP_SECONDS = 5.0
 """Minimum time between creating the schedules of the storm and their fire time."""
 _EVENT_AFTER_SECONDS = 45.0
 _OWN_SOURCE = "/mainspring/demo"
 
 
-class Set(NamedTuple):
+class SceneContext(NamedTuple):
     """Context of a scene."""
 
-    stage: Stage
+    cluster: DemoCluster
     times: Timetable
     clock: Clock
     folder: Path
 
     async def until(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
         """Poll until an answer is truthy, and return it. Raises TimeoutError with `what`."""
-        deadline = self.clock.monotonic() + PATIENCE_SECONDS
+        deadline = self.clock.monotonic() + SCENE_TIMEOUT_SECONDS
         while not (answer := await ask()):
             if self.clock.monotonic() > deadline:
-                raise TimeoutError(f"timed out after {PATIENCE_SECONDS:.0f} s: {what}")
-            await self.clock.sleep(_LOOK_SECONDS)
+                raise TimeoutError(f"timed out after {SCENE_TIMEOUT_SECONDS:.0f} s: {what}")
+            await self.clock.sleep(_POLL_SECONDS)
         return answer
 
-    async def over(self, run_id: str) -> RunView:
+    async def finished_run(self, run_id: str) -> RunView:
         """Wait for a run to end, and return it. Raises TimeoutError."""
-        return await self.stage.client.wait(run_id, PATIENCE_SECONDS)
+        return await self.cluster.client.wait(run_id, SCENE_TIMEOUT_SECONDS)
 
 
 class Scene(NamedTuple):
@@ -59,66 +59,66 @@ class Scene(NamedTuple):
     at_seconds: float
     """Start time since the start of the demo, at normal speed."""
     name: str
-    play: Callable[[Set], AsyncIterator[Measure]]
+    play: Callable[[SceneContext], AsyncIterator[Measure]]
 
 
-async def heartbeat(on: Set) -> AsyncIterator[Measure]:
+async def heartbeat(context: SceneContext) -> AsyncIterator[Measure]:
     """A schedule fires repeatedly."""
-    client = on.stage.clients["default"]
+    client = context.cluster.clients["default"]
     await client.submit_job(scenario.heartbeat())
-    await client.put_schedule("heartbeat", scenario.heartbeat_schedule(on.times))
+    await client.put_schedule("heartbeat", scenario.heartbeat_schedule(context.times))
 
     async def two_beats() -> measures.Beats | None:
         fires = await _all(client.fires("heartbeat", outcomes=["ran"]))
         runs = [await client.run(fire.run_id) for fire in fires if fire.run_id is not None]
         return measures.beats(fires, runs) if len([run for run in runs if run.started_at is not None]) > 1 else None
 
-    yield await on.until(two_beats, "heartbeat ran twice")
+    yield await context.until(two_beats, "heartbeat ran twice")
 
 
-async def weather(on: Set) -> AsyncIterator[Measure]:
+async def weather(context: SceneContext) -> AsyncIterator[Measure]:
     """A graph with a fan-out in which one task needs three attempts."""
-    client = on.stage.clients["default"]
-    run = await on.over((await _start(client, scenario.weather(on.times))).id)
+    client = context.cluster.clients["default"]
+    run = await context.finished_run((await _start(client, scenario.weather(context.times))).id)
     fetches = [task async for task in client.tasks_of(run.id) if task.name == "fetch"]
     unlucky = next(task for task in fetches if task.label == scenario.UNLUCKY)
     yield measures.Forecast(run_id=run.id, state=run.state, tasks=len(fetches), ends=await _ends(client, unlucky))
 
 
-async def orders(on: Set) -> AsyncIterator[Measure]:
+async def orders(context: SceneContext) -> AsyncIterator[Measure]:
     """A schedule waits for an event, which the demo sends unless the user does."""
-    client = on.stage.clients["default"]
+    client = context.cluster.clients["default"]
     await client.submit_job(scenario.orders())
     schedule = await client.put_schedule("orders", scenario.orders_schedule())
     runs = await _all(client.runs(job="orders"))
     yield measures.Waiting(schedule=schedule.name, trigger=schedule.trigger, event=scenario.EVENT, runs=len(runs))
-    send_at = on.clock.monotonic() + on.times.seconds(_EVENT_AFTER_SECONDS)
+    send_at = context.clock.monotonic() + context.times.seconds(_EVENT_AFTER_SECONDS)
 
     async def came() -> FireView | None:
         nonlocal send_at
-        if on.clock.monotonic() >= send_at:
+        if context.clock.monotonic() >= send_at:
             send_at = float("inf")
             if not await _all(client.received_events(type=scenario.EVENT, limit=1)):
                 await client.send_events([client.event(scenario.EVENT, source=_OWN_SOURCE, data={"rows": 5})])
         return next(iter(await _all(client.fires("orders", outcomes=["ran"]))), None)
 
-    fire = await on.until(came, f"orders ran after {scenario.EVENT}")
-    run = await on.over(fire.run_id or "")
+    fire = await context.until(came, f"orders ran after {scenario.EVENT}")
+    run = await context.finished_run(fire.run_id or "")
     first = (await _all(client.received_events(type=scenario.EVENT)))[-1]
     yield measures.Arrived(
         schedule=schedule.name, event=first.type, by_hand=first.source != _OWN_SOURCE, state=run.state
     )
 
 
-async def thumbs(on: Set) -> AsyncIterator[Measure]:
+async def thumbs(context: SceneContext) -> AsyncIterator[Measure]:
     """A task requires a label that no worker has."""
-    client = on.stage.clients["media"]
+    client = context.cluster.clients["media"]
     run = await _start(client, scenario.thumbs())
 
     async def queued() -> TaskView | None:
         return next((task for task in await _all(client.tasks_of(run.id)) if task.state == "QUEUED"), None)
 
-    task = await on.until(queued, "thumbs is queued")
+    task = await context.until(queued, "thumbs is queued")
     workers = await _all(client.workers())
     label, value = scenario.GPU
     yield measures.Unplaceable(
@@ -127,24 +127,24 @@ async def thumbs(on: Set) -> AsyncIterator[Measure]:
     )  # fmt: skip
 
 
-async def flood(on: Set) -> AsyncIterator[Measure]:
+async def flood(context: SceneContext) -> AsyncIterator[Measure]:
     """One tenant submits far more than the cluster can run, then another submits a few tasks."""
-    acme, media = on.stage.clients["acme"], on.stage.clients["media"]
-    much = await _start(acme, scenario.flood(on.times), scenario.parts(scenario.FLOOD))
+    acme, media = context.cluster.clients["acme"], context.cluster.clients["media"]
+    much = await _start(acme, scenario.flood(context.times), scenario.parts(scenario.FLOOD))
 
     async def begun() -> bool:
         return (await acme.count_tasks(states=["RUNNING"])).value > 0
 
-    await on.until(begun, "acme's tasks run")
+    await context.until(begun, "acme's tasks run")
     little = await _start(media, scenario.previews(), scenario.parts(scenario.PREVIEWS))
-    states = ((await on.over(much.id)).state, (await on.over(little.id)).state)
+    states = ((await context.finished_run(much.id)).state, (await context.finished_run(little.id)).state)
     yield measures.share(await _all(acme.tasks_of(much.id)), await _all(media.tasks_of(little.id)), states)
 
 
-async def invoices(on: Set) -> AsyncIterator[Measure]:
+async def invoices(context: SceneContext) -> AsyncIterator[Measure]:
     """A permanent failure."""
-    client = on.stage.clients["default"]
-    run = await on.over((await _start(client, scenario.invoices())).id)
+    client = context.cluster.clients["default"]
+    run = await context.finished_run((await _start(client, scenario.invoices())).id)
     (task,) = await _all(client.tasks_of(run.id))
     dead = [letter async for letter in client.dead_letters(job="invoices") if letter.run_id == run.id]
     yield measures.DeadLetter(
@@ -153,17 +153,19 @@ async def invoices(on: Set) -> AsyncIterator[Measure]:
     )  # fmt: skip
 
 
-async def thumb(on: Set) -> AsyncIterator[Measure]:
+async def thumb(context: SceneContext) -> AsyncIterator[Measure]:
     """A task hangs; it is detected, stopped and retried."""
-    client = on.stage.clients["media"]
-    run = await on.over((await _start(client, scenario.thumb(on.times), scenario.parts(scenario.THUMBS))).id)
+    client = context.cluster.clients["media"]
+    run = await context.finished_run(
+        (await _start(client, scenario.thumb(context.times), scenario.parts(scenario.THUMBS))).id
+    )
     stuck = next(task for task in await _all(client.tasks_of(run.id)) if task.label == scenario.STUCK)
 
     async def alert() -> str | None:
         found = [one async for one in client.alerts(is_open=None) if one.kind == "stalled"]
         return next((one.summary for one in found if stuck.id in bytes(one.details).decode()), None)
 
-    summary = await on.until(alert, "the alert about thumb is raised")
+    summary = await context.until(alert, "the alert about thumb is raised")
     yield measures.Stalled(run_id=run.id, ends=await _ends(client, stuck), alert=summary, state=stuck.state)
 
 
@@ -171,31 +173,31 @@ _BEFORE_THE_KILL = ("weather", "crunch", "preview", "invoices", "thumb")
 """Their attempts are counted, so none may be lost with the worker."""
 
 
-async def kill(on: Set) -> AsyncIterator[Measure]:
+async def kill(context: SceneContext) -> AsyncIterator[Measure]:
     """A worker is killed while it runs tasks."""
-    client, name = on.stage.clients["default"], scenario.VICTIM
-    ledger = on.folder / "ledger"
+    client, name = context.cluster.clients["default"], scenario.VICTIM
+    ledger = context.folder / "ledger"
 
     async def quiet() -> bool:
-        before = [run for job in _BEFORE_THE_KILL async for run in on.stage.client.runs(q=f"job:{job}")]
+        before = [run for job in _BEFORE_THE_KILL async for run in context.cluster.client.runs(q=f"job:{job}")]
         return all(run.state in FINAL_RUN_STATES for run in before)
 
-    await on.until(quiet, "earlier runs have ended")
-    run = await _start(client, scenario.haul(on.times, ledger), scenario.parts(scenario.LOADS))
+    await context.until(quiet, "earlier runs have ended")
+    run = await _start(client, scenario.haul(context.times, ledger), scenario.parts(scenario.LOADS))
 
     async def carrying() -> list[TaskView] | None:
         return [task async for task in client.tasks(run=run.id, worker=name, states=["RUNNING"])] or None
 
-    running = await on.until(carrying, f"{name} runs a part of haul")
-    killed_at = on.clock.wall()
-    on.stage.kill(name)
+    running = await context.until(carrying, f"{name} runs a part of haul")
+    killed_at = context.clock.wall()
+    context.cluster.kill(name)
     yield measures.Killed(worker=name, running=len(running))
 
     async def given_up() -> bool:
         return (await client.worker(name)).status == "lost"
 
-    await on.until(given_up, f"{name} is lost")
-    await on.over(run.id)
+    await context.until(given_up, f"{name} is lost")
+    await context.finished_run(run.id)
     tasks = await _all(client.tasks_of(run.id))
     yield measures.moved(
         await client.worker(name),
@@ -206,11 +208,11 @@ async def kill(on: Set) -> AsyncIterator[Measure]:
     )
 
 
-async def storm(on: Set) -> AsyncIterator[Measure]:
+async def storm(context: SceneContext) -> AsyncIterator[Measure]:
     """Many schedules fire at the same instant."""
-    client = on.stage.clients["default"]
+    client = context.cluster.clients["default"]
     await client.submit_job(scenario.storm())
-    at = _next_second(on.clock.wall() + timedelta(seconds=max(_SET_UP_SECONDS, on.times.seconds(10))))
+    at = _next_second(context.clock.wall() + timedelta(seconds=max(_SET_UP_SECONDS, context.times.seconds(10))))
     schedules = scenario.storm_schedules(at)
     await asyncio.gather(*(client.create_schedule(schedule) for schedule in schedules))
 
@@ -219,7 +221,7 @@ async def storm(on: Set) -> AsyncIterator[Measure]:
         is_over = len(runs) >= len(schedules) and all(run.state in FINAL_RUN_STATES for run in runs)
         return runs if is_over else None
 
-    runs = await on.until(all_over, f"all {len(schedules)} runs of storm have ended")
+    runs = await context.until(all_over, f"all {len(schedules)} runs of storm have ended")
     fires = [fire for schedule in schedules for fire in await _all(client.fires(str(schedule["name"])))]
     yield measures.storm(fires, runs)
 

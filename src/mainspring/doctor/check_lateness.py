@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import say_seconds
+from mainspring.definitions.quantities import format_seconds
 from mainspring.doctor.facts import Facts, LateJob
-from mainspring.doctor.findings import Check, Topic, say_number, say_some
+from mainspring.doctor.findings import Check, Topic, format_count, format_list
 
 LATE_SECONDS = 60.0
 """Start delay from which a run without a deadline counts as late."""
@@ -15,7 +15,7 @@ LATE_SECONDS = 60.0
 TOPIC = Topic("Starting late")
 
 
-def ask_lateness(facts: Facts) -> Iterator[Check]:
+def check_lateness(facts: Facts) -> Iterator[Check]:
     """Run the checks for pipelines that start late."""
     yield _late(facts)
     yield _alerts(facts)
@@ -31,27 +31,30 @@ def _late(facts: Facts) -> Check:
     late = [one for one in facts.late if one.missed or one.p95_seconds >= LATE_SECONDS]
     if not late:
         worst, promised = facts.late[0], sum(one.promised for one in facts.late)
-        kept = f"; {say_number(promised, 'deadline')} met" if promised else ""
+        kept = f"; {format_count(promised, 'deadline')} met" if promised else ""
         return TOPIC.yes(
             "start_delay",
             question,
-            f"{say_number(runs, 'run')}; slowest start: {worst.tenant}/{worst.job}, "
-            f"{say_seconds(worst.p95_seconds)} at p95{kept}",
+            f"{format_count(runs, 'run')}; slowest start: {worst.tenant}/{worst.job}, "
+            f"{format_seconds(worst.p95_seconds)} at p95{kept}",
         )
     reason, advice, command = _bottleneck(facts, late[0].job)
-    finding = f"late: {say_some([*map(_say, late)])}"
+    finding = f"late: {format_list([*map(_format_late, late)])}"
     return TOPIC.no(f"start_delay.{reason}", question, finding, advice, command)
 
 
-def _say(one: LateJob) -> str:
+def _format_late(one: LateJob) -> str:
     if one.missed:
-        return f"{one.tenant}/{one.job}, missed {one.missed:,} of {say_number(one.promised, 'deadline')}"
-    return f"{one.tenant}/{one.job} by {say_seconds(one.p95_seconds)} ({say_number(one.runs, 'run')})"
+        return f"{one.tenant}/{one.job}, missed {one.missed:,} of {format_count(one.promised, 'deadline')}"
+    return f"{one.tenant}/{one.job} by {format_seconds(one.p95_seconds)} ({format_count(one.runs, 'run')})"
 
 
 def _bottleneck(facts: Facts, job: str) -> tuple[str, str, str]:
     """Return the bottleneck as far as it shows now (servers, workers or a burst), with advice and a command."""
-    held = next((pool.queue.held_from for pool in facts.pools if pool.queue and pool.queue.held_from), None)
+    held = next(
+        (pool.queue.dispatch_paused_from for pool in facts.pools if pool.queue and pool.queue.dispatch_paused_from),
+        None,
+    )
     if held or (facts.level is not None and facts.level.level != "normal"):
         return "slow_servers", "the servers or their store are the bottleneck: see the checks above", ""
     if any(sum(pool.queue.waiting.values()) for pool in facts.pools if pool.queue is not None):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import say_bytes
-from mainspring.doctor.facts import NearbyFacts
+from mainspring.definitions.quantities import format_bytes
+from mainspring.doctor.facts import LocalFacts
 from mainspring.doctor.findings import Check, Topic
 
-LITTLE_BYTES = 512 * 1024 * 1024
+MIN_FREE_BYTES = 512 * 1024 * 1024
 """Free disk space below which the check fails."""
 
 TOPIC = Topic("The server does not answer")
 
 
-def ask_nearby(facts: NearbyFacts) -> Iterator[Check]:
+def check_local_machine(facts: LocalFacts) -> Iterator[Check]:
     """Run the checks that need no server."""
     yield TOPIC.no(
         "server.unreachable", "Does the server answer?", facts.error, "the checks below show the local cause"
@@ -32,7 +32,7 @@ def ask_nearby(facts: NearbyFacts) -> Iterator[Check]:
         )
 
 
-def _address(facts: NearbyFacts) -> Check:
+def _address(facts: LocalFacts) -> Check:
     question = "Does the host name resolve?"
     if not facts.resolves:
         return TOPIC.no(
@@ -46,7 +46,7 @@ def _address(facts: NearbyFacts) -> Check:
     return TOPIC.yes("address", question, f"port {facts.port} of {where}")
 
 
-def _port(facts: NearbyFacts) -> Check:
+def _port(facts: LocalFacts) -> Check:
     question = "Does the port accept connections?"
     if facts.listens:
         return TOPIC.yes("port", question, f"port {facts.port} accepts connections, but the server does not respond")
@@ -60,14 +60,14 @@ def _port(facts: NearbyFacts) -> Check:
     )
 
 
-def _file(facts: NearbyFacts) -> Iterator[Check]:
+def _file(facts: LocalFacts) -> Iterator[Check]:
     yield _process(facts)
     yield _usable(facts)
     if facts.free_bytes is not None:
         yield _disk(facts)
 
 
-def _process(facts: NearbyFacts) -> Check:
+def _process(facts: LocalFacts) -> Check:
     question = "Is the server process running?"
     if not facts.store_exists:
         return TOPIC.unknown("process", question, f"no store at {facts.store}: name the server's store with --store")
@@ -92,7 +92,7 @@ def _process(facts: NearbyFacts) -> Check:
     return TOPIC.yes("process", question, f"process {facts.holder} uses {facts.store} and is {facts.holder_state}")
 
 
-def _usable(facts: NearbyFacts) -> Check:
+def _usable(facts: LocalFacts) -> Check:
     question = "Is the store file usable?"
     if facts.store_fault:
         advice = "move it to a local disk that the server's user can write to"
@@ -100,14 +100,14 @@ def _usable(facts: NearbyFacts) -> Check:
     return TOPIC.yes("store_file", question, f"no fault found with {facts.store}")
 
 
-def _disk(facts: NearbyFacts) -> Check:
+def _disk(facts: LocalFacts) -> Check:
     question = "Is there free disk space?"
     free = facts.free_bytes or 0
-    if free < LITTLE_BYTES:
+    if free < MIN_FREE_BYTES:
         return TOPIC.no(
             "disk.full",
             question,
-            f"{say_bytes(free)} free",
+            f"{format_bytes(free)} free",
             "free up space: a store on a full disk accepts no writes, and loses none of its data",
         )
-    return TOPIC.yes("disk", question, f"{say_bytes(free)} free")
+    return TOPIC.yes("disk", question, f"{format_bytes(free)} free")

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import say_seconds
+from mainspring.definitions.quantities import format_seconds
 from mainspring.doctor.check_servers import ALIVE_SECONDS
 from mainspring.doctor.facts import Facts, PoolFacts
-from mainspring.doctor.findings import Check, Topic, say_number, say_some
-from mainspring.protocol.rest.overviews import CheckupView, LeaseView
+from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.protocol.rest.overviews import LeaseView, ServerHealthView
 from mainspring.protocol.rest.runs import WorkerView
 
-_LATELY_SECONDS = 86_400.0
+_RECENT_SECONDS = 86_400.0
 """Workers lost longer ago are not reported."""
 _TAKEN_OVER_SECONDS = 10.0
 """Time within which another server takes over after a lease has expired."""
 _START = "mainspring server --store URL"
 
 
-def ask_pools(facts: Facts) -> Iterator[Check]:
+def check_pools(facts: Facts) -> Iterator[Check]:
     """Run the checks of each pool. Checks that only report a problem are omitted if there is none."""
     for pool in facts.pools:
-        yield from _ask_pool(facts, pool)
-    if facts.pools_left_out:
+        yield from _check_pool(facts, pool)
+    if facts.pools_skipped:
         topic = Topic("Other pools")
         yield topic.unknown(
             "other_pools",
             "Are the other pools healthy?",
-            f"{say_number(facts.pools_left_out, 'pool')} not checked; name one with --pool (see `mainspring pools`)",
+            f"{format_count(facts.pools_skipped, 'pool')} not checked; name one with --pool (see `mainspring pools`)",
         )
 
 
-def _ask_pool(facts: Facts, pool: PoolFacts) -> Iterator[Check]:
+def _check_pool(facts: Facts, pool: PoolFacts) -> Iterator[Check]:
     topic = Topic(f"Pool {pool.name}")
     yield _is_led(facts, pool, topic)
     if (frozen := _frozen(facts, pool, topic)) is not None:
@@ -42,59 +42,63 @@ def _ask_pool(facts: Facts, pool: PoolFacts) -> Iterator[Check]:
 
 def _is_led(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
     question = "Does its leader answer?"
-    leases = [] if facts.checkup is None else facts.checkup.leases
+    leases = [] if facts.server_health is None else facts.server_health.leases
     lease = next((one for one in leases if one.pool == pool.name), None)
-    if facts.checkup is None or lease is None:
+    if facts.server_health is None or lease is None:
         if pool.queue is not None:
             return topic.yes("pool_leader", question, "it does")
         return topic.unknown("pool_leader", question, pool.fault)
     if lease.seconds <= 0:
-        command = "" if _others(facts.checkup, lease.leader) else _START
-        state, advice = _what_then(facts.checkup, lease)
-        return topic.no(f"pool_leader.{state}", question, _say_lost(facts.checkup, lease), advice, command)
+        command = "" if _other_servers(facts.server_health, lease.leader) else _START
+        state, advice = _takeover_advice(facts.server_health, lease)
+        return topic.no(
+            f"pool_leader.{state}", question, _format_lost_leader(facts.server_health, lease), advice, command
+        )
     if pool.queue is not None:
         return topic.yes("pool_leader", question, f"{lease.leader} leads it")
-    silent = _silence(facts.checkup, lease.leader)
+    silent = _silent_seconds(facts.server_health, lease.leader)
     finding = f"{lease.leader} leads it and does not answer: {pool.fault}"
     if silent is not None and silent > ALIVE_SECONDS:
-        finding += f"; last heartbeat {say_seconds(silent)} ago"
-    others = _others(facts.checkup, lease.leader)
-    then = f"{say_some(others)} will take over" if others else "no other server can take over: start one"
+        finding += f"; last heartbeat {format_seconds(silent)} ago"
+    others = _other_servers(facts.server_health, lease.leader)
+    then = f"{format_list(others)} will take over" if others else "no other server can take over: start one"
     return topic.no(
         "pool_leader.silent",
         question,
         finding,
-        f"its lease expires in {say_seconds(lease.seconds)} unless renewed; then {then}",
+        f"its lease expires in {format_seconds(lease.seconds)} unless renewed; then {then}",
         "" if others else _START,
     )
 
 
-def _say_lost(checkup: CheckupView, lease: LeaseView) -> str:
+def _format_lost_leader(server_health: ServerHealthView, lease: LeaseView) -> str:
     if not lease.leader:
         return "it has never had a leader"
-    silent = _silence(checkup, lease.leader)
-    heard = f"last heartbeat {say_seconds(silent)} ago" if silent is not None else "now gone"
-    return f"it has no leader: {lease.leader} led it until {say_seconds(-lease.seconds)} ago ({heard})"
+    silent = _silent_seconds(server_health, lease.leader)
+    heard = f"last heartbeat {format_seconds(silent)} ago" if silent is not None else "now gone"
+    return f"it has no leader: {lease.leader} led it until {format_seconds(-lease.seconds)} ago ({heard})"
 
 
-def _what_then(checkup: CheckupView, lease: LeaseView) -> tuple[str, str]:
+def _takeover_advice(server_health: ServerHealthView, lease: LeaseView) -> tuple[str, str]:
     """Return the state of the failover, and what to do."""
-    others = _others(checkup, lease.leader)
+    others = _other_servers(server_health, lease.leader)
     if not others:
         return "no_server", "no other server can take over: start one"
     if -lease.seconds <= _TAKEN_OVER_SECONDS:
-        return "failing_over", f"wait {_TAKEN_OVER_SECONDS:.0f} s: {say_some(others)} will take over"
-    advice = f"{say_some(others)} should have taken over: check its log for `look.unavailable`, and restart it"
+        return "failing_over", f"wait {_TAKEN_OVER_SECONDS:.0f} s: {format_list(others)} will take over"
+    advice = (
+        f"{format_list(others)} should have taken over: check its log for `campaign.store_unavailable`, and restart it"
+    )
     return "not_taken_over", advice
 
 
-def _silence(checkup: CheckupView, name: str) -> float | None:
-    return next((one.silent_seconds for one in checkup.servers if one.name == name), None)
+def _silent_seconds(server_health: ServerHealthView, name: str) -> float | None:
+    return next((one.silent_seconds for one in server_health.servers if one.name == name), None)
 
 
-def _others(checkup: CheckupView, leader: str) -> list[str]:
+def _other_servers(server_health: ServerHealthView, leader: str) -> list[str]:
     """Return the live servers other than the leader."""
-    return [one.name for one in checkup.servers if one.name != leader and one.silent_seconds <= ALIVE_SECONDS]
+    return [one.name for one in server_health.servers if one.name != leader and one.silent_seconds <= ALIVE_SECONDS]
 
 
 def _frozen(facts: Facts, pool: PoolFacts, topic: Topic) -> Check | None:
@@ -106,7 +110,7 @@ def _frozen(facts: Facts, pool: PoolFacts, topic: Topic) -> Check | None:
     return topic.no(
         "pool_freeze.frozen",
         "Is it unfrozen?",
-        f"frozen for {say_seconds((facts.at - freeze.since).total_seconds())} by {freeze.by}{why}",
+        f"frozen for {format_seconds((facts.at - freeze.since).total_seconds())} by {freeze.by}{why}",
         "running tasks continue; unfreeze it to start queued tasks",
         f"mainspring unfreeze pool {pool.name}",
     )
@@ -122,17 +126,17 @@ def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
     held = [f"{worker.id} ({worker.hold}{_why_held(worker)})" for worker in ready if worker.hold]
     waits = pool.queue is not None and any(pool.queue.waiting.values())
     if taking:
-        rest = f"; {len(held):,} more cordoned or draining: {say_some(held)}" if held else ""
-        return topic.yes("pool_workers", question, f"{say_number(len(taking), 'worker')}{rest}")
+        rest = f"; {len(held):,} more cordoned or draining: {format_list(held)}" if held else ""
+        return topic.yes("pool_workers", question, f"{format_count(len(taking), 'worker')}{rest}")
     if held:
         return topic.no(
             "pool_workers.all_cordoned",
             question,
-            f"all {len(held)} are cordoned or draining: {say_some(held)}",
+            f"all {len(held)} are cordoned or draining: {format_list(held)}",
             "uncordon them",
             f"mainspring uncordon {next(worker.id for worker in ready if worker.hold)}",
         )
-    finding = f"none ready{_of_whom(here)}"
+    finding = f"none ready{_last_worker(here)}"
     if not waits and not here:
         return topic.unknown("pool_workers", question, "it has had no worker, and no task is queued")
     return topic.no(
@@ -140,10 +144,10 @@ def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
     )
 
 
-def _of_whom(here: list[WorkerView]) -> str:
+def _last_worker(here: list[WorkerView]) -> str:
     if not here:
         return "; no worker has ever registered"
-    last = max(here, key=lambda worker: worker.last_heard_at)
+    last = max(here, key=lambda worker: worker.last_heartbeat_at)
     return f" of {len(here)}; {last.id} sent the last heartbeat, and is {last.status}"
 
 
@@ -163,14 +167,14 @@ def _lost_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Iterator[Check
         for worker in facts.workers
         if worker.pool == pool.name
         and worker.status == "lost"
-        and (facts.at - worker.last_heard_at).total_seconds() < _LATELY_SECONDS
+        and (facts.at - worker.last_heartbeat_at).total_seconds() < _RECENT_SECONDS
     ]
     if lost:
-        named = [f"{one.id} {say_seconds((facts.at - one.last_heard_at).total_seconds())} ago" for one in lost]
+        named = [f"{one.id} {format_seconds((facts.at - one.last_heartbeat_at).total_seconds())} ago" for one in lost]
         yield topic.no(
             "lost_workers.lost",
             "Do all workers send heartbeats?",
-            f"{say_number(len(lost), 'worker')} lost: {say_some(named)}",
+            f"{format_count(len(lost), 'worker')} lost: {format_list(named)}",
             "their tasks were rescheduled; check those machines, their network and their logs",
             f"mainspring show {lost[0].id}",
         )

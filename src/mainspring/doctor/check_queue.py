@@ -5,58 +5,58 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from mainspring.definitions.quantities import say_bytes, say_seconds
-from mainspring.doctor.facts import NEVER, REASONS, Facts, PoolFacts
-from mainspring.doctor.findings import Check, Topic, say_number, say_some
+from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.doctor.facts import NEVER_STARTS, REASONS, Facts, PoolFacts
+from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.schedules import BreakerView
-from mainspring.protocol.rest.sharing import LineView, QueueView
+from mainspring.protocol.rest.sharing import QueueLineView, QueueView
 
-LONG_SECONDS = 300.0
+LONG_WAIT_SECONDS = 300.0
 """Queue age from which the check fails."""
-_MANY_IN_INTAKE = 10_000
+_LARGE_INTAKE = 10_000
 _FULL = 0.95
 _NAMES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
 _SIZES = frozenset({"memory", "disk"})
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 
 TOPIC = Topic("Queues")
 
 
-def ask_queue(facts: Facts) -> Iterator[Check]:
+def check_queue(facts: Facts) -> Iterator[Check]:
     """Run the checks for many waiting runs: how bad it is, why they wait, and what is scarce."""
     known = [(pool, pool.queue) for pool in facts.pools if pool.queue is not None]
     if not known:
         yield TOPIC.unknown("queue_age", "Are queue times short?", "no pool leader answers")
         return
     for pool, queue in known:
-        yield from _ask_pool(facts, pool, queue)
-    yield _fails_alike(facts)
+        yield from _check_pool(facts, pool, queue)
+    yield _circuits(facts)
 
 
-def _ask_pool(facts: Facts, pool: PoolFacts, queue: QueueView) -> Iterator[Check]:
+def _check_pool(facts: Facts, pool: PoolFacts, queue: QueueView) -> Iterator[Check]:
     yield _oldest(pool, queue)
     if any(queue.waiting.values()):
         yield _waits_for(facts, pool)
-        yield _room(facts, pool, queue)
+        yield _capacity(facts, pool, queue)
     intake = sum(queue.intake.values())
     if intake:
-        yield _taken_in(pool, intake)
+        yield _intake(pool, intake)
 
 
 def _oldest(pool: PoolFacts, queue: QueueView) -> Check:
     question = f"Are queue times short in pool {pool.name}?"
     waiting = sum(queue.waiting.values())
-    if not waiting or not queue.lines:
+    if not waiting or not queue.queues:
         return TOPIC.yes(
-            "queue_age", question, f"{say_number(waiting, 'task')} queued" if waiting else "nothing queued"
+            "queue_age", question, f"{format_count(waiting, 'task')} queued" if waiting else "nothing queued"
         )
     by_priority = {
-        line.priority: _age(line, queue.at) for line in sorted(queue.lines, key=lambda one: one.since, reverse=True)
+        line.priority: _age(line, queue.at) for line in sorted(queue.queues, key=lambda one: one.since, reverse=True)
     }
     oldest = max(by_priority.values())
-    ages = ", ".join(f"of {name} for {say_seconds(age)}" for name, age in sorted(by_priority.items()))
-    finding = f"{say_number(waiting, 'task')} queued, the oldest {ages}"
-    if oldest < LONG_SECONDS:
+    ages = ", ".join(f"of {name} for {format_seconds(age)}" for name, age in sorted(by_priority.items()))
+    finding = f"{format_count(waiting, 'task')} queued, the oldest {ages}"
+    if oldest < LONG_WAIT_SECONDS:
         return TOPIC.yes("queue_age", question, finding)
     return TOPIC.no(
         "queue_age.long", question, finding, "the next checks show the reasons", f"mainspring queue{_option(pool)}"
@@ -69,7 +69,7 @@ def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
     if not pool.reasons:
         return TOPIC.unknown("queue_reasons", question, facts.fault(REASONS) or "the pool leader gave no reasons")
     total = sum(one.tasks for one in pool.reasons)
-    never = [one for one in pool.reasons if one.reason in NEVER]
+    never = [one for one in pool.reasons if one.reason in NEVER_STARTS]
     if never:
         parts = [f"{one.tasks:,} {one.reason}, for example: {one.says}" for one in never]
         return TOPIC.no(
@@ -79,18 +79,18 @@ def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
             "start a matching worker, or change the requirements of the tasks",
             f"mainspring why {never[0].example}",
         )
-    parts = [f"{one.tasks:,} of {total:,} {one.reason}" for one in pool.reasons[:_MOST_REASONS]]
+    parts = [f"{one.tasks:,} of {total:,} {one.reason}" for one in pool.reasons[:_MAX_REASONS]]
     return TOPIC.yes("queue_reasons", question, f"{', '.join(parts)}; most frequent: {pool.reasons[0].says}")
 
 
-def _room(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
+def _capacity(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
     question = f"Is there free capacity in pool {pool.name}?"
     full, parts = [], []
     for resource, title in _NAMES.items():
-        whole, used = getattr(queue.capacity, resource) or 0, getattr(queue.used, resource) or 0
-        if whole:
-            parts.append(f"{_say(resource, used)} of {_say(resource, whole)} {title}")
-            if used >= _FULL * whole:
+        total, used = getattr(queue.capacity, resource) or 0, getattr(queue.used, resource) or 0
+        if total:
+            parts.append(f"{_format_amount(resource, used)} of {_format_amount(resource, total)} {title}")
+            if used >= _FULL * total:
                 full.append(title)
     if not parts:
         return TOPIC.no(
@@ -108,20 +108,20 @@ def _room(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
     return TOPIC.yes("capacity", question, f"{', '.join(parts)} in use")
 
 
-def _taken_in(pool: PoolFacts, intake: int) -> Check:
+def _intake(pool: PoolFacts, intake: int) -> Check:
     question = f"Does intake keep up in pool {pool.name}?"
-    if intake < _MANY_IN_INTAKE:
-        return TOPIC.yes("intake", question, f"{say_number(intake, 'run')} waiting")
+    if intake < _LARGE_INTAKE:
+        return TOPIC.yes("intake", question, f"{format_count(intake, 'run')} waiting")
     return TOPIC.no(
         "intake.backlog",
         question,
-        f"{say_number(intake, 'run')} or more are waiting to be adopted",
+        f"{format_count(intake, 'run')} or more are waiting to be adopted",
         "accepted runs are not lost; they are adopted as other runs end",
         f"mainspring queue{_option(pool)}",
     )
 
 
-def _fails_alike(facts: Facts) -> Check:
+def _circuits(facts: Facts) -> Check:
     question = "Are all circuits closed?"
     if (fault := facts.fault("breakers")) is not None:
         return TOPIC.unknown("circuits", question, fault)
@@ -130,19 +130,19 @@ def _fails_alike(facts: Facts) -> Check:
     return TOPIC.no(
         "circuits.open",
         question,
-        f"{say_number(len(facts.breakers), 'circuit is', 'circuits are')} open: "
-        f"{say_some([_say_breaker(one) for one in facts.breakers], 2)}",
+        f"{format_count(len(facts.breakers), 'circuit is', 'circuits are')} open: "
+        f"{format_list([_format_breaker(one) for one in facts.breakers], 2)}",
         "held tasks resume automatically when a probe attempt succeeds; fix the failing tasks",
         "mainspring dead-letters --limit 20",
     )
 
 
-def _say_breaker(breaker: BreakerView) -> str:
+def _format_breaker(breaker: BreakerView) -> str:
     """Format an open circuit: the job and the reason. Other kinds name their subject in the reason."""
     return f"{breaker.subject}, {breaker.because}" if breaker.kind == "job" else breaker.because
 
 
-def _age(line: LineView, now: datetime) -> float:
+def _age(line: QueueLineView, now: datetime) -> float:
     return (now - line.since).total_seconds()
 
 
@@ -150,5 +150,5 @@ def _option(pool: PoolFacts) -> str:
     return "" if pool.name == "default" else f" --pool {pool.name}"
 
 
-def _say(resource: str, amount: float) -> str:
-    return say_bytes(int(amount)) if resource in _SIZES else f"{amount:g}"
+def _format_amount(resource: str, amount: float) -> str:
+    return format_bytes(int(amount)) if resource in _SIZES else f"{amount:g}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import say_seconds
+from mainspring.definitions.quantities import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Topic, say_number, say_some
-from mainspring.protocol.rest.overviews import CheckupView
+from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.protocol.rest.overviews import ServerHealthView
 
 SLOW_STORE_SECONDS = 0.25
-APART_SECONDS = 2.0
+MAX_CLOCK_SKEW_SECONDS = 2.0
 """Tolerated clock skew. Decisions go by the store's clock; a larger skew only makes displayed times hard to compare."""
 ALIVE_SECONDS = 30.0
 """Time without a heartbeat after which a server counts as gone."""
@@ -18,51 +18,51 @@ ALIVE_SECONDS = 30.0
 TOPIC = Topic("All scheduling")
 
 
-def ask_servers(facts: Facts) -> Iterator[Check]:
+def check_servers(facts: Facts) -> Iterator[Check]:
     """Run the checks for scheduling that has stopped everywhere, most general cause first."""
     yield _answers(facts)
     yield _store_answers(facts)
     yield _loops_run(facts)
     yield from _is_led(facts)
     yield _nothing_frozen(facts)
-    yield _lets_in(facts)
-    if facts.checkup is not None:
-        yield _clocks(facts, facts.checkup)
-        yield _versions(facts, facts.checkup)
+    yield _accepts_work(facts)
+    if facts.server_health is not None:
+        yield _clocks(facts, facts.server_health)
+        yield _versions(facts, facts.server_health)
 
 
 def _answers(facts: Facts) -> Check:
     question = "Does the server answer?"
-    if facts.checkup is None:
+    if facts.server_health is None:
         return TOPIC.no(
             "server.bad_answer",
             question,
             f"unexpected answer: {facts.fault('checkup')}",
             "check that a server of the same version runs at this address, and check its log",
         )
-    return TOPIC.yes("server", question, f"{facts.checkup.name} answers in {_say_short(facts.took_seconds)}")
+    return TOPIC.yes("server", question, f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
 
 
-def _say_short(seconds: float) -> str:
+def _format_short(seconds: float) -> str:
     """Format a duration that is usually far below a second."""
     if seconds >= 1:
-        return say_seconds(seconds)
+        return format_seconds(seconds)
     return f"{seconds * 1_000:.0f} ms" if seconds >= 0.001 else "less than 1 ms"
 
 
 def _store_answers(facts: Facts) -> Check:
     question = "Does its store answer?"
-    if facts.checkup is None:
+    if facts.server_health is None:
         return TOPIC.unknown("store", question, facts.fault("checkup") or "unknown")
-    if facts.checkup.store_seconds is None:
+    if facts.server_health.store_seconds is None:
         return TOPIC.no(
             "store.unreachable",
             question,
-            f"no: {facts.checkup.store_fault}",
+            f"no: {facts.server_health.store_fault}",
             "restore the database: scheduling resumes automatically, and accepted work is not lost",
         )
-    took = _say_short(facts.checkup.store_seconds)
-    if facts.checkup.store_seconds > SLOW_STORE_SECONDS:
+    took = _format_short(facts.server_health.store_seconds)
+    if facts.server_health.store_seconds > SLOW_STORE_SECONDS:
         return TOPIC.no(
             "store.slow",
             question,
@@ -74,36 +74,36 @@ def _store_answers(facts: Facts) -> Check:
 
 def _loops_run(facts: Facts) -> Check:
     question = "Do its background loops run?"
-    if facts.checkup is None:
+    if facts.server_health is None:
         return TOPIC.unknown("loops", question, facts.fault("checkup") or "unknown")
-    if not facts.checkup.failing:
+    if not facts.server_health.failing:
         return TOPIC.yes("loops", question, "none keeps failing")
-    named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.checkup.failing]
+    named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]
     return TOPIC.no(
         "loops.failing",
         question,
-        f"{say_number(len(named), 'loop')} keep failing: {say_some(named)}",
+        f"{format_count(len(named), 'loop')} keep failing: {format_list(named)}",
         "find `background.failed` in the log of this server: it has the traceback",
     )
 
 
 def _is_led(facts: Facts) -> Iterator[Check]:
     question = "Does every pool have a leader?"
-    if facts.checkup is None or facts.checkup.store_seconds is None:
+    if facts.server_health is None or facts.server_health.store_seconds is None:
         yield TOPIC.unknown("leaders", question, "the store does not answer")
         return
-    lost = [lease for lease in facts.checkup.leases if lease.seconds <= 0]
+    lost = [lease for lease in facts.server_health.leases if lease.seconds <= 0]
     if lost:
-        named = [f"{one.pool} (for {say_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
+        named = [f"{one.pool} (for {format_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
         yield TOPIC.no(
             "leaders.missing",
             question,
-            f"{len(lost)} of {say_number(len(facts.checkup.leases), 'pool')} without a leader: {say_some(named)}",
+            f"{len(lost)} of {format_count(len(facts.server_health.leases), 'pool')} without a leader: {format_list(named)}",
             "servers take over within seconds; if this persists, no server can: start one",
             "mainspring server --store URL",
         )
     else:
-        yield TOPIC.yes("leaders", question, say_number(len(facts.checkup.leases), "pool"))
+        yield TOPIC.yes("leaders", question, format_count(len(facts.server_health.leases), "pool"))
 
 
 def _nothing_frozen(facts: Facts) -> Check:
@@ -112,7 +112,7 @@ def _nothing_frozen(facts: Facts) -> Check:
         return TOPIC.unknown("freeze", question, fault)
     for freeze in facts.freezes:
         if freeze.kind == "all":
-            frozen = say_seconds((facts.at - freeze.since).total_seconds())
+            frozen = format_seconds((facts.at - freeze.since).total_seconds())
             why = f': "{freeze.why}"' if freeze.why else ""
             return TOPIC.no(
                 "freeze.all",
@@ -121,16 +121,16 @@ def _nothing_frozen(facts: Facts) -> Check:
                 "running tasks continue; unfreeze to start queued tasks",
                 "mainspring unfreeze all",
             )
-    rest = f"; {say_number(len(facts.freezes), 'smaller freeze')}" if facts.freezes else ""
+    rest = f"; {format_count(len(facts.freezes), 'smaller freeze')}" if facts.freezes else ""
     return TOPIC.yes("freeze", question, f"no global freeze{rest}" if rest else "nothing is frozen")
 
 
-def _lets_in(facts: Facts) -> Check:
+def _accepts_work(facts: Facts) -> Check:
     question = "Is new work accepted?"
     level = facts.level
     if level is None:
         return TOPIC.unknown("admission", question, facts.fault("level") or "unknown")
-    lasts = say_seconds((facts.at - level.since).total_seconds())
+    lasts = format_seconds((facts.at - level.since).total_seconds())
     if level.shedding:
         return TOPIC.no(
             "admission.shedding",
@@ -150,16 +150,16 @@ def _lets_in(facts: Facts) -> Check:
     return TOPIC.yes("admission", question, f"all of it; pool {level.pool} is {level.level}")
 
 
-def _clocks(facts: Facts, checkup: CheckupView) -> Check:
+def _clocks(facts: Facts, server_health: ServerHealthView) -> Check:
     question = "Do the clocks agree?"
-    ahead = (facts.at - checkup.at).total_seconds() - facts.took_seconds / 2
+    ahead = (facts.at - server_health.at).total_seconds() - facts.took_seconds / 2
     far = [
-        f"{who} is {say_seconds(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} {whom}"
+        f"{who} is {format_seconds(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} {whom}"
         for who, whom, seconds in (
             ("this machine", "the server", ahead),
-            ("the server", "its store", checkup.ahead_seconds),
+            ("the server", "its store", server_health.ahead_seconds),
         )
-        if abs(seconds) > APART_SECONDS
+        if abs(seconds) > MAX_CLOCK_SKEW_SECONDS
     ]
     if far:
         return TOPIC.no(
@@ -168,25 +168,25 @@ def _clocks(facts: Facts, checkup: CheckupView) -> Check:
             "; ".join(far),
             "synchronize them with NTP: decisions go by the store's clock, `ago` columns by this machine's",
         )
-    return TOPIC.yes("clocks", question, f"within {_say_short(max(abs(ahead), abs(checkup.ahead_seconds)))}")
+    return TOPIC.yes("clocks", question, f"within {_format_short(max(abs(ahead), abs(server_health.ahead_seconds)))}")
 
 
-def _versions(facts: Facts, checkup: CheckupView) -> Check:
+def _versions(facts: Facts, server_health: ServerHealthView) -> Check:
     question = "Do all versions match?"
-    alive = [server for server in checkup.servers if server.silent_seconds <= ALIVE_SECONDS]
-    others = [f"server {one.name} {one.version}" for one in alive if one.version != checkup.version]
+    alive = [server for server in server_health.servers if server.silent_seconds <= ALIVE_SECONDS]
+    others = [f"server {one.name} {one.version}" for one in alive if one.version != server_health.version]
     others += [
         f"worker {one.id} {one.version}"
         for one in facts.workers
-        if one.status == "ready" and one.version != checkup.version
+        if one.status == "ready" and one.version != server_health.version
     ]
-    if facts.version != checkup.version:
+    if facts.version != server_health.version:
         others.insert(0, f"this command {facts.version}")
     if others:
         return TOPIC.no(
             "versions.mixed",
             question,
-            f"the server is {checkup.version}; {say_some(others)}",
+            f"the server is {server_health.version}; {format_list(others)}",
             "workers and commands of the previous version still work; upgrade the older ones",
         )
-    return TOPIC.yes("versions", question, checkup.version)
+    return TOPIC.yes("versions", question, server_health.version)

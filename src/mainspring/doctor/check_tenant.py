@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from mainspring.definitions.quantities import say_bytes, say_seconds
-from mainspring.doctor.facts import NEVER, Facts, TenantFacts
-from mainspring.doctor.findings import Check, Topic, say_number, say_some
+from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.doctor.facts import NEVER_STARTS, Facts, TenantFacts
+from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.runs import TaskView
 from mainspring.protocol.rest.schedules import DurationView
 from mainspring.protocol.rest.sharing import TenantUseView
 
-_FEW = 5
+_MIN_RUNS = 5
 """Minimum number of runs for duration statistics."""
-_LATELY = timedelta(hours=1)
-_OVER = 1.05
+_RECENT = timedelta(hours=1)
+_BURST_FACTOR = 1.05
 """A tenant above its fair share by this factor crowds others."""
 
 
-def ask_tenant(facts: Facts) -> Iterator[Check]:
+def check_tenant(facts: Facts) -> Iterator[Check]:
     """Run the checks of a slow tenant: causes that it can fix come before those of other tenants."""
     tenant = facts.tenant
     if tenant is None:
@@ -27,8 +27,8 @@ def ask_tenant(facts: Facts) -> Iterator[Check]:
     topic = Topic(f"Tenant {tenant.name}")
     yield _within_quota(tenant, topic)
     yield _not_frozen(facts, tenant, topic)
-    yield _asks_for_what_is_there(facts, tenant, topic)
-    yield _goes_on(tenant, topic)
+    yield _is_feasible(facts, tenant, topic)
+    yield _is_unblocked(tenant, topic)
     yield _has_time(tenant, topic)
     yield _upstream(facts, tenant, topic)
     yield _succeeds(facts, tenant, topic)
@@ -41,7 +41,7 @@ def _within_quota(tenant: TenantFacts, topic: Topic) -> Check:
         return topic.unknown("quota", question, "no pool leader answers")
     held = next((use for use in tenant.uses if use.blocked_by), None)
     if held is not None:
-        waiting = f"{say_number(sum(held.queued.values()), 'task')} queued"
+        waiting = f"{format_count(sum(held.queued.values()), 'task')} queued"
         limit = _limit_of(held)
         return topic.no(
             "quota.exceeded" if limit else "quota.blocked",
@@ -53,21 +53,21 @@ def _within_quota(tenant: TenantFacts, topic: Topic) -> Check:
             else f"mainspring quota show {tenant.name} --pool {held.pool}",
         )
     queued = sum(sum(use.queued.values()) for use in tenant.uses)
-    tasks = say_number(sum(use.rooms for use in tenant.uses), "running task")
+    tasks = format_count(sum(use.running for use in tenant.uses), "running task")
     return topic.yes("quota", question, f"{tasks}, {queued:,} queued; no limit blocks it")
 
 
 def _limit_of(use: TenantUseView) -> str:
     """Return the CLI option that doubles the exhausted limit of a quota; empty if none is exhausted."""
     quota = use.quota
-    if quota.max_tasks is not None and use.rooms >= quota.max_tasks:
+    if quota.max_tasks is not None and use.running >= quota.max_tasks:
         return f"--max-tasks {max(1, 2 * quota.max_tasks)}"
     found = []
     for resource in ("cpu", "memory", "gpu", "disk"):
         used, promised, beyond = (getattr(one, resource) or 0 for one in (use.use, quota.guaranteed, quota.burst))
         if getattr(quota.burst, resource) is not None and used:
             more = promised + 2 * beyond
-            said = f"{more:g}" if resource in {"cpu", "gpu"} else say_bytes(more)
+            said = f"{more:g}" if resource in {"cpu", "gpu"} else format_bytes(more)
             found.append((used / max(promised + beyond, 0.001), f"--burst-{resource} {said}"))
     return max(found)[1] if found else ""
 
@@ -92,11 +92,11 @@ def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     )
 
 
-def _asks_for_what_is_there(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
+def _is_feasible(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     question = "Do workers match its jobs?"
     if (fault := facts.fault("diagnoses")) is not None and not tenant.waiting:
         return topic.unknown("feasibility", question, fault)
-    never = next((one for one in tenant.waiting if one.reason in NEVER), None)
+    never = next((one for one in tenant.waiting if one.reason in NEVER_STARTS), None)
     if never is None:
         return topic.yes("feasibility", question, "none of its tasks waits for a missing worker")
     return topic.no(
@@ -108,21 +108,21 @@ def _asks_for_what_is_there(facts: Facts, tenant: TenantFacts, topic: Topic) -> 
     )
 
 
-def _goes_on(tenant: TenantFacts, topic: Topic) -> Check:
+def _is_unblocked(tenant: TenantFacts, topic: Topic) -> Check:
     """Check the task that has waited longest, with the scheduler's diagnosis and suggestion."""
     question = "Is nothing else blocking its tasks?"
-    others = [one for one in tenant.waiting if one.reason not in NEVER]
+    others = [one for one in tenant.waiting if one.reason not in NEVER_STARTS]
     if not others:
         return topic.yes("blocked", question, "no other task is queued")
     oldest = next((one for one in others if one.is_problem), others[0])
     finding = f"{oldest.name}: {oldest.verdict}"
     if not oldest.is_problem:
         return topic.yes("blocked", question, finding)
-    act = next((one for one in oldest.acts if one.command), None)
-    if act is None:
+    action = next((one for one in oldest.suggestions if one.command), None)
+    if action is None:
         advice = "check what would unblock it"
         return topic.no("blocked.task", question, finding, advice, f"mainspring why {oldest.subject}")
-    return topic.no("blocked.task", question, finding, act.says, act.command)
+    return topic.no("blocked.task", question, finding, action.says, action.command)
 
 
 def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
@@ -132,15 +132,15 @@ def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
     for job in tenant.jobs:
         for usual in job.durations:
             limit = job.limits.get(usual.task)
-            if limit is not None and usual.count >= _FEW and limit < usual.p90_seconds:
+            if limit is not None and usual.count >= _MIN_RUNS and limit < usual.p90_seconds:
                 short.append(
-                    f"{job.name}/{usual.task} has a timeout of {say_seconds(limit)} and takes {_usually(usual)}"
+                    f"{job.name}/{usual.task} has a timeout of {format_seconds(limit)} and takes {_usually(usual)}"
                 )
     if short:
         return topic.no(
             "timeouts.too_short",
             question,
-            say_some(short),
+            format_list(short),
             "set a longer `timeout`, or make the task faster",
             f"mainspring durations {short[0].partition('/')[0]} -t {tenant.name}",
         )
@@ -149,17 +149,17 @@ def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
         return topic.no(
             "timeouts.timed_out",
             question,
-            f"{say_number(len(tasks), 'task')} timed out: {say_some(tasks, 2)}",
+            f"{format_count(len(tasks), 'task')} timed out: {format_list(tasks, 2)}",
             "set a longer `timeout`, or find out why the task is slow",
             f"mainspring logs {tenant.timed_out[0].id} -t {tenant.name}",
         )
-    return topic.yes("timeouts", question, f"{say_number(len(tenant.jobs), 'job')}: no timeout is too short")
+    return topic.yes("timeouts", question, f"{format_count(len(tenant.jobs), 'job')}: no timeout is too short")
 
 
 def _upstream(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     """Check for running tasks that take longer than usual and delay their dependents."""
     question = "Do its tasks run as fast as usual?"
-    usual = {(job.name, one.task): one for job in tenant.jobs for one in job.durations if one.count >= _FEW}
+    usual = {(job.name, one.task): one for job in tenant.jobs for one in job.durations if one.count >= _MIN_RUNS}
     slow: list[tuple[float, TaskView, str]] = []
     for job, task in tenant.running:
         known = usual.get((job, task.name))
@@ -167,37 +167,37 @@ def _upstream(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
             continue
         ran = (facts.at - task.started_at).total_seconds()
         if ran > known.p99_seconds:
-            slow.append((ran, task, f"{job}/{task.name} has run for {say_seconds(ran)}, usually {_usually(known)}"))
+            slow.append((ran, task, f"{job}/{task.name} has run for {format_seconds(ran)}, usually {_usually(known)}"))
     if not slow:
         return topic.yes(
-            "durations", question, f"{say_number(len(tenant.running), 'running task')}, none slower than usual"
+            "durations", question, f"{format_count(len(tenant.running), 'running task')}, none slower than usual"
         )
     slow.sort(key=lambda one: -one[0])
     return topic.no(
         "durations.slow",
         question,
-        say_some([words for _, _, words in slow]),
+        format_list([words for _, _, words in slow]),
         "dependent tasks wait for them: check their logs",
         f"mainspring logs {slow[0][1].id} -f -t {tenant.name}",
     )
 
 
 def _usually(usual: DurationView) -> str:
-    return f"{say_seconds(usual.p50_seconds)} to {say_seconds(usual.p90_seconds)} (p50 to p90)"
+    return f"{format_seconds(usual.p50_seconds)} to {format_seconds(usual.p90_seconds)} (p50 to p90)"
 
 
 def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     question = "Do its tasks succeed?"
     if (fault := facts.fault("dead letters")) is not None:
         return topic.unknown("failures", question, fault)
-    lately = [one for one in tenant.dead if one.ended_at > facts.at - _LATELY]
-    if not lately:
+    recent = [one for one in tenant.dead if one.ended_at > facts.at - _RECENT]
+    if not recent:
         return topic.yes("failures", question, "no task failed permanently within an hour")
-    first = lately[0]
+    first = recent[0]
     return topic.no(
         "failures.dead_letters",
         question,
-        f"{say_number(len(lately), 'task')} failed permanently within an hour; "
+        f"{format_count(len(recent), 'task')} failed permanently within an hour; "
         f"{first.job}/{first.task}: {first.because}",
         "check its log, fix the cause, and retry it",
         f"mainspring logs {first.task_id} -t {tenant.name}",
@@ -207,23 +207,25 @@ def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
 def _not_crowded(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     """Check for a tenant above its fair share while this one waits below its own."""
     question = "Does it get its fair share?"
-    short = [use for use in tenant.uses if any(use.queued.values()) and use.share < use.entitled]
+    short = [use for use in tenant.uses if any(use.queued.values()) and use.share < use.fair_share]
     for own in short:
-        over = [one for one in tenant.others if one.pool == own.pool and one.share > one.entitled * _OVER]
+        over = [one for one in tenant.others if one.pool == own.pool and one.share > one.fair_share * _BURST_FACTOR]
         if over:
-            first = max(over, key=lambda one: one.share / max(one.entitled, 0.001))
+            first = max(over, key=lambda one: one.share / max(one.fair_share, 0.001))
             return topic.no(
                 "fair_share.crowded",
                 question,
-                f"it uses {own.share:.0%} of pool {own.pool} (fair share {own.entitled:.0%}); {first.tenant} uses "
-                f"{first.share:.0%} ({first.entitled:.0%}), with {sum(first.queued.values()):,} more queued",
+                f"it uses {own.share:.0%} of pool {own.pool} (fair share {own.fair_share:.0%}); {first.tenant} uses "
+                f"{first.share:.0%} ({first.fair_share:.0%}), with {sum(first.queued.values()):,} more queued",
                 "shares even out as tasks end; raise its weight temporarily to speed this up",
                 f"mainspring quota raise {tenant.name} --for 4h --weight {2 * own.quota.weight:g} --pool {own.pool}",
             )
-    shares = [f"{use.share:.0%} of pool {use.pool} (fair share {use.entitled:.0%})" for use in tenant.uses if use.rooms]
+    shares = [
+        f"{use.share:.0%} of pool {use.pool} (fair share {use.fair_share:.0%})" for use in tenant.uses if use.running
+    ]
     if short and _has_unseen(facts, tenant):
         return topic.unknown("fair_share", question, "other tenants use the pool too; this token can't see them")
-    return topic.yes("fair_share", question, say_some(shares) or "it has no running tasks, and nothing crowds it")
+    return topic.yes("fair_share", question, format_list(shares) or "it has no running tasks, and nothing crowds it")
 
 
 def _has_unseen(facts: Facts, tenant: TenantFacts) -> bool:

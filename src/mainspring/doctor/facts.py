@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.protocol.rest.diagnosis import DiagnosisView, WaitingSumView
-from mainspring.protocol.rest.overviews import CheckupView
+from mainspring.protocol.rest.overviews import ServerHealthView
 from mainspring.protocol.rest.runs import TaskView, WorkerView
 from mainspring.protocol.rest.schedules import (
     AlertView,
@@ -24,7 +24,7 @@ from mainspring.protocol.rest.sharing import FreezeView, LevelView, QueueView, T
 
 REASONS = "reasons"
 """Key of the fault if the reasons of queued tasks can't be read."""
-NEVER = frozenset({"NO_MATCHING_WORKER", "TOO_BIG"})
+NEVER_STARTS = frozenset({"NO_MATCHING_WORKER", "TOO_BIG"})
 """Reasons that need a person: no worker can run the task."""
 
 
@@ -91,13 +91,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Version of this program."""
     took_seconds: float = 0.0
     """Duration of the first request."""
-    checkup: CheckupView | None = None
+    server_health: ServerHealthView | None = None
     faults: dict[str, str] = {}
     """Why a fact could not be read, by its name."""
     level: LevelView | None = None
     """The worst degradation level of all pools."""
     pools: list[PoolFacts] = []
-    pools_left_out: int = 0
+    pools_skipped: int = 0
     """Pools beyond the limit of pools to check."""
     workers: list[WorkerView] = []
     freezes: list[FreezeView] = []
@@ -113,7 +113,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.faults.get(what)
 
 
-class NearbyFacts(msgspec.Struct, frozen=True, kw_only=True):
+class LocalFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about this machine if its server does not answer."""
 
     url: str

@@ -74,12 +74,12 @@ class Topic:
         )
 
 
-def say_some(names: list[str], most: int = 3) -> str:
+def format_list(names: list[str], most: int = 3) -> str:
     """Join the first names, and count the others: `a, b, c and 2 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def say_number(count: int, one: str, many: str = "") -> str:
+def format_count(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun: `1 pool`, `3 pools`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -16,39 +16,39 @@ import msgspec
 
 from mainspring import __version__
 from mainspring.client.client import Client
-from mainspring.client.responses import asked_to_wait
+from mainspring.client.responses import requested_delay
 from mainspring.doctor.facts import REASONS, Facts, JobFacts, LateJob, PoolFacts, TenantFacts
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, NotFound, Overloaded, Unauthenticated, Unreachable
 from mainspring.protocol.rest.diagnosis import DiagnosisView
-from mainspring.protocol.rest.overviews import CheckupView
+from mainspring.protocol.rest.overviews import ServerHealthView
 from mainspring.protocol.rest.runs import RunView
 
 T = TypeVar("T")
 
-_MOST_POOLS = 20
-_MOST_WORKERS = 5_000
-_MOST_LISTED = 500
-_MOST_JOBS = 10
-_MOST_TASKS = 50
-_MOST_DIAGNOSED = 5
-_LEAST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
-_OF_STORE = ("workers", "freezes", "schedules", "upcoming", "alerts", "breakers", "runs")
+_MAX_POOLS = 20
+_MAX_WORKERS = 5_000
+_MAX_LISTED = 500
+_MAX_JOBS = 10
+_MAX_TASKS = 50
+_MAX_DIAGNOSED = 5
+_MIN_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 2.0
+_STORE_FACTS = ("workers", "freezes", "schedules", "upcoming", "alerts", "breakers", "runs")
 _LATE_WITHIN = timedelta(days=1)
 
 
-def ask(
-    client: Client, clock: MachineClock, pool: str | None, advance: Callable[[int], None] = lambda done: None
+def gather(
+    client: Client, clock: SystemClock, pool: str | None, advance: Callable[[int], None] = lambda done: None
 ) -> Facts:
     """Collect the facts of one pool or of all, and of the client's tenant if it has one."""
-    return _Asking(client, clock, advance).all(pool)
+    return _Gatherer(client, clock, advance).all(pool)
 
 
-class _Asking:
+class _Gatherer:
     """One collection of facts."""
 
-    def __init__(self, client: Client, clock: MachineClock, advance: Callable[[int], None]) -> None:
+    def __init__(self, client: Client, clock: SystemClock, advance: Callable[[int], None]) -> None:
         self._client = client
         self._clock = clock
         self._advance = advance
@@ -59,64 +59,64 @@ class _Asking:
         """Collect all facts. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
         client = self._client
         began = self._clock.monotonic()
-        checkup = self._first()
+        server_health = self._first()
         took, at = self._clock.monotonic() - began, self._clock.wall()
-        if checkup is not None and checkup.store_seconds is None:
-            return self._without_store(checkup, took, at)
-        names = self._pools(checkup)
+        if server_health is not None and server_health.store_seconds is None:
+            return self._without_store(server_health, took, at)
+        names = self._pools(server_health)
         if pool is not None:
             if names and pool not in names:
                 raise NotFound(f"there is no pool {pool}")
             names = [pool]
-        pools = [self._pool(name) for name in names[:_MOST_POOLS]]
-        runs = self._list("runs", lambda: client.runs(limit=_MOST_LISTED))
+        pools = [self._pool(name) for name in names[:_MAX_POOLS]]
+        runs = self._list("runs", lambda: client.runs(limit=_MAX_LISTED))
         return Facts(
             url=client.url,
             at=at,
             version=__version__,
             took_seconds=took,
-            checkup=checkup,
+            server_health=server_health,
             level=self._one("level", lambda: client.level(pool)),
             pools=pools,
-            pools_left_out=max(0, len(names) - _MOST_POOLS),
-            workers=self._list("workers", lambda: client.workers(limit=_MOST_WORKERS)),
-            freezes=self._list("freezes", lambda: client.freezes(limit=_MOST_LISTED)),
-            schedules=self._list("schedules", lambda: client.schedules(limit=_MOST_LISTED)),
+            pools_skipped=max(0, len(names) - _MAX_POOLS),
+            workers=self._list("workers", lambda: client.workers(limit=_MAX_WORKERS)),
+            freezes=self._list("freezes", lambda: client.freezes(limit=_MAX_LISTED)),
+            schedules=self._list("schedules", lambda: client.schedules(limit=_MAX_LISTED)),
             upcoming=self._list(
-                "upcoming", lambda: client.upcoming(first_only=True, with_last=True, limit=_MOST_LISTED)
+                "upcoming", lambda: client.upcoming(first_only=True, with_last=True, limit=_MAX_LISTED)
             ),
-            alerts=self._list("alerts", lambda: client.alerts(limit=_MOST_LISTED)),
+            alerts=self._list("alerts", lambda: client.alerts(limit=_MAX_LISTED)),
             breakers=self._list("breakers", client.breakers),
             late=late_jobs(runs, at),
             tenant=None if client.tenant is None else self._tenant(client.tenant, [one.name for one in pools], runs),
             faults=self._faults,
         )
 
-    def _without_store(self, checkup: CheckupView, took: float, at: datetime) -> Facts:
+    def _without_store(self, server_health: ServerHealthView, took: float, at: datetime) -> Facts:
         """Return the facts that need no store; requests for the others would only time out."""
         level = self._one("level", self._client.level)
-        faults = dict.fromkeys(_OF_STORE, "its store does not answer")
+        faults = dict.fromkeys(_STORE_FACTS, "its store does not answer")
         return Facts(
-            url=self._client.url, at=at, version=__version__, took_seconds=took, checkup=checkup, level=level,
+            url=self._client.url, at=at, version=__version__, took_seconds=took, server_health=server_health, level=level,
             faults={**faults, **self._faults},
         )  # fmt: skip
 
-    def _first(self) -> CheckupView | None:
+    def _first(self) -> ServerHealthView | None:
         """Send the first request. Raises Unreachable or Unauthenticated; other errors become faults."""
         try:
-            return self._client.checkup()
+            return self._client.server_health()
         except (Unreachable, Unauthenticated):
             raise
         except MainspringError as error:
-            self._faults["checkup"] = _said(error)
+            self._faults["checkup"] = _message(error)
             return None
         finally:
             self._step()
 
-    def _pools(self, checkup: CheckupView | None) -> list[str]:
-        if checkup is not None and checkup.leases:
-            return [lease.pool for lease in checkup.leases]
-        return [one.name for one in self._list("pools", lambda: self._client.pools(limit=_MOST_LISTED))]
+    def _pools(self, server_health: ServerHealthView | None) -> list[str]:
+        if server_health is not None and server_health.leases:
+            return [lease.pool for lease in server_health.leases]
+        return [one.name for one in self._list("pools", lambda: self._client.pools(limit=_MAX_LISTED))]
 
     def _pool(self, name: str) -> PoolFacts:
         queue = self._one(f"pool {name}", lambda: self._client.queue(name))
@@ -128,25 +128,25 @@ class _Asking:
     def _tenant(self, name: str, pools: list[str], runs: list[RunView]) -> TenantFacts:
         client = self._client
         uses = [self._one("use", partial(client.tenant_use, name, pool)) for pool in pools]
-        everybody = [use for pool in pools for use in self._list("use", partial(client.use, pool))]
-        jobs = list(dict.fromkeys(run.job for run in runs))[:_MOST_JOBS]
+        all_uses = [use for pool in pools for use in self._list("use", partial(client.use, pool))]
+        jobs = list(dict.fromkeys(run.job for run in runs))[:_MAX_JOBS]
         of_run = {run.id: run.job for run in runs}
-        running = self._list("tasks", lambda: client.tasks(states=["RUNNING"], limit=_MOST_TASKS))
+        running = self._list("tasks", lambda: client.tasks(states=["RUNNING"], limit=_MAX_TASKS))
         return TenantFacts(
             name=name,
             uses=[use for use in uses if use is not None],
-            others=[use for use in everybody if use.tenant != name],
+            others=[use for use in all_uses if use.tenant != name],
             jobs=[self._job(job) for job in jobs],
             waiting=self._diagnoses(),
             running=[(of_run[task.run_id], task) for task in running if task.run_id in of_run],
-            timed_out=self._list("tasks", lambda: client.tasks(states=["TIMED_OUT"], limit=_MOST_TASKS)),
-            dead=self._list("dead letters", lambda: client.dead_letters(limit=_MOST_TASKS)),
+            timed_out=self._list("tasks", lambda: client.tasks(states=["TIMED_OUT"], limit=_MAX_TASKS)),
+            dead=self._list("dead letters", lambda: client.dead_letters(limit=_MAX_TASKS)),
         )
 
     def _diagnoses(self) -> list[DiagnosisView]:
         """Diagnose the tasks of the client's tenant that have waited longest."""
-        queued = self._list("tasks", lambda: self._client.tasks(states=["QUEUED"], limit=_MOST_LISTED))
-        oldest = heapq.nsmallest(_MOST_DIAGNOSED, queued, key=lambda task: task.since)
+        queued = self._list("tasks", lambda: self._client.tasks(states=["QUEUED"], limit=_MAX_LISTED))
+        oldest = heapq.nsmallest(_MAX_DIAGNOSED, queued, key=lambda task: task.since)
         found = [self._one("diagnoses", partial(self._client.diagnosis, "tasks", task.id)) for task in oldest]
         return [one for one in found if one is not None]
 
@@ -155,27 +155,27 @@ class _Asking:
         limits = {} if view is None or not isinstance(view.definition, msgspec.Raw) else _limits(view.definition)
         return JobFacts(name=name, limits=limits, durations=self._list("jobs", lambda: self._client.durations(name)))
 
-    def _list(self, what: str, ask: Callable[[], Iterable[T]]) -> list[T]:
+    def _list(self, what: str, gather: Callable[[], Iterable[T]]) -> list[T]:
         """Return a list; an empty one, and a fault, if it can't be read."""
-        return list(self._one(what, lambda: list(ask())) or ())
+        return list(self._one(what, lambda: list(gather())) or ())
 
-    def _one(self, what: str, ask: Callable[[], T]) -> T | None:
+    def _one(self, what: str, gather: Callable[[], T]) -> T | None:
         """Return a value; None, and a fault, if it can't be read."""
         try:
-            return self._twice(ask)
+            return self._with_retry(gather)
         except MainspringError as error:
-            self._faults[what] = _said(error)
+            self._faults[what] = _message(error)
             return None
         finally:
             self._step()
 
-    def _twice(self, ask: Callable[[], T]) -> T:
+    def _with_retry(self, gather: Callable[[], T]) -> T:
         """Send a request, and once more if it was rate limited."""
         try:
-            return ask()
+            return gather()
         except Overloaded as error:
-            self._clock.pause(max(_LEAST_PAUSE_SECONDS, min(_LONGEST_PAUSE_SECONDS, asked_to_wait(error))))
-            return ask()
+            self._clock.pause(max(_MIN_PAUSE_SECONDS, min(_MAX_PAUSE_SECONDS, requested_delay(error))))
+            return gather()
 
     def _step(self) -> None:
         self._done += 1
@@ -230,5 +230,5 @@ def _limits(definition: msgspec.Raw) -> dict[str, float]:
     return {task.name: task.timeout_seconds for task in job.tasks if task.timeout_seconds is not None}
 
 
-def _said(error: MainspringError) -> str:
+def _message(error: MainspringError) -> str:
     return str(error).partition("\n")[0]

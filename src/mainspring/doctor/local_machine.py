@@ -13,8 +13,8 @@ import psutil
 from msgspec.structs import replace
 
 from mainspring.client.addresses import is_loopback, read_address
-from mainspring.doctor.facts import NearbyFacts
-from mainspring.protocol.errors import StoreUnfit
+from mainspring.doctor.facts import LocalFacts
+from mainspring.protocol.errors import StoreUnusable
 from mainspring.store.sqlite.file import refuse_network
 
 SQLITE = "sqlite:///"
@@ -22,19 +22,19 @@ _CONNECT_SECONDS = 2.0
 _PORTS = {"http": 80, "https": 443}
 
 
-def look_around(url: str, store: str, error: str, at: datetime) -> NearbyFacts:
+def probe_local_machine(url: str, store: str, error: str, at: datetime) -> LocalFacts:
     """Collect local facts. `store` is the store of a server on this machine, `error` the error of the request."""
     address = read_address(url)
     host, port = address.host, address.port or _PORTS[address.scheme]
     is_here = is_loopback(host)
-    resolves, listens = _knock(host, port)
-    facts = NearbyFacts(
+    resolves, listens = _probe_port(host, port)
+    facts = LocalFacts(
         url=url, at=at, host=host, port=port, is_here=is_here, error=error, resolves=resolves, listens=listens
     )
-    return _look_at_file(facts, Path(store.removeprefix(SQLITE))) if is_here and store.startswith(SQLITE) else facts
+    return _probe_store_file(facts, Path(store.removeprefix(SQLITE))) if is_here and store.startswith(SQLITE) else facts
 
 
-def _knock(host: str, port: int) -> tuple[bool, bool]:
+def _probe_port(host: str, port: int) -> tuple[bool, bool]:
     """Return whether a host name resolves, and whether the port accepts connections."""
     try:
         with socket.create_connection((host, port), _CONNECT_SECONDS):
@@ -45,7 +45,7 @@ def _knock(host: str, port: int) -> tuple[bool, bool]:
         return True, False
 
 
-def _look_at_file(facts: NearbyFacts, path: Path) -> NearbyFacts:
+def _probe_store_file(facts: LocalFacts, path: Path) -> LocalFacts:
     path = path.absolute()
     holder = _holder(path)
     return replace(
@@ -63,7 +63,7 @@ def _fault_of(path: Path) -> str:
     """Return why no server could use the file; empty if no fault is found."""
     try:
         refuse_network(path)
-    except StoreUnfit as unfit:
+    except StoreUnusable as unfit:
         return str(unfit)
     folder = next((one for one in path.parents if one.exists()), path.parent)
     for place in (path, folder):

@@ -22,7 +22,7 @@ Needs = dict[str, None]
 """Names of the tasks whose outputs are used, in order."""
 
 
-class Later:
+class Deferred:
     """A value that is known only at run time."""
 
     __slots__ = ("_default", "_path")
@@ -34,24 +34,26 @@ class Later:
         object.__setattr__(self, "_path", path)
         object.__setattr__(self, "_default", default)
 
-    def __getitem__(self, key: object) -> Later:
+    def __getitem__(self, key: object) -> Deferred:
         if isinstance(key, bool) or not isinstance(key, str | int) or (isinstance(key, int) and key < 0):
-            raise Refused(f"{say(self)}[{key!r}]: use a key, or an index from 0")
+            raise Refused(f"{format_reference(self)}[{key!r}]: use a key, or an index from 0")
         path = Path(self._path.root, (*self._path.steps, key))
         if write_path(path) is None:
-            raise Refused(f"{say(self)}[{key!r}]: a key can't contain a backslash, or both kinds of quotes")
-        return Later(path, _part_of(self._default, key))
+            raise Refused(
+                f"{format_reference(self)}[{key!r}]: a key can't contain a backslash, or both kinds of quotes"
+            )
+        return Deferred(path, _part_of(self._default, key))
 
-    def __getattr__(self, name: str) -> Later:
+    def __getattr__(self, name: str) -> Deferred:
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise Refused(f"{say(self)} can't be changed: it is known only at run time")
+        raise Refused(f"{format_reference(self)} can't be changed: it is known only at run time")
 
     def __repr__(self) -> str:
-        return f"<{say(self)}, known at run time>"
+        return f"<{format_reference(self)}, known at run time>"
 
     def __bool__(self) -> NoReturn:
         raise _unknown(
@@ -147,24 +149,24 @@ class Condition:
         return node, " and ".join(f"({text})" if len(self._parts) > 1 else text for _, text in self._parts)
 
 
-def say(later: Later) -> str:
+def format_reference(deferred: Deferred) -> str:
     """Format a deferred value as written in code."""
-    path = later._path
+    path = deferred._path
     if path.root == "item":
         return write_path(path) or path.root
     return (write_path(Path("outputs", path.steps)) or path.root).removeprefix("outputs").removeprefix(".")
 
 
-def node_of(later: Later) -> str | None:
+def node_of(deferred: Deferred) -> str | None:
     """Return the task whose output a value is, or is part of; None otherwise."""
-    return str(later._path.steps[0]) if later._path.root == "outputs" else None
+    return str(deferred._path.steps[0]) if deferred._path.root == "outputs" else None
 
 
 def condition_of(value: object) -> Condition:
     """Convert a value to a condition. Raises Refused if it is not deferred."""
     if isinstance(value, Condition):
         return value
-    if isinstance(value, Later):
+    if isinstance(value, Deferred):
         return Condition(((node_of(value), _expression(value)),))
     raise Refused(f"{value!r:.60} is not a condition: compare an output or a parameter, as in check.rows > 0")
 
@@ -174,40 +176,42 @@ def parts_of(condition: Condition) -> tuple[tuple[str | None, str], ...]:
     return condition._parts
 
 
-def as_for_each(later: Later) -> str:
+def as_for_each(deferred: Deferred) -> str:
     """Return a deferred value as the expression of a fan-out."""
-    path = write_path(later._path)
+    path = write_path(deferred._path)
     assert path is not None
-    if later._default is msgspec.UNSET or node_of(later) is not None:
+    if deferred._default is msgspec.UNSET or node_of(deferred) is not None:
         return path
-    if not isinstance(later._default, list):
-        raise Refused(f"{say(later)} defaults to {later._default!r:.60}, which is not a list: .map needs one")
-    return f"{path}|default({msgspec.json.encode(later._default).decode()})"
+    if not isinstance(deferred._default, list):
+        raise Refused(
+            f"{format_reference(deferred)} defaults to {deferred._default!r:.60}, which is not a list: .map needs one"
+        )
+    return f"{path}|default({msgspec.json.encode(deferred._default).decode()})"
 
 
-def written(value: object, where: str, needs: Needs) -> object:
+def encode_value(value: object, where: str, needs: Needs) -> object:
     """Encode a value for the `values` of a call (`core/graph/references.py`). Raises Refused if JSON can't."""
-    if isinstance(value, Later):
+    if isinstance(value, Deferred):
         node = node_of(value)
         if node is not None:
             needs[node] = None
         reference: dict[str, object] = {MARK: write_path(value._path)}
         if value._default is not msgspec.UNSET:
-            reference["default"] = written(value._default, where, needs)
+            reference["default"] = encode_value(value._default, where, needs)
         return reference
     if isinstance(value, Condition):
         raise Refused(f"{where}: a condition can't be an argument; use task.if_(..)")
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [written(one, where, needs) for one in value]
+        return [encode_value(one, where, needs) for one in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise Refused(f"{where}: keys must be strings")
-        return {escape(key): written(one, where, needs) for key, one in value.items()}
+        return {escape(key): encode_value(one, where, needs) for key, one in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return written(fields, where, needs)
+        return encode_value(fields, where, needs)
     plain = as_json(value, where)
-    return written(plain, where, needs) if isinstance(plain, list | dict) else plain
+    return encode_value(plain, where, needs) if isinstance(plain, list | dict) else plain
 
 
 def as_json(value: object, where: str) -> Any:
@@ -220,25 +224,25 @@ def as_json(value: object, where: str) -> Any:
     return plain
 
 
-def _compare(later: Later, sign: str, other: object) -> Condition:
-    node = node_of(later)
-    if isinstance(other, Later):
+def _compare(deferred: Deferred, sign: str, other: object) -> Condition:
+    node = node_of(deferred)
+    if isinstance(other, Deferred):
         node = _common(node, node_of(other))
         right = _expression(other)
     else:
-        right = _literal(as_json(other, f"{say(later)} {sign}"))
-    return Condition(((node, f"{_expression(later)} {sign} {right}"),))
+        right = _literal(as_json(other, f"{format_reference(deferred)} {sign}"))
+    return Condition(((node, f"{_expression(deferred)} {sign} {right}"),))
 
 
-def _expression(later: Later) -> str:
+def _expression(deferred: Deferred) -> str:
     """Return a value as an expression; the output of the condition's edge is `output`."""
-    path = later._path
+    path = deferred._path
     if path.root == "outputs":
         inside = write_path(Path("params", path.steps[1:])) or ""
         return f"output{inside.removeprefix('params')}"
     text = write_path(path)
     assert text is not None
-    return text if later._default is msgspec.UNSET else f"({text}|default({_literal(later._default)}))"
+    return text if deferred._default is msgspec.UNSET else f"({text}|default({_literal(deferred._default)}))"
 
 
 def _literal(value: object) -> str:
@@ -271,5 +275,5 @@ def _part_of(default: Any, key: str | int) -> object:
         return msgspec.UNSET
 
 
-def _unknown(later: Later, why: str) -> Refused:
-    return Refused(f"{say(later)} is known only at run time: {why}")
+def _unknown(deferred: Deferred, why: str) -> Refused:
+    return Refused(f"{format_reference(deferred)} is known only at run time: {why}")

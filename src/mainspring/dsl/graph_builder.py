@@ -14,13 +14,13 @@ from contextvars import ContextVar
 import msgspec
 
 from mainspring.core.graph.references import Path
-from mainspring.dsl.deferred import Condition, Later, Needs, as_for_each, as_json, node_of, parts_of, written
+from mainspring.dsl.deferred import Condition, Deferred, Needs, as_for_each, as_json, encode_value, node_of, parts_of
 from mainspring.protocol.errors import Refused
 
 _GATE = "start"
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one call of a task, besides its arguments."""
 
     name: str | None = None
@@ -39,7 +39,7 @@ class Recorder:
         self.handlers: dict[str, object] = {}
         """The called tasks, by handler name."""
 
-    def note(self, handler: str, task: object) -> None:
+    def register(self, handler: str, task: object) -> None:
         """Register the task of a handler name. Raises Refused if another task has the same name."""
         if self.handlers.setdefault(handler, task) is not task:
             raise Refused(f"two tasks are named {handler!r}: a worker can't serve both; rename one with @task(name=..)")
@@ -49,26 +49,26 @@ class Recorder:
         work: Mapping[str, object],
         fields: Mapping[str, object],
         arguments: Mapping[str, object],
-        wishes: Wishes,
+        call_options: CallOptions,
         *,
         items: object = msgspec.UNSET,
-    ) -> Later:
+    ) -> Deferred:
         """Add a node for a call; with `items`, a fan-out."""
-        name = self._name(str(work["handler"]), wishes.name)
+        name = self._name(str(work["handler"]), call_options.name)
         needs: Needs = {}
-        values = {key: written(value, f"{name}({key})", needs) for key, value in arguments.items()}
+        values = {key: encode_value(value, f"{name}({key})", needs) for key, value in arguments.items()}
         for_each = None if items is msgspec.UNSET else _for_each(items, name, needs)
-        needs.update(dict.fromkeys(wishes.after))
-        edges = self._edges(name, needs, wishes.conditions)
+        needs.update(dict.fromkeys(call_options.after))
+        edges = self._edges(name, needs, call_options.conditions)
         optional = {
             "needs": edges,
             "for_each": for_each,
-            "label": wishes.label,
-            "on_skip": "run" if wishes.even_if_skipped else None,
+            "label": call_options.label,
+            "on_skip": "run" if call_options.even_if_skipped else None,
         }
-        said = {field: value for field, value in optional.items() if value not in (None, [])}
-        self.nodes[name] = {"name": name, "work": {**work, "values": values}, **fields, **said}
-        return Later(Path("outputs", (name,)), msgspec.UNSET if for_each is None else [])
+        given = {field: value for field, value in optional.items() if value not in (None, [])}
+        self.nodes[name] = {"name": name, "work": {**work, "values": values}, **fields, **given}
+        return Deferred(Path("outputs", (name,)), msgspec.UNSET if for_each is None else [])
 
     def _name(self, handler: str, wanted: str | None) -> str:
         if wanted is not None:
@@ -134,14 +134,14 @@ def recording() -> Iterator[Recorder]:
 
 def name_of(output: object) -> str:
     """Return the task whose output this is. Raises Refused otherwise."""
-    node = node_of(output) if isinstance(output, Later) else None
+    node = node_of(output) if isinstance(output, Deferred) else None
     if node is None:
         raise Refused(f"{output!r:.60} is not the output of a task")
     return node
 
 
 def _for_each(items: object, name: str, needs: Needs) -> str:
-    if isinstance(items, Later):
+    if isinstance(items, Deferred):
         node = node_of(items)
         if node is not None:
             needs[node] = None
@@ -149,7 +149,7 @@ def _for_each(items: object, name: str, needs: Needs) -> str:
     if isinstance(items, Mapping | str | bytes) or not hasattr(items, "__iter__"):
         raise Refused(f"{name}.map({items!r:.60}): pass a list, a parameter or an output")
     found = list(items)
-    if any(isinstance(item, Later) for item in found):
+    if any(isinstance(item, Deferred) for item in found):
         raise Refused(f"{name}.map: a literal list can't contain values that are known only at run time")
     return msgspec.json.encode(as_json(found, f"{name}.map")).decode()
 

@@ -26,15 +26,15 @@ from mainspring.client.handles import RunHandle
 from mainspring.client.results import RunResult
 from mainspring.core.admission.validate_submission import Limits, decode_job
 from mainspring.definitions.plan import Plan, make_plan
-from mainspring.definitions.quantities import seconds_of
-from mainspring.dsl.deferred import written
+from mainspring.definitions.quantities import parse_seconds
+from mainspring.dsl.deferred import encode_value
 from mainspring.dsl.graph_builder import recorder, recording
 from mainspring.dsl.job_params import JobParams
 from mainspring.dsl.recorded_graph import Recorded
 from mainspring.dsl.serve import serve
 from mainspring.dsl.task import Task
 from mainspring.dsl.triggers import Schedule, ScheduleOptions
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused
 from mainspring.task_context.task_context import is_inside, is_loading
 
@@ -45,7 +45,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PRIORITIES = ("P0", "P1", "P2")
-_OF_SCHEDULE = ScheduleOptions.__optional_keys__ - {"name"}
+_SCHEDULE_OPTIONS = ScheduleOptions.__optional_keys__ - {"name"}
 
 
 class JobOptions(ScheduleOptions, total=False):
@@ -88,15 +88,15 @@ class Job(Generic[P, R]):
         self.schedule = options.get("schedule")
         self.params = JobParams(fn, self.name)
         self._options = options
-        of_schedule = {key: value for key, value in options.items() if key in _OF_SCHEDULE}
-        self._of_schedule = cast("ScheduleOptions", of_schedule)
+        schedule_options = {key: value for key, value in options.items() if key in _SCHEDULE_OPTIONS}
+        self._schedule_options = cast("ScheduleOptions", schedule_options)
         if self.priority not in PRIORITIES:
             raise Refused(
                 f"@job {self.name}: priority={options.get('priority')!r} is not one of {', '.join(PRIORITIES)}"
             )
-        if self._of_schedule and self.schedule is None:
+        if self._schedule_options and self.schedule is None:
             raise Refused(
-                f"@job {self.name}: {min(self._of_schedule)} is an option of a schedule, and the job has none"
+                f"@job {self.name}: {min(self._schedule_options)} is an option of a schedule, and the job has none"
             )
 
     @functools.cached_property
@@ -107,7 +107,7 @@ class Job(Generic[P, R]):
             returned = body(**self.params.stand_ins())
         if not found.nodes:
             raise Refused(f"@job {self.name}: the function calls no task")
-        raw = msgspec.Raw(msgspec.json.encode(written(returned, f"what {self.name} returns", {})))
+        raw = msgspec.Raw(msgspec.json.encode(encode_value(returned, f"what {self.name} returns", {})))
         definition = {"name": self.name, "tasks": list(found.nodes.values()), **self._fields()}
         spec = decode_job(msgspec.json.encode(definition), Limits())
         tasks = cast("dict[str, Task[..., Any]]", found.handlers)
@@ -121,10 +121,12 @@ class Job(Generic[P, R]):
         """Return the schedule's definition, as sent to the server; None without a schedule."""
         if self.schedule is None:
             return None
-        given = {**self.schedule.options, **self._of_schedule}.get("params", {})
-        later = frozenset({"event"}) if self.schedule.trigger["kind"] == "event" else frozenset[str]()
-        params = self.params.bind(cast("Mapping[str, object]", given), later=later)
-        return self.schedule.definition(self.name, params=params, priority=self.priority, options=self._of_schedule)
+        given = {**self.schedule.options, **self._schedule_options}.get("params", {})
+        deferred = frozenset({"event"}) if self.schedule.trigger["kind"] == "event" else frozenset[str]()
+        params = self.params.bind(cast("Mapping[str, object]", given), deferred=deferred)
+        return self.schedule.definition(
+            self.name, params=params, priority=self.priority, options=self._schedule_options
+        )
 
     def plan(self, *, now: datetime | None = None) -> Plan:
         """Return the plan of the job, without executing anything. `print(job.plan())` is readable."""
@@ -136,7 +138,7 @@ class Job(Generic[P, R]):
             params=self.params.defaults,
             schedule=None if schedule is None or self.schedule is None else self.schedule.spec(schedule),
             timezone=self.schedule.timezone if self.schedule is not None else "UTC",
-            now=now or MachineClock().wall(),
+            now=now or SystemClock().wall(),
         )
 
     def run(self, *args: P.args, **params: P.kwargs) -> RunResult:
@@ -146,9 +148,9 @@ class Job(Generic[P, R]):
         does the same without waiting for delays. Raises Refused for invalid parameters.
         """
         self._refuse_while_loading("run")
-        from mainspring.simulation.inprocess.runner import run_here
+        from mainspring.simulation.inprocess.runner import run_in_process
 
-        return run_here(self, self.bind(args, params))
+        return run_in_process(self, self.bind(args, params))
 
     def trigger(
         self,
@@ -225,7 +227,7 @@ class Job(Generic[P, R]):
     def _seconds(self, option: Literal["timeout", "finish_within"]) -> float | None:
         """Parse a duration option; None if it is not set. Raises Refused."""
         try:
-            return seconds_of(self._options[option]) if option in self._options else None
+            return parse_seconds(self._options[option]) if option in self._options else None
         except ValueError as error:
             raise Refused(f"@job {self.name}: {option} {error}") from None
 
@@ -244,14 +246,14 @@ class Job(Generic[P, R]):
 
         return Client(tenant=self.tenant)
 
-    def _refuse_while_loading(self, act: str) -> None:
+    def _refuse_while_loading(self, method: str) -> None:
         if is_loading():
             raise Refused(
-                f"{self.name}.{act}() was called while a worker imports this file: move it below "
+                f"{self.name}.{method}() was called while a worker imports this file: move it below "
                 f'`if __name__ == "__main__":`'
             )
         if is_inside():
-            raise Refused(f"{self.name}.{act}() can't be called in a task that runs in this process")
+            raise Refused(f"{self.name}.{method}() can't be called in a task that runs in this process")
 
 
 @overload

@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.core.graph.references import Path
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.dsl.deferred import Later, as_json
+from mainspring.dsl.deferred import Deferred, as_json
 from mainspring.protocol.errors import Fault, Refused
 from mainspring.task_context.signatures import declared_types
 
@@ -45,16 +45,18 @@ class JobParams:
         if faults:
             raise Refused(f"@job {job}: a default does not match its declared type", faults)
 
-    def stand_ins(self) -> dict[str, Later]:
+    def stand_ins(self) -> dict[str, Deferred]:
         """Return the deferred values that the body is called with."""
-        return {name: Later(Path("params", (name,)), self.defaults.get(name, msgspec.UNSET)) for name in self.names}
+        return {name: Deferred(Path("params", (name,)), self.defaults.get(name, msgspec.UNSET)) for name in self.names}
 
-    def bind(self, given: Mapping[str, object], *, later: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def bind(self, given: Mapping[str, object], *, deferred: frozenset[str] = frozenset()) -> dict[str, Any]:
         """Return all parameters as JSON, with defaults filled in. Raises Refused with all faults.
 
-        Parameters in `later` are optional, and omitted if not given.
+        Parameters in `deferred` are optional, and omitted if not given.
         """
-        missing = [name for name in self.names if name not in self.defaults and name not in given and name not in later]
+        missing = [
+            name for name in self.names if name not in self.defaults and name not in given and name not in deferred
+        ]
         faults = [
             Fault(where=name, why=f"unknown parameter{did_you_mean(name, self.names)}")
             for name in given
@@ -74,7 +76,7 @@ class JobParams:
             faults += [fault] if fault is not None else []
         if faults:
             raise Refused(f"{self._job}: invalid parameters", faults)
-        return {name: values[name] for name in self.names if name in given or (name in values and name not in later)}
+        return {name: values[name] for name in self.names if name in given or (name in values and name not in deferred)}
 
     def _fault(self, name: str, value: object) -> Fault | None:
         if name not in self._types:
@@ -82,8 +84,8 @@ class JobParams:
         try:
             msgspec.convert(value, self._types[name])
         except msgspec.ValidationError as error:
-            why, _, place = str(error).partition(" - at `$")
-            return Fault(where=name + place.removesuffix("`"), why=f"does not match its declared type: {why}")
+            why, _, location = str(error).partition(" - at `$")
+            return Fault(where=name + location.removesuffix("`"), why=f"does not match its declared type: {why}")
         except TypeError:
             return None  # A type that JSON can't express.
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST_NAME = 120
+MAX_NAME_LENGTH = 120
 """Maximum length of a generated name, which leaves space for suffixes."""
 _FOREIGN = re.compile(r"[^a-z0-9._-]+")
 _EDGES = "-."
@@ -18,4 +18,4 @@ def job_name(text: str) -> str:
     """
     letters = unicodedata.normalize("NFKD", text).casefold()
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return _FOREIGN.sub("-", bare).strip(_EDGES)[:LONGEST_NAME].rstrip(_EDGES)
+    return _FOREIGN.sub("-", bare).strip(_EDGES)[:MAX_NAME_LENGTH].rstrip(_EDGES)

@@ -27,12 +27,12 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         self, run_id: str, state: str, because: str, params: msgspec.Raw | str, tasks: Iterable[TaskResult]
     ) -> RunResult:
         """Return the result of a run, with its tasks in the order of the body's calls."""
-        places = {task.name: place for place, task in enumerate(self.spec.tasks)}
+        positions = {task.name: position for position, task in enumerate(self.spec.tasks)}
         return RunResult(
             run_id=run_id,
             state=state,
             because=because,
-            tasks=tuple(sorted(tasks, key=lambda one: (places.get(one.name, len(places)), one.partition or 0))),
+            tasks=tuple(sorted(tasks, key=lambda one: (positions.get(one.name, len(positions)), one.partition or 0))),
             params=params if isinstance(params, str) else bytes(params).decode(),
             returned=self.returned,
             fan_outs=frozenset(task.name for task in self.spec.tasks if task.for_each is not None),

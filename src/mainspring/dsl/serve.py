@@ -23,7 +23,7 @@ from typing import Any
 from mainspring.dsl.task import Task
 from mainspring.protocol.errors import Refused
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(
@@ -48,7 +48,7 @@ def serve(
     for source in sources:
         command += ["--handlers", source]
     worker = subprocess.Popen(command, process_group=0)
-    before = {number: signal.signal(number, _passer(worker)) for number in _PASSED_ON}
+    before = {number: signal.signal(number, _signal_forwarder(worker)) for number in _FORWARDED_SIGNALS}
     try:
         code = worker.wait()
     finally:
@@ -58,11 +58,11 @@ def serve(
         raise Refused(f"the worker exited with code {code}")
 
 
-def _passer(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
-    def pass_on(number: int, _frame: FrameType | None) -> None:
+def _signal_forwarder(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
+    def forward(number: int, _frame: FrameType | None) -> None:
         worker.send_signal(number)
 
-    return pass_on
+    return forward
 
 
 def _name_for(source: str) -> str:

@@ -29,9 +29,9 @@ import msgspec
 
 from mainspring.core.graph.references import Path
 from mainspring.core.model.job import DEFAULT_RESOURCES
-from mainspring.definitions.quantities import bytes_of, millis_of, seconds_of
-from mainspring.dsl.deferred import Later, condition_of
-from mainspring.dsl.graph_builder import Recorder, Wishes, name_of, recorder
+from mainspring.definitions.quantities import parse_bytes, parse_millis, parse_seconds
+from mainspring.dsl.deferred import Deferred, condition_of
+from mainspring.dsl.graph_builder import CallOptions, Recorder, name_of, recorder
 from mainspring.dsl.retry import Retry
 from mainspring.protocol.errors import Refused
 from mainspring.task_context.signatures import asks_for_context
@@ -68,9 +68,9 @@ class TaskOptions(TypedDict, total=False):
     prefer: Mapping[str, str]
     """Preferred worker labels."""
     prefer_zone: str
-    near: Sequence[str]
+    affinity: Sequence[str]
     """Affinity: run on the same worker as these tasks of the job, once they have started."""
-    apart: Sequence[str]
+    anti_affinity: Sequence[str]
     """Anti-affinity: never run on the same worker at the same time as these tasks; its own name spreads a fan-out."""
     groups: Sequence[str]
     """Concurrency groups that it belongs to."""
@@ -81,7 +81,7 @@ class TaskOptions(TypedDict, total=False):
 class _Callable(Generic[P, R]):
     """Base of a task and of a task with call options: can be called, mapped and configured."""
 
-    def _parts(self) -> tuple[Task[P, R], Wishes]:
+    def _parts(self) -> tuple[Task[P, R], CallOptions]:
         raise NotImplementedError
 
     @overload
@@ -95,11 +95,11 @@ class _Callable(Generic[P, R]):
 
         An async task returns a coroutine in one case and an output in the other, which has no common type.
         """
-        task, wishes = self._parts()
+        task, call_options = self._parts()
         recording = recorder()
         if recording is None:
             return task.fn(*args, **kwargs)
-        return task.record(recording, wishes, args, kwargs)
+        return task.record(recording, call_options, args, kwargs)
 
     @overload
     def map(self: _Callable[P, Coroutine[Any, Any, Any]], items: Iterable[Any], /, **constants: Any) -> list[Any]: ...
@@ -112,48 +112,48 @@ class _Callable(Generic[P, R]):
 
         Return the deferred list of all outputs, in item order.
         """
-        task, wishes = self._parts()
+        task, call_options = self._parts()
         recording = recorder()
         if recording is None:
             return [task.fn(item, **constants) for item in items]
-        return task.record_map(recording, wishes, items, constants)
+        return task.record_map(recording, call_options, items, constants)
 
-    def named(self, name: str) -> Step[P, R]:
+    def named(self, name: str) -> ConfiguredTask[P, R]:
         """Set the name in the job."""
         return self._with(name=name)
 
-    def labelled(self, template: str) -> Step[P, R]:
+    def labeled(self, template: str) -> ConfiguredTask[P, R]:
         """Set the display label of each task of a `map`, such as `{{ item.city }}` (default: the item)."""
         return self._with(label=template)
 
-    def if_(self, condition: object) -> Step[P, R]:
+    def if_(self, condition: object) -> ConfiguredTask[P, R]:
         """Run only if the condition is true; otherwise skip it, and the tasks that depend on it."""
-        _, wishes = self._parts()
-        return self._with(conditions=(*wishes.conditions, condition_of(condition)))
+        _, call_options = self._parts()
+        return self._with(conditions=(*call_options.conditions, condition_of(condition)))
 
-    def after(self, *outputs: object) -> Step[P, R]:
+    def after(self, *outputs: object) -> ConfiguredTask[P, R]:
         """Run after the tasks that have these outputs."""
-        _, wishes = self._parts()
-        return self._with(after=(*wishes.after, *map(name_of, outputs)))
+        _, call_options = self._parts()
+        return self._with(after=(*call_options.after, *map(name_of, outputs)))
 
-    def even_if_skipped(self) -> Step[P, R]:
+    def even_if_skipped(self) -> ConfiguredTask[P, R]:
         """Run even if an upstream task was skipped; its output is None."""
         return self._with(even_if_skipped=True)
 
-    def _with(self, **changes: object) -> Step[P, R]:
-        task, wishes = self._parts()
-        return Step(task, msgspec.structs.replace(wishes, **changes))
+    def _with(self, **changes: object) -> ConfiguredTask[P, R]:
+        task, call_options = self._parts()
+        return ConfiguredTask(task, msgspec.structs.replace(call_options, **changes))
 
 
-class Step(_Callable[P, R]):
+class ConfiguredTask(_Callable[P, R]):
     """A task with options for one call."""
 
-    def __init__(self, task: Task[P, R], wishes: Wishes) -> None:
+    def __init__(self, task: Task[P, R], call_options: CallOptions) -> None:
         self._task = task
-        self._wishes = wishes
+        self._call_options = call_options
 
-    def _parts(self) -> tuple[Task[P, R], Wishes]:
-        return self._task, self._wishes
+    def _parts(self) -> tuple[Task[P, R], CallOptions]:
+        return self._task, self._call_options
 
 
 class Task(_Callable[P, R]):
@@ -171,13 +171,13 @@ class Task(_Callable[P, R]):
         try:
             self.fields = _fields(options)
             """Fields of the definition besides name and work."""
-            self.work = {"handler": self.name, **_of_work(options)}
+            self.work = {"handler": self.name, **_work_fields(options)}
         except ValueError as error:
             raise Refused(f"@task {self.name}: {error}") from None
         setattr(self, TASK_ATTRIBUTE, self.name)
 
-    def _parts(self) -> tuple[Task[P, R], Wishes]:
-        return self, Wishes()
+    def _parts(self) -> tuple[Task[P, R], CallOptions]:
+        return self, CallOptions()
 
     def as_task(
         self, *, name: str | None = None, needs: Sequence[str] = (), for_each: str | None = None, **args: object
@@ -190,26 +190,28 @@ class Task(_Callable[P, R]):
         if args:
             work["args"] = args
         optional: dict[str, object] = {"needs": [{"task": upstream} for upstream in needs], "for_each": for_each}
-        said = {field: value for field, value in optional.items() if value not in (None, [])}
-        return {"name": name or self.name, "work": work, **self.fields, **said}
+        given = {field: value for field, value in optional.items() if value not in (None, [])}
+        return {"name": name or self.name, "work": work, **self.fields, **given}
 
     def record(
-        self, recording: Recorder, wishes: Wishes, args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> Later:
+        self, recording: Recorder, call_options: CallOptions, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Deferred:
         """Record a call in the body of a job."""
-        if wishes.label is not None:
+        if call_options.label is not None:
             raise Refused(f"{self.name}: a label needs .map(..)")
-        recording.note(self.name, self)
-        return recording.add(self.work, self.fields, self._bound(args, kwargs), wishes)
+        recording.register(self.name, self)
+        return recording.add(self.work, self.fields, self._bound(args, kwargs), call_options)
 
-    def record_map(self, recording: Recorder, wishes: Wishes, items: object, constants: Mapping[str, object]) -> Later:
+    def record_map(
+        self, recording: Recorder, call_options: CallOptions, items: object, constants: Mapping[str, object]
+    ) -> Deferred:
         """Record a fan-out in the body of a job."""
         free = [one for one in self._parameters() if one.name not in constants and not asks_for_context(one)]
         if not free:
             raise Refused(f"{self.name}.map: the function has no free parameter for the item")
-        arguments = self._bound((), {free[0].name: Later(Path("item", ())), **constants})
-        recording.note(self.name, self)
-        return recording.add(self.work, self.fields, arguments, wishes, items=items)
+        arguments = self._bound((), {free[0].name: Deferred(Path("item", ())), **constants})
+        recording.register(self.name, self)
+        return recording.add(self.work, self.fields, arguments, call_options, items=items)
 
     def _parameters(self) -> list[inspect.Parameter]:
         return list(inspect.signature(self.fn).parameters.values())
@@ -262,18 +264,18 @@ def _fields(options: TaskOptions) -> dict[str, object]:
     for option in ("timeout", "soft_timeout", "stall", "expected"):
         length = options.get(option)
         if length is not None:
-            fields[f"{option}_seconds"] = seconds_of(length)
+            fields[f"{option}_seconds"] = parse_seconds(length)
     amounts = {
-        "cpu_millis": _measured(millis_of, options.get("cpu")),
-        "memory_bytes": _measured(bytes_of, options.get("memory")),
+        "cpu_millis": _parse_quantity(parse_millis, options.get("cpu")),
+        "memory_bytes": _parse_quantity(parse_bytes, options.get("memory")),
         "gpus": options.get("gpus"),
-        "disk_bytes": _measured(bytes_of, options.get("disk")),
+        "disk_bytes": _parse_quantity(parse_bytes, options.get("disk")),
     }
-    said = {resource: amount for resource, amount in amounts.items() if amount is not None}
-    if said:
+    given = {resource: amount for resource, amount in amounts.items() if amount is not None}
+    if given:
         # Resources that are not set keep their defaults.
-        usual = msgspec.structs.asdict(DEFAULT_RESOURCES)
-        fields["resources"] = {resource: amount for resource, amount in (usual | said).items() if amount}
+        defaults = msgspec.structs.asdict(DEFAULT_RESOURCES)
+        fields["resources"] = {resource: amount for resource, amount in (defaults | given).items() if amount}
     if labels := options.get("labels"):
         fields["labels"] = dict(labels)
     if prefer := options.get("prefer"):
@@ -281,13 +283,13 @@ def _fields(options: TaskOptions) -> dict[str, object]:
     for option in ("zone", "prefer_zone"):
         if zone := options.get(option):
             fields[option] = zone
-    for option in ("near", "apart", "groups"):
+    for option in ("affinity", "anti_affinity", "groups"):
         if names := options.get(option):
             fields[option] = _names(option, names)
     return fields
 
 
-def _of_work(options: TaskOptions) -> dict[str, object]:
+def _work_fields(options: TaskOptions) -> dict[str, object]:
     """Return the options that belong to the work. Raises ValueError."""
     return {"fetch": _names("fetch", fetch)} if (fetch := options.get("fetch")) else {}
 
@@ -298,5 +300,5 @@ def _names(option: str, names: object) -> list[object]:
     return list(names)
 
 
-def _measured(read: Callable[[object], int], amount: object) -> int | None:
+def _parse_quantity(read: Callable[[object], int], amount: object) -> int | None:
     return None if amount is None else read(amount)

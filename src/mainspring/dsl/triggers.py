@@ -21,7 +21,7 @@ import msgspec
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
-from mainspring.definitions.quantities import seconds_of
+from mainspring.definitions.quantities import parse_seconds
 from mainspring.protocol.errors import Refused
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         self, job: str, *, params: Mapping[str, Any], priority: str, options: ScheduleOptions
     ) -> dict[str, Any]:
         """Return the schedule's definition. Raises Refused with all faults that can be detected locally."""
-        said: dict[str, Any] = {**self.options, **options}
-        said.pop("params", None)
+        given: dict[str, Any] = {**self.options, **options}
+        given.pop("params", None)
         definition: dict[str, Any] = {
-            "name": said.pop("name", job),
+            "name": given.pop("name", job),
             "job": job,
             "trigger": self.trigger,
             "params": dict(params),
@@ -76,7 +76,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         }
         if self.after is not None:
             definition["after"] = self.after
-        for option, value in said.items():
+        for option, value in given.items():
             field, read = _FIELDS[option]
             definition[field] = read(value)
         self._check(definition)
@@ -145,7 +145,7 @@ def after(job: Job[..., Any], *, within: str | float | None = None, **options: U
 
 def _seconds(length: object) -> float:
     try:
-        return seconds_of(length)
+        return parse_seconds(length)
     except ValueError as error:
         raise Refused(f"{length!r}: {error}") from None
 

@@ -29,10 +29,10 @@ _NOT_PUBLIC = tuple(
 """Reserved, or metadata services of clouds; some releases of Python count them as public."""
 
 
-def obstacle(address: str) -> str | None:
+def why_not_public(address: str) -> str | None:
     """Return the kind of an address that is not public, to follow "it is"; None if it is public."""
-    for one in _meanings(ip_address(address)):
-        why = _obstacle(one)
+    for one in _effective_addresses(ip_address(address)):
+        why = _why_not_public(one)
         if why is not None:
             return why
     return None
@@ -57,7 +57,7 @@ def resolver(threads: Executor | None = None) -> Resolve:
 resolve = resolver()
 
 
-async def choose(
+async def choose_addresses(
     host: str, port: int, *, allow_private: bool, allowed_by: str, resolve: Resolve = resolve
 ) -> list[str]:
     """Return the permitted addresses of a host. Raises Refused if none is permitted, Unavailable if there is none.
@@ -67,13 +67,13 @@ async def choose(
     addresses = await resolve(host, port)
     if not addresses:
         raise Unavailable(f"{host} has no address", reason="no_address")
-    allowed = [address for address in addresses if allow_private or obstacle(address) is None]
+    allowed = [address for address in addresses if allow_private or why_not_public(address) is None]
     if not allowed:
-        raise Refused(f"{host} is {obstacle(addresses[0])}, and {allowed_by}", reason="not_public")
+        raise Refused(f"{host} is {why_not_public(addresses[0])}, and {allowed_by}", reason="not_public")
     return allowed
 
 
-def _meanings(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+def _effective_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
     """Return the addresses at which a connection may end: the address, or an embedded IPv4 address."""
     if isinstance(address, IPv4Address):
         yield address
@@ -89,7 +89,7 @@ def _meanings(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6
             yield IPv4Address(int(address) & _LAST_32_BITS)
 
 
-def _obstacle(address: IPv4Address | IPv6Address) -> str | None:
+def _why_not_public(address: IPv4Address | IPv6Address) -> str | None:
     kinds = [
         (address.is_unspecified, "the unspecified address"),
         (address.is_loopback, "a loopback address"),

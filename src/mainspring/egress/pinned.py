@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from mainspring.egress.addresses import Resolve, choose, resolve
+from mainspring.egress.addresses import Resolve, choose_addresses, resolve
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.trust import machine_trust
 
-_MOST_ADDRESSES = 3
+_MAX_ADDRESSES = 3
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -28,7 +28,7 @@ def parse_url(text: str) -> httpx2.URL:
         raise Refused("invalid URL") from None
 
 
-class Pinned:
+class PinnedClient:
     """HTTP client that checks and pins addresses."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Pinned:
         Unavailable.
         """
         host = url.raw_host.decode()
-        addresses = await choose(
+        addresses = await choose_addresses(
             host,
             url.port or _PORTS[url.scheme],
             allow_private=self._allow_private,
@@ -74,7 +74,7 @@ class Pinned:
                             headers={"host": url.netloc.decode(), **headers},
                             extensions={"sni_hostname": host},
                         )
-                        for address in addresses[:_MOST_ADDRESSES]
+                        for address in addresses[:_MAX_ADDRESSES]
                     ],
                 )
                 try:

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from mainspring.client.client import Client
 from mainspring.client.responses import error_of_problem
-from mainspring.definitions.pipeline_file import Pipeline, blame
-from mainspring.folder.deployment import change_of, gone_schedules, item_of, mark_label, pipeline_of, plan_webhooks
+from mainspring.definitions.pipeline_file import Pipeline, locate_faults
+from mainspring.folder.deployment import change_of, item_of, label_filter, pipeline_of, plan_webhooks, stale_schedules
 from mainspring.folder.shared_groups import define_group, key_of, wanted_groups
 from mainspring.protocol.errors import Conflict, Forbidden, MainspringError, Refused
 from mainspring.protocol.rest.admin import WebhookView
-from mainspring.protocol.rest.apply import ApplyLine
+from mainspring.protocol.rest.apply import ApplyItemResult
 from mainspring.protocol.rest.runs import JobView
 
 DELETED, REFUSED = "deleted", "refused"
 
 
-class Deployed(msgspec.Struct, frozen=True, kw_only=True):
+class DeployResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one pipeline, deployed or pruned."""
 
     pipeline: str
@@ -38,24 +38,24 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
+class PruneCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A job, or schedules of it, that were deployed from this folder and are no longer in it."""
 
     tenant: str | None
     job: str
     schedules: tuple[str, ...]
-    is_whole: bool
+    includes_job: bool
     """The job itself is stale, not only schedules of it."""
 
 
-class Deploying:
+class FolderDeployment:
     """One deployment of a folder."""
 
     def __init__(
         self,
         clients: Callable[[str | None], Client],
         pipelines: Sequence[Pipeline],
-        mark: str,
+        label: str,
         *,
         dry_run: bool = False,
         why: str = "",
@@ -63,21 +63,23 @@ class Deploying:
         """`clients` returns the client for a tenant; for None, the deployer's own."""
         self._clients = clients
         self._pipelines = {pipeline.id: pipeline for pipeline in pipelines}
-        self._mark = mark
+        self._label = label
         self._dry_run = dry_run
         self._why = why
         self._tenants = list(dict.fromkeys([None, *(pipeline.tenant for pipeline in pipelines)]))
 
-    def find_gone(self) -> list[Gone]:
+    def find_prunable(self) -> list[PruneCandidate]:
         """Return what pruning would delete. Only objects with this folder's label are considered."""
         jobs = self._deployed_jobs()
         schedules = {tenant: list(self._clients(tenant).schedules()) for tenant in {job.tenant for job in jobs}}
-        found: list[Gone] = []
+        found: list[PruneCandidate] = []
         for job in jobs:
             pipeline = pipeline_of(job, self._pipelines)
-            gone = tuple(gone_schedules(schedules[job.tenant], pipeline, job.name))
+            gone = tuple(stale_schedules(schedules[job.tenant], pipeline, job.name))
             if gone or pipeline is None:
-                found.append(Gone(tenant=job.tenant, job=job.name, schedules=gone, is_whole=pipeline is None))
+                found.append(
+                    PruneCandidate(tenant=job.tenant, job=job.name, schedules=gone, includes_job=pipeline is None)
+                )
         return found
 
     def _deployed_jobs(self) -> list[JobView]:
@@ -85,60 +87,60 @@ class Deploying:
         found: dict[tuple[str, str], JobView] = {}
         for tenant in self._tenants:
             client = self._clients(tenant)
-            jobs = client.jobs(q=mark_label(self._mark, of_everybody=client.tenant is None))
+            jobs = client.jobs(q=label_filter(self._label, all_tenants=client.tenant is None))
             found |= {(job.tenant, job.name): job for job in jobs}
         return list(found.values())
 
-    def carry_out(self, gone: Sequence[Gone] | None = None) -> Iterator[Deployed]:
+    def execute(self, gone: Sequence[PruneCandidate] | None = None) -> Iterator[DeployResult]:
         """Apply all pipelines, and delete the `gone` ones; None deletes nothing.
 
         A refused pipeline does not affect the others. Running runs are not affected.
         """
-        ungrouped = {
-            key: self._try(partial(define_group, self._clients(key[0]), key, wish))
-            for key, wish in wanted_groups(self._pipelines.values()).items()
+        group_errors = {
+            key: self._try(partial(define_group, self._clients(key[0]), key, request))
+            for key, request in wanted_groups(self._pipelines.values()).items()
         }
-        items = [item_of(pipeline, self._mark) for pipeline in self._pipelines.values()]
+        items = [item_of(pipeline, self._label) for pipeline in self._pipelines.values()]
         lines = list(self._clients(None).apply(items, dry_run=self._dry_run, why=self._why))
-        told = self._tell(prune=gone is not None)
-        parts = {one.job: one for one in gone or () if not one.is_whole}
+        webhook_results = self._sync_webhooks(prune=gone is not None)
+        parts = {one.job: one for one in gone or () if not one.includes_job}
         for pipeline, line in zip_longest(self._pipelines.values(), lines):
             if line is None:
-                yield Deployed(pipeline=pipeline.id, change=REFUSED, detail="the server returned no result for it")
+                yield DeployResult(pipeline=pipeline.id, change=REFUSED, detail="the server returned no result for it")
             else:
                 key = key_of(pipeline)
-                row = self._row(pipeline, line, told, parts.get(pipeline.id))
-                refusal = None if key is None else ungrouped[key]
-                yield row if refusal is None else _without_group(row, refusal)
+                row = self._row(pipeline, line, webhook_results, parts.get(pipeline.id))
+                refusal = None if key is None else group_errors[key]
+                yield row if refusal is None else _with_group_error(row, refusal)
         for one in gone or ():
-            if one.is_whole:
+            if one.includes_job:
                 refusal = self._try(partial(self._delete, one))
-                yield Deployed(
+                yield DeployResult(
                     pipeline=one.job,
                     change=DELETED if refusal is None else REFUSED,
                     schedules={} if refusal is not None else dict.fromkeys(one.schedules, DELETED),
                     detail="" if refusal is None else str(refusal),
                 )
 
-    def _delete(self, gone: Gone) -> None:
+    def _delete(self, gone: PruneCandidate) -> None:
         client = self._clients(gone.tenant)
         for schedule in gone.schedules:
             client.delete_schedule(schedule, self._why)
-        if gone.is_whole:
+        if gone.includes_job:
             client.delete_job(gone.job, self._why)
 
-    def _tell(self, *, prune: bool) -> dict[str, MainspringError | None]:
+    def _sync_webhooks(self, *, prune: bool) -> dict[str, MainspringError | None]:
         """Sync the webhooks of `notify`. Return the jobs whose webhooks changed, with the error if that failed."""
         pipelines = list(self._pipelines.values())
         try:
-            plan = plan_webhooks(pipelines, self._webhooks(), self._mark, prune=prune)
+            plan = plan_webhooks(pipelines, self._webhooks(), self._label, prune=prune)
         except Forbidden as forbidden:
             # A deployer who may not list webhooks never created one: only pipelines with `notify` are affected.
             return {pipeline.id: forbidden for pipeline in pipelines if pipeline.notices}
         touched: dict[str, MainspringError | None] = {}
-        for wish in plan.missing:
-            error = self._try(partial(self._clients(wish.tenant).create_webhook, wish))
-            touched[wish.job] = touched.get(wish.job) or error
+        for request in plan.missing:
+            error = self._try(partial(self._clients(request.tenant).create_webhook, request))
+            touched[request.job] = touched.get(request.job) or error
         for webhook in plan.stale:
             error = self._try(partial(self._clients(webhook.tenant).delete_webhook, webhook.id))
             touched[webhook.job] = touched.get(webhook.job) or error
@@ -149,35 +151,39 @@ class Deploying:
         found = {webhook.id: webhook for tenant in self._tenants for webhook in self._clients(tenant).webhooks()}
         return list(found.values())
 
-    def _try(self, act: Callable[[], object]) -> MainspringError | None:
+    def _try(self, action: Callable[[], object]) -> MainspringError | None:
         if self._dry_run:
             return None
         try:
-            act()
+            action()
         except (Refused, Conflict, Forbidden) as error:
             return error
         return None
 
     def _row(
-        self, pipeline: Pipeline, line: ApplyLine, told: dict[str, MainspringError | None], gone: Gone | None
-    ) -> Deployed:
+        self,
+        pipeline: Pipeline,
+        line: ApplyItemResult,
+        webhook_results: dict[str, MainspringError | None],
+        gone: PruneCandidate | None,
+    ) -> DeployResult:
         """Build the result of a pipeline, after deleting its stale schedules."""
         refusals: list[str] = []
         schedules = {one.name: one.change for one in line.schedules}
         if line.problem is not None:
             error = error_of_problem(line.problem)
             faults = error.faults if isinstance(error, Refused) else ()
-            refusals.append(str(blame(pipeline, faults) if faults else error))
+            refusals.append(str(locate_faults(pipeline, faults) if faults else error))
         elif gone is not None:
             refusal = self._try(partial(self._delete, gone))
             schedules |= dict.fromkeys(gone.schedules, DELETED if refusal is None else REFUSED)
             if refusal is not None:
                 refusals.append(str(refusal))
-        untold = told.get(pipeline.id)
-        if untold is not None:
-            refusals.append(f"notifications were not set up: {untold}")
-        change = change_of(line.change, schedules, others_changed=pipeline.id in told)
-        return Deployed(
+        webhook_error = webhook_results.get(pipeline.id)
+        if webhook_error is not None:
+            refusals.append(f"notifications were not set up: {webhook_error}")
+        change = change_of(line.change, schedules, others_changed=pipeline.id in webhook_results)
+        return DeployResult(
             pipeline=pipeline.id,
             change=REFUSED if refusals else change,
             version=line.version,
@@ -186,7 +192,7 @@ class Deploying:
         )
 
 
-def _without_group(row: Deployed, refusal: MainspringError) -> Deployed:
+def _with_group_error(row: DeployResult, refusal: MainspringError) -> DeployResult:
     """The result of a pipeline whose concurrency group could not be defined."""
     detail = "\n".join(filter(None, [row.detail, f"its concurrency group was not defined: {refusal}"]))
     return replace(row, change=REFUSED, detail=detail)

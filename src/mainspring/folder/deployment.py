@@ -18,16 +18,16 @@ import msgspec
 from mainspring.core.schedules.schedule_json import encode_schedule
 from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 from mainspring.dsl.names import job_name
-from mainspring.folder.discover import ROOT, Found, scan
+from mainspring.folder.discover import ROOT, FoundPipeline, scan
 from mainspring.folder.state.records import PIPELINE_FILE
 from mainspring.protocol.errors import Fault, InvalidFile
 from mainspring.protocol.rest.admin import WebhookRequest, WebhookView
-from mainspring.protocol.rest.apply import ApplyItem, WantedSchedule
+from mainspring.protocol.rest.apply import ApplyItem, ScheduleItem
 from mainspring.protocol.rest.runs import JobView
 from mainspring.protocol.rest.schedules import ScheduleView
 
 LABEL = "deployed-from"
-LONGEST_MARK = 63
+MAX_LABEL_LENGTH = 63
 _CREATED, _UNCHANGED = "created", "unchanged"
 _EVENT = "-event"
 
@@ -39,14 +39,14 @@ class WebhookPlan(msgspec.Struct, frozen=True, kw_only=True):
     stale: tuple[WebhookView, ...]
 
 
-def mark_of(name: str) -> str:
+def folder_label(name: str) -> str:
     """Return a folder's name as a label value."""
-    return job_name(name)[:LONGEST_MARK].rstrip("-.") or "pipelines"
+    return job_name(name)[:MAX_LABEL_LENGTH].rstrip("-.") or "pipelines"
 
 
-def mark_label(mark: str, *, of_everybody: bool) -> str:
+def label_filter(label: str, *, all_tenants: bool) -> str:
     """Return the job filter that matches a folder's label."""
-    return f"label.{LABEL}={mark}{' tenant:*' if of_everybody else ''}"
+    return f"label.{LABEL}={label}{' tenant:*' if all_tenants else ''}"
 
 
 def read_folder(root: Path, at: str) -> list[Pipeline]:
@@ -76,22 +76,22 @@ def read_folder(root: Path, at: str) -> list[Pipeline]:
     return list(pipelines.values())
 
 
-def _read(found: Found, file: str, at: str) -> Pipeline:
+def _read(found: FoundPipeline, file: str, at: str) -> Pipeline:
     if found.fault is not None:
         raise InvalidFile(f"{file}: {found.fault}", [Fault(where=file, why=found.fault)])
     directory = at if found.path == ROOT else posixpath.join(at, found.path)
     return read_pipeline(found.text, file, id=found.pipeline_id, directory=directory)
 
 
-def item_of(pipeline: Pipeline, mark: str) -> ApplyItem:
+def item_of(pipeline: Pipeline, label: str) -> ApplyItem:
     """Return a pipeline as an item of an apply request."""
     job = msgspec.json.decode(pipeline.job, type=dict[str, object])
     labels = job.get("labels")
-    job["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL: mark}
+    job["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL: label}
     schedules = (encode_schedule(msgspec.json.encode(spec).decode()) for spec in pipeline.schedules)
     return ApplyItem(
         job=msgspec.Raw(msgspec.json.encode(job)),
-        schedules=[WantedSchedule(definition=msgspec.Raw(text)) for text in schedules],
+        schedules=[ScheduleItem(definition=msgspec.Raw(text)) for text in schedules],
         tenant=pipeline.tenant,
     )
 
@@ -102,21 +102,21 @@ def pipeline_of(job: JobView, pipelines: Mapping[str, Pipeline]) -> Pipeline | N
     return found if found is not None and found.tenant in {None, job.tenant} else None
 
 
-def gone_schedules(there: Iterable[ScheduleView], pipeline: Pipeline | None, job: str) -> list[str]:
+def stale_schedules(existing: Iterable[ScheduleView], pipeline: Pipeline | None, job: str) -> list[str]:
     """Return the deployed schedules of a job that its file no longer has. `pipeline` is None if the file is gone."""
     wanted = () if pipeline is None else {spec.name for spec in pipeline.schedules}
     ours = {job, job + _EVENT}
-    return [one.name for one in there if one.job == job and one.name in ours and one.name not in wanted]
+    return [one.name for one in existing if one.job == job and one.name in ours and one.name not in wanted]
 
 
 def plan_webhooks(
-    pipelines: Sequence[Pipeline], there: Iterable[WebhookView], mark: str, *, prune: bool
+    pipelines: Sequence[Pipeline], existing: Iterable[WebhookView], label: str, *, prune: bool
 ) -> WebhookPlan:
     """Plan the webhooks of these pipelines. Only webhooks with this folder's label are considered.
 
     With `prune`, webhooks of removed pipelines are stale too.
     """
-    note = webhook_note(mark)
+    note = webhook_note(label)
     jobs = {pipeline.id for pipeline in pipelines}
     missing = [
         WebhookRequest(url=notice.url, events=notice.events, job=pipeline.id, note=note, tenant=pipeline.tenant)
@@ -124,10 +124,10 @@ def plan_webhooks(
         for notice in pipeline.notices
     ]
     stale = []
-    for webhook in there:
+    for webhook in existing:
         if webhook.note != note:
             continue
-        same = next((wish for wish in missing if _is_as_wished(webhook, wish)), None)
+        same = next((request for request in missing if _matches(webhook, request)), None)
         if same is not None:
             missing.remove(same)
         elif webhook.job in jobs or prune:
@@ -135,15 +135,15 @@ def plan_webhooks(
     return WebhookPlan(missing=tuple(missing), stale=tuple(stale))
 
 
-def _is_as_wished(webhook: WebhookView, wish: WebhookRequest) -> bool:
-    return (webhook.job, webhook.url, set(webhook.events)) == (wish.job, wish.url, set(wish.events)) and (
-        wish.tenant in {None, webhook.tenant}
+def _matches(webhook: WebhookView, request: WebhookRequest) -> bool:
+    return (webhook.job, webhook.url, set(webhook.events)) == (request.job, request.url, set(request.events)) and (
+        request.tenant in {None, webhook.tenant}
     )
 
 
-def webhook_note(mark: str) -> str:
+def webhook_note(label: str) -> str:
     """Return the note of a deployed webhook."""
-    return f"{LABEL} {mark}"
+    return f"{LABEL} {label}"
 
 
 def change_of(job: str, schedules: Mapping[str, str], *, others_changed: bool) -> str:

@@ -22,19 +22,19 @@ from mainspring.protocol.errors import InvalidFile
 
 ROOT = "."
 """The path of the folder itself."""
-DEEPEST = 16
-MOST_DIRECTORIES = 100_000
+MAX_DEPTH = 16
+MAX_DIRECTORIES = 100_000
 MAX_FILE_BYTES = 1024 * 1024
 
-LONGEST_ID = 115
+MAX_ID_LENGTH = 115
 """A schedule's name has up to 128 characters, of which our suffixes (`-a1b2c3`, `-event`) take 13."""
 
-_LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv"})
+_IGNORED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _FALLBACK = "pipeline"
 """The name of a directory without a character that is allowed in names."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundPipeline(msgspec.Struct, frozen=True, kw_only=True):
     """A directory with a pipeline file."""
 
     path: str
@@ -48,11 +48,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """The pipelines below a folder."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundPipeline, ...]
     """Sorted by path."""
     faults: tuple[str, ...] = ()
     """What was ignored, and why."""
-    unseen: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     """Paths that could not be read: pipelines at or below them may still exist. Paths that are always ignored (too
     deep, name not UTF-8) are not included.
     """
@@ -66,37 +66,37 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the requested names exist in it."""
     fault: str | None = None
     """Why something is ignored here."""
-    is_unseen: bool = False
+    is_unreadable: bool = False
     """It could not be read."""
 
 
 def scan(root: Path) -> Scan:
     """Find all pipelines below `root`."""
-    found: list[Found] = []
+    found: list[FoundPipeline] = []
     faults: list[str] = []
-    unseen: list[str] = []
+    unreadable: list[str] = []
     for listing in walk(root, frozenset({PIPELINE_FILE})):
         if listing.fault is not None:
             faults.append(listing.fault)
-            unseen += [listing.path] if listing.is_unseen else []
+            unreadable += [listing.path] if listing.is_unreadable else []
         elif listing.names and (pipeline := read_one(root, listing.path)) is not None:
             found.append(pipeline)
     found.sort(key=lambda one: one.path)
-    return Scan(found=tuple(found), faults=tuple(faults), unseen=tuple(unseen))
+    return Scan(found=tuple(found), faults=tuple(faults), unreadable=tuple(unreadable))
 
 
-def read_one(root: Path, directory: str) -> Found | None:
+def read_one(root: Path, directory: str) -> FoundPipeline | None:
     """Return the pipeline in a directory, given relative to `root`; None if there is none."""
-    if leads_elsewhere(root, directory):
+    if is_behind_symlink(root, directory):
         return None
     try:
         text = _read(root, root / directory / PIPELINE_FILE)
     except InvalidFile as fault:
-        return Found(path=directory, pipeline_id=pipeline_id(root, directory), fault=str(fault))
-    return None if text is None else Found(path=directory, pipeline_id=pipeline_id(root, directory), text=text)
+        return FoundPipeline(path=directory, pipeline_id=pipeline_id(root, directory), fault=str(fault))
+    return None if text is None else FoundPipeline(path=directory, pipeline_id=pipeline_id(root, directory), text=text)
 
 
-def leads_elsewhere(root: Path, directory: str) -> bool:
+def is_behind_symlink(root: Path, directory: str) -> bool:
     """Whether the path from `root` to a directory contains a symbolic link: nothing there is read or written."""
     below = PurePosixPath(directory)
     return any((root / way).is_symlink() for way in (below, *below.parents) if way != PurePosixPath(ROOT))
@@ -110,10 +110,10 @@ def pipeline_id(root: Path, directory: str) -> str:
     """
     path = PurePosixPath(root.absolute().name if directory == ROOT else directory)
     name = ".".join(job_name(part) or _FALLBACK for part in path.parts) or _FALLBACK
-    if len(name) <= LONGEST_ID:
+    if len(name) <= MAX_ID_LENGTH:
         return name
     digest = hashlib.sha256(path.as_posix().encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{name[: LONGEST_ID - len(digest) - 1]}-{digest}"
+    return f"{name[: MAX_ID_LENGTH - len(digest) - 1]}-{digest}"
 
 
 def walk(root: Path, names: frozenset[str]) -> Iterator[Listing]:
@@ -123,42 +123,44 @@ def walk(root: Path, names: frozenset[str]) -> Iterator[Listing]:
     while waiting:
         path, depth = waiting.pop()
         walked += 1
-        if walked > MOST_DIRECTORIES:
-            fault = f"{root} has more than {MOST_DIRECTORIES:,} directories: the rest is ignored"
-            yield Listing(path=ROOT, fault=fault, is_unseen=True)
+        if walked > MAX_DIRECTORIES:
+            fault = f"{root} has more than {MAX_DIRECTORIES:,} directories: the rest is ignored"
+            yield Listing(path=ROOT, fault=fault, is_unreadable=True)
             return
         try:
-            seen, below = _look(root / path, names)
+            seen, below = _list_directory(root / path, names)
         except OSError as error:
             if path == ROOT or not isinstance(error, FileNotFoundError | NotADirectoryError):
-                yield Listing(path=path, fault=f"{root / path} can't be read: {error.strerror}", is_unseen=True)
+                yield Listing(path=path, fault=f"{root / path} can't be read: {error.strerror}", is_unreadable=True)
             continue
         yield Listing(path=path, names=seen)
-        if below and depth == DEEPEST:
-            yield Listing(path=path, fault=f"{root / path} is {DEEPEST} levels deep: everything below it is ignored")
+        if below and depth == MAX_DEPTH:
+            yield Listing(path=path, fault=f"{root / path} is {MAX_DEPTH} levels deep: everything below it is ignored")
             continue
         for name in sorted(below, reverse=True):
-            if _is_text(name):
+            if _is_utf8(name):
                 waiting.append((name if path == ROOT else f"{path}/{name}", depth + 1))
             else:
-                yield Listing(path=path, fault=f"the name of {root / path}/{_shown(name)} is not UTF-8: it is ignored")
+                yield Listing(
+                    path=path, fault=f"the name of {root / path}/{_printable(name)} is not UTF-8: it is ignored"
+                )
 
 
-def is_left_out(name: str) -> bool:
+def is_ignored(name: str) -> bool:
     """Whether directories of this name are never scanned."""
-    return name.startswith(".") or name in _LEFT_OUT
+    return name.startswith(".") or name in _IGNORED_DIRECTORIES
 
 
-def _is_text(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     """Whether a name is UTF-8: Python decodes other bytes to surrogates, which can't be written or sent."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _look(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[str]]:
+def _list_directory(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[str]]:
     """Return which of `names` are in a directory, and its subdirectories."""
     seen: set[str] = set()
     below: list[str] = []
@@ -166,7 +168,7 @@ def _look(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[
         for entry in entries:
             if entry.name in names:
                 seen.add(entry.name)
-            elif not is_left_out(entry.name) and entry.is_dir(follow_symlinks=False):
+            elif not is_ignored(entry.name) and entry.is_dir(follow_symlinks=False):
                 below.append(entry.name)
     return frozenset(seen), below
 
@@ -181,7 +183,7 @@ def _read(root: Path, path: Path) -> str | None:
         if not target.is_relative_to(root.resolve()):
             raise InvalidFile(f"is a symbolic link to {target}, outside the folder")
         path = target
-    data = safe_files.read(path, most_bytes=MAX_FILE_BYTES)
+    data = safe_files.read(path, max_bytes=MAX_FILE_BYTES)
     try:
         return None if data is None else data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:

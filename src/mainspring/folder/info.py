@@ -50,13 +50,13 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """In milliseconds."""
 
 
-class _Tries(msgspec.Struct, frozen=True):
+class _TaskRetries(msgspec.Struct, frozen=True):
     max_attempts: int = 3
     retry_delay_seconds: float | None = None
 
 
 class _Job(msgspec.Struct, frozen=True):
-    tasks: tuple[_Tries, ...] = ()
+    tasks: tuple[_TaskRetries, ...] = ()
 
 
 _JOB = msgspec.json.Decoder(_Job)
@@ -66,18 +66,18 @@ def config_of(pipeline: Pipeline) -> ScheduleConfig:
     """Return the schedule configuration of a pipeline file."""
     if not pipeline.schedules:
         return ScheduleConfig(enabled=False)
-    return _config(pipeline.schedules[0], next(iter(_JOB.decode(pipeline.job).tasks), _Tries()))
+    return _config(pipeline.schedules[0], next(iter(_JOB.decode(pipeline.job).tasks), _TaskRetries()))
 
 
-def _config(spec: ScheduleSpec, tries: _Tries) -> ScheduleConfig:
+def _config(spec: ScheduleSpec, retries: _TaskRetries) -> ScheduleConfig:
     trigger = spec.trigger if isinstance(spec.trigger, CronTrigger) else None
-    delay = tries.retry_delay_seconds
+    delay = retries.retry_delay_seconds
     return ScheduleConfig(
         cron=None if trigger is None else trigger.cron,
         timezone=None if trigger is None else trigger.timezone,
         enabled=spec.enabled,
         retry_policy=RetrySettings(
-            max_retries=tries.max_attempts, retry_delay_ms=60_000 if delay is None else round(delay * 1_000)
+            max_retries=retries.max_attempts, retry_delay_ms=60_000 if delay is None else round(delay * 1_000)
         ),
         missed_execution="skip" if spec.missed is Missed.SKIP else "run",
         window=WindowSettings(

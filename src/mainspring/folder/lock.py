@@ -43,12 +43,12 @@ from mainspring.protocol.ids import entropy
 
 STALE_SECONDS = 60.0
 
-_LENGTH = 1024
+_FILE_BYTES = 1024
 """Size of the file: larger than any record, padded with spaces."""
-_MOST_TRIES = 100
-_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_MAX_ATTEMPTS = 100
+_NO_LOCK_ERRORS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """Errors of a file system without kernel locks."""
-_UNSURE = timedelta(seconds=2)
+_START_TIME_TOLERANCE = timedelta(seconds=2)
 """Allowed difference between a process's start time and the time in its record."""
 
 log = structlog.get_logger()
@@ -70,10 +70,10 @@ class FolderLock:
         """Lock the folder. Raises SchedulerLockError, which names the holder, or Refused if locking is impossible."""
         if self._file is not None:
             raise RuntimeError("this lock is already held")
-        for _ in range(_MOST_TRIES):
-            self._clear()
-            if self._make():
-                self._sweep()
+        for _ in range(_MAX_ATTEMPTS):
+            self._remove_stale()
+            if self._create():
+                self._remove_leftovers()
                 return
         raise SchedulerLockError(f"{self._path} is contended: other schedulers keep taking it")
 
@@ -103,7 +103,7 @@ class FolderLock:
             os.close(self._file)
             self._file = self._record = None
 
-    def _clear(self) -> None:
+    def _remove_stale(self) -> None:
         """Remove a stale lock. Raises SchedulerLockError if its holder is alive."""
         file = self._open()
         if file is None:
@@ -112,19 +112,19 @@ class FolderLock:
             held = not self._lock(file)
             record = _read(file)
             if held:
-                raise self._taken(record)
+                raise self._locked_error(record)
             if not self._is_at_path(file):
                 return
-            if record is not None and (self._is_fresh_elsewhere(record) or self._is_alive_here(record)):
-                raise self._taken(record)
+            if record is not None and (self._is_fresh_on_other_host(record) or self._is_alive_here(record)):
+                raise self._locked_error(record)
             self._path.unlink(missing_ok=True)
-            _say_taken_over(self._path, record)
+            _log_takeover(self._path, record)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self._unusable_error(error) from error
         finally:
             os.close(file)
 
-    def _make(self) -> bool:
+    def _create(self) -> bool:
         """Create the lock; False if another process was faster."""
         now = self._clock.wall()
         record = LockRecord(pid=os.getpid(), hostname=_hostname(), started_at=now, heartbeat=now)
@@ -132,7 +132,7 @@ class FolderLock:
         try:
             file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self._unusable_error(error) from error
         try:
             self._lock(file)
             _write(file, record)
@@ -142,7 +142,7 @@ class FolderLock:
             return False
         except OSError as error:
             os.close(file)
-            raise self._unusable(error) from error
+            raise self._unusable_error(error) from error
         finally:
             with contextlib.suppress(OSError):  # the next holder removes leftovers
                 new.unlink()
@@ -163,11 +163,11 @@ class FolderLock:
             return None
         except OSError as error:
             if self._path.is_symlink():
-                raise _not_a_file(self._path, "a symbolic link") from error
-            raise self._unusable(error) from error
+                raise _not_a_file_error(self._path, "a symbolic link") from error
+            raise self._unusable_error(error) from error
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
-            raise _not_a_file(self._path, "a directory" if self._path.is_dir() else "no regular file")
+            raise _not_a_file_error(self._path, "a directory" if self._path.is_dir() else "no regular file")
         return file
 
     def _lock(self, file: int) -> bool:
@@ -177,7 +177,7 @@ class FolderLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno not in _WITHOUT_LOCKS:
+            if error.errno not in _NO_LOCK_ERRORS:
                 raise
             if self._has_kernel_locks:
                 log.warning(
@@ -208,7 +208,7 @@ class FolderLock:
             return True
         return record is not None and _same_holder(record, self._record)
 
-    def _is_fresh_elsewhere(self, record: LockRecord) -> bool:
+    def _is_fresh_on_other_host(self, record: LockRecord) -> bool:
         """Whether another host wrote a recent heartbeat. One in the future (clock skew) counts as recent."""
         return record.hostname != _hostname() and self._clock.wall() - record.heartbeat < self._stale
 
@@ -216,28 +216,28 @@ class FolderLock:
         """Whether a live process of this host holds it. Only checked without kernel locks."""
         if self._has_kernel_locks or record.hostname != _hostname() or record.pid == os.getpid():
             return False
-        return _lives(record)
+        return _is_process_alive(record)
 
-    def _taken(self, record: LockRecord | None) -> SchedulerLockError:
+    def _locked_error(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
             return SchedulerLockError(
                 f"another scheduler has {self._root}; {self._path} is unreadable\nhint: try `fuser {self._path}`"
             )
-        silent = max(0, round((self._clock.wall() - record.heartbeat).total_seconds()))
+        silent_seconds = max(0, round((self._clock.wall() - record.heartbeat).total_seconds()))
         if record.hostname != _hostname():
-            left = max(1, round(self._stale.total_seconds()) - silent)
+            left = max(1, round(self._stale.total_seconds()) - silent_seconds)
             hint = f"stop it there; if that machine is gone, wait {left} s or delete {self._path}"
-        elif silent > self._stale.total_seconds():
+        elif silent_seconds > self._stale.total_seconds():
             pid = record.pid
             hint = f"it is suspended or hung: continue it with `kill -CONT {pid}`, or kill it with `kill -9 {pid}`"
         else:
             hint = f"use that one, or stop it with `kill {record.pid}`"
         return SchedulerLockError(
             f"another scheduler has {self._root}: process {record.pid} on {record.hostname}, since "
-            f"{_said(record.started_at)}, last heartbeat {silent} s ago ({_said(record.heartbeat)})\nhint: {hint}"
+            f"{_format_time(record.started_at)}, last heartbeat {silent_seconds} s ago ({_format_time(record.heartbeat)})\nhint: {hint}"
         )
 
-    def _unusable(self, error: OSError) -> Refused:
+    def _unusable_error(self, error: OSError) -> Refused:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return Refused(f"{self._root} is not a directory")
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -247,36 +247,36 @@ class FolderLock:
             )
         return Refused(f"can't lock {self._path}: {error.strerror}")
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         """Remove temporary files of killed processes. A live process whose file is removed retries."""
         for left in self._root.glob(f"{LOCK_FILE}.*.new"):
             with contextlib.suppress(OSError):  # leftovers are harmless
                 left.unlink()
 
 
-def is_held(root: Path, now: datetime) -> bool:
+def is_locked(root: Path, now: datetime) -> bool:
     """Whether a scheduler seems to run the folder. Read-only: the lock is not touched."""
     try:
-        data = safe_files.read(root / LOCK_FILE, most_bytes=_LENGTH)
+        data = safe_files.read(root / LOCK_FILE, max_bytes=_FILE_BYTES)
     except InvalidFile:
         return False
     record = None if data is None else _decode(data)
     if record is None:
         return False
     if record.hostname == _hostname():
-        return _lives(record)
+        return _is_process_alive(record)
     return now - record.heartbeat < timedelta(seconds=STALE_SECONDS)
 
 
-def _lives(record: LockRecord) -> bool:
+def _is_process_alive(record: LockRecord) -> bool:
     """Whether the process that wrote a record on this host is alive."""
     try:
         process = psutil.Process(record.pid)
-        began, is_over = process.create_time(), process.status() == psutil.STATUS_ZOMBIE
+        began, is_zombie = process.create_time(), process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
     # A process that started after the lock was taken is another one with the same id.
-    return not is_over and began <= (record.started_at + _UNSURE).timestamp()
+    return not is_zombie and began <= (record.started_at + _START_TIME_TOLERANCE).timestamp()
 
 
 def _publish(new: Path, path: Path) -> None:
@@ -295,14 +295,14 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _write(file: int, record: LockRecord) -> None:
-    data = safe_files.encode(record).rstrip().ljust(_LENGTH - 1) + b"\n"
+    data = safe_files.encode(record).rstrip().ljust(_FILE_BYTES - 1) + b"\n"
     if os.pwrite(file, data, 0) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _read(file: int) -> LockRecord | None:
     """Read a lock's record; None if it is not one."""
-    return _decode(os.pread(file, _LENGTH + 1, 0))
+    return _decode(os.pread(file, _FILE_BYTES + 1, 0))
 
 
 def _decode(data: bytes) -> LockRecord | None:
@@ -310,26 +310,30 @@ def _decode(data: bytes) -> LockRecord | None:
         record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return record if safe_files.can_be(record.started_at, record.heartbeat) else None
+    return record if safe_files.is_plausible(record.started_at, record.heartbeat) else None
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
-    return (one.pid, one.hostname, _said(one.started_at)) == (other.pid, other.hostname, _said(other.started_at))
+    return (one.pid, one.hostname, _format_time(one.started_at)) == (
+        other.pid,
+        other.hostname,
+        _format_time(other.started_at),
+    )
 
 
 def _hostname() -> str:
     return socket.gethostname()[:255]
 
 
-def _said(at: datetime) -> str:
-    return safe_files.written_time(at)
+def _format_time(at: datetime) -> str:
+    return safe_files.format_time(at)
 
 
-def _not_a_file(path: Path, what: str) -> Refused:
+def _not_a_file_error(path: Path, what: str) -> Refused:
     return Refused(f"{path} is {what}; the lock must be a regular file\nhint: check it, then delete it")
 
 
-def _say_taken_over(path: Path, record: LockRecord | None) -> None:
+def _log_takeover(path: Path, record: LockRecord | None) -> None:
     if record is None:
         log.warning("lock.taken_over", path=str(path), because="its record is unreadable")
     else:
@@ -339,5 +343,5 @@ def _say_taken_over(path: Path, record: LockRecord | None) -> None:
             pid=record.pid,
             hostname=record.hostname,
             because="its process is gone" if record.hostname == _hostname() else "its heartbeat is old",
-            heartbeat=_said(record.heartbeat),
+            heartbeat=_format_time(record.heartbeat),
         )

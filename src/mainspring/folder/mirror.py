@@ -25,11 +25,11 @@ from mainspring.folder.schedule_events import (
     ExecutionStart,
     FolderEvent,
     PipelineExecutionResult,
-    Warned,
+    WarningRaised,
 )
 from mainspring.folder.state import result_files, state_files, state_view
 from mainspring.folder.state.records import RunRecord, ScheduleState
-from mainspring.folder.state.schedule_state import Live, Running
+from mainspring.folder.state.schedule_state import ActiveRun, TrackedSchedule
 from mainspring.folder.state.state_view import Outcome
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
@@ -38,16 +38,16 @@ from mainspring.protocol.rest.schedules import ScheduleView
 
 log = structlog.get_logger()
 
-MOST_TASKS = 1_000
+MAX_TASKS = 1_000
 """Tasks of a run that are read for its error and its outputs."""
-LISTED_AT = 20
+LIST_THRESHOLD = 20
 """From this many schedules on, they are listed instead of fetched one by one."""
-MOST_UNWATCHED = 100
+MAX_UNCOUNTED_RUNS = 100
 """Runs of one schedule that are counted after a restart."""
-_AT_ONCE = 8
+_CONCURRENCY = 8
 _GATHER_SECONDS = 0.03
 """Short runs start and end within it: one query instead of two."""
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _OVERDUE_SECONDS = 0.2
 _MARGIN = timedelta(minutes=1)
 
@@ -56,17 +56,17 @@ class Mirror:
     """Keeps the state files of a folder in sync with the server."""
 
     def __init__(
-        self, root: Path, client: AsyncClient, clock: Clock, tell: Callable[[FolderEvent], None], most_history: int
+        self, root: Path, client: AsyncClient, clock: Clock, emit: Callable[[FolderEvent], None], max_history: int
     ) -> None:
-        self._root, self._client, self._clock, self._tell, self._most = root, client, clock, tell, most_history
-        self.lives: dict[str, Live] = {}
+        self._root, self._client, self._clock, self._emit, self._max_history = root, client, clock, emit, max_history
+        self.tracked_schedules: dict[str, TrackedSchedule] = {}
         """By scheduleId."""
-        self._by_server_id: dict[str, Live] = {}
+        self._by_server_id: dict[str, TrackedSchedule] = {}
         self._runs: dict[str, dict[str, None]] = {}
         """Runs to query, by the server's id of their schedule."""
         self._touched: set[str] = set()
         self._wake = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._sync_lock = asyncio.Lock()
         self.is_unsaved = False
         """A run was counted since the index was last written."""
 
@@ -84,36 +84,36 @@ class Mirror:
 
     # tracked schedules
 
-    def add(self, live: Live) -> None:
+    def add(self, tracked: TrackedSchedule) -> None:
         """Start tracking a schedule."""
-        self.lives[live.schedule_id] = live
+        self.tracked_schedules[tracked.schedule_id] = tracked
 
-    def remove(self, schedule_id: str) -> Live | None:
+    def remove(self, schedule_id: str) -> TrackedSchedule | None:
         """Stop tracking a schedule."""
-        live = self.lives.pop(schedule_id, None)
-        for server_id in [one for one, its in self._by_server_id.items() if its is live]:
+        tracked = self.tracked_schedules.pop(schedule_id, None)
+        for server_id in [one for one, its in self._by_server_id.items() if its is tracked]:
             del self._by_server_id[server_id]
-        return live
+        return tracked
 
     def forget(self, server_id: str) -> None:
         """Drop a server schedule that is no longer tracked."""
         self._by_server_id.pop(server_id, None)
 
-    def take(self, view: ScheduleView) -> Live | None:
+    def update_view(self, view: ScheduleView) -> TrackedSchedule | None:
         """Record the server's view of a schedule; return the tracked schedule, if it is of this folder."""
-        live = self.lives.get(view.name) or self.lives.get(view.name.removesuffix("-event"))
-        if live is not None and view.name in live.names:
-            live.views[view.name] = view
-            self._by_server_id[view.id] = live
-        return live
+        tracked = self.tracked_schedules.get(view.name) or self.tracked_schedules.get(view.name.removesuffix("-event"))
+        if tracked is not None and view.name in tracked.names:
+            tracked.views[view.name] = view
+            self._by_server_id[view.id] = tracked
+        return tracked
 
-    def write(self, live: Live, *, on_disk: ScheduleState | None) -> None:
+    def write(self, tracked: TrackedSchedule, *, on_disk: ScheduleState | None) -> None:
         """Write the state file of a schedule, if it differs from `on_disk`."""
-        live.shown = live.now()
-        if live.shown != on_disk:
+        tracked.written_state = tracked.now()
+        if tracked.written_state != on_disk:
             self.is_unsaved = True
-            if not discover.leads_elsewhere(self._root, live.path):
-                state_files.write_state(self._root / live.path, live.shown)
+            if not discover.is_behind_symlink(self._root, tracked.path):
+                state_files.write_state(self._root / tracked.path, tracked.written_state)
 
     # the work
 
@@ -123,21 +123,21 @@ class Mirror:
             await self._wait()
             await self._clock.sleep(_GATHER_SECONDS)
             try:
-                await self.settle()
+                await self.flush()
             except Unavailable as error:
                 log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_AGAIN_SECONDS)
+                await self._clock.sleep(_RETRY_SECONDS)
             except MainspringError:
                 # The notes are lost for the state files, not on the server: the next note catches up.
                 log.exception("folder.not_mirrored")
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Process all pending notes. Raises Unavailable, and keeps the notes."""
-        async with self._looking:
+        async with self._sync_lock:
             runs, self._runs = self._runs, {}
             touched, self._touched = self._touched, set()
             try:
-                await self._look(touched, runs)
+                await self._sync(touched, runs)
             except (Unavailable, asyncio.CancelledError):
                 # Retried when the server is available, or by the next process.
                 self.note_schedules(touched)
@@ -148,37 +148,42 @@ class Mirror:
 
     async def _wait(self) -> None:
         """Wait for a note, or until a retry is due, for which there is no notification."""
-        due = [running.due_at for live in self.lives.values() for running in live.running.values() if running.due_at]
+        due = [
+            running.due_at
+            for tracked in self.tracked_schedules.values()
+            for running in tracked.running.values()
+            if running.due_at
+        ]
         now = self._clock.wall()
-        left = max((min(due) - now).total_seconds(), _AGAIN_SECONDS) + _OVERDUE_SECONDS if due else None
+        left = max((min(due) - now).total_seconds(), _RETRY_SECONDS) + _OVERDUE_SECONDS if due else None
         try:
             async with asyncio.timeout(left):
                 await self._wake.wait()
         except TimeoutError:
-            self._note_tries(self._clock.wall())
+            self._note_due_retries(self._clock.wall())
         self._wake.clear()
 
-    def _note_tries(self, now: datetime) -> None:
-        for server_id, live in self._by_server_id.items():
-            for run_id, running in live.running.items():
+    def _note_due_retries(self, now: datetime) -> None:
+        for server_id, tracked in self._by_server_id.items():
+            for run_id, running in tracked.running.items():
                 if running.due_at is not None and running.due_at <= now:
                     self.note_run(server_id, run_id)
 
-    async def _look(self, touched: set[str], runs: dict[str, dict[str, None]]) -> None:
+    async def _sync(self, touched: set[str], runs: dict[str, dict[str, None]]) -> None:
         known = [one for one in (touched | runs.keys()) if one in self._by_server_id]
         await self.read_schedules(known)
-        lives: dict[str, tuple[Live, dict[str, None]]] = {}
+        tracked_schedules: dict[str, tuple[TrackedSchedule, dict[str, None]]] = {}
         for server_id in known:
-            live = self._by_server_id.get(server_id)
-            if live is not None:
-                lives.setdefault(live.schedule_id, (live, {}))[1].update(runs.get(server_id, {}))
-        at_once = asyncio.Semaphore(_AT_ONCE)
+            tracked = self._by_server_id.get(server_id)
+            if tracked is not None:
+                tracked_schedules.setdefault(tracked.schedule_id, (tracked, {}))[1].update(runs.get(server_id, {}))
+        semaphore = asyncio.Semaphore(_CONCURRENCY)
 
-        async def follow(live: Live, ids: Iterable[str]) -> None:
-            async with at_once:
-                await self._follow(live, ids)
+        async def follow(tracked: TrackedSchedule, ids: Iterable[str]) -> None:
+            async with semaphore:
+                await self._follow(tracked, ids)
 
-        ends = await asyncio.gather(*(follow(*one) for one in lives.values()), return_exceptions=True)
+        ends = await asyncio.gather(*(follow(*one) for one in tracked_schedules.values()), return_exceptions=True)
         for error in ends:
             if isinstance(error, Unavailable):
                 raise error
@@ -188,105 +193,106 @@ class Mirror:
 
     async def read_schedules(self, server_ids: Sequence[str]) -> None:
         """Fetch these schedules."""
-        if len(server_ids) >= LISTED_AT:
+        if len(server_ids) >= LIST_THRESHOLD:
             async for view in self._client.schedules():
-                self.take(view)
+                self.update_view(view)
             return
         for server_id in server_ids:
             try:
-                self.take(await self._client.schedule(server_id))
+                self.update_view(await self._client.schedule(server_id))
             except NotFound:
                 log.debug("folder.schedule_gone", schedule=server_id)
 
-    async def _follow(self, live: Live, ids: Iterable[str]) -> None:
+    async def _follow(self, tracked: TrackedSchedule, ids: Iterable[str]) -> None:
         """Fetch runs of a schedule, and record their changes."""
         events: list[FolderEvent] = []
         for run_id in ids:
             try:
-                events += await self._follow_run(live, await self._client.run(run_id))
+                events += await self._follow_run(tracked, await self._client.run(run_id))
             except NotFound:
-                live.running.pop(run_id, None)
-        self._say(live, events)
+                tracked.running.pop(run_id, None)
+        self._write_and_emit(tracked, events)
 
-    def _say(self, live: Live, events: Iterable[FolderEvent]) -> None:
+    def _write_and_emit(self, tracked: TrackedSchedule, events: Iterable[FolderEvent]) -> None:
         """Write the state file, then emit the events, unless the schedule was removed meanwhile."""
-        if self.lives.get(live.schedule_id) is live:
-            was = live.shown
-            self.write(live, on_disk=was)
-            for event in (*events, *_given_up(live, was)):
-                self._tell(event)
+        if self.tracked_schedules.get(tracked.schedule_id) is tracked:
+            previous = tracked.written_state
+            self.write(tracked, on_disk=previous)
+            for event in (*events, *_disabled_warnings(tracked, previous)):
+                self._emit(event)
 
-    async def _follow_run(self, live: Live, run: RunView) -> list[FolderEvent]:
+    async def _follow_run(self, tracked: TrackedSchedule, run: RunView) -> list[FolderEvent]:
         """Record the changes of a run; return its events."""
-        is_over = state_view.is_over(run)
-        running = live.running.get(run.id)
-        if live.has_counted(run):
-            live.running.pop(run.id, None)
+        has_ended = state_view.has_ended(run)
+        running = tracked.running.get(run.id)
+        if tracked.has_counted(run):
+            tracked.running.pop(run.id, None)
             return []
-        events: list[FolderEvent] = [] if running is not None else [_start(live, run)]
-        told = 0 if running is None else running.tries_told
+        events: list[FolderEvent] = [] if running is not None else [_start(tracked, run)]
+        reported = 0 if running is None else running.reported_attempts
         tasks: list[TaskView] = []
-        if is_over or run.retries or state_view.is_held(run):
-            tasks = [task async for task in self._client.tasks_of(run.id, limit=MOST_TASKS)]
+        if has_ended or run.retries or state_view.is_paused(run):
+            tasks = [task async for task in self._client.tasks_of(run.id, limit=MAX_TASKS)]
         outcome = state_view.outcome_of(run, tasks)
         events += [
-            _retried(live, run, number, _last_error(outcome, tasks)) for number in range(told + 1, run.retries + 1)
+            _retried(tracked, run, number, _last_error(outcome, tasks))
+            for number in range(reported + 1, run.retries + 1)
         ]
-        if is_over:
-            live.running.pop(run.id, None)
-            return [*events, self._count(live, run, outcome)]
+        if has_ended:
+            tracked.running.pop(run.id, None)
+            return [*events, self._count(tracked, run, outcome)]
         record = state_view.record_of(run, outcome)
-        if state_view.is_held(run) and (running is None or running.record.error != record.error):
-            events.append(_held(live, run, outcome))
-        live.running[run.id] = Running(record=record, due_at=outcome.due_at, tries_told=run.retries)
+        if state_view.is_paused(run) and (running is None or running.record.error != record.error):
+            events.append(_paused_warning(tracked, run, outcome))
+        tracked.running[run.id] = ActiveRun(record=record, due_at=outcome.due_at, reported_attempts=run.retries)
         return events
 
-    def _count(self, live: Live, run: RunView, outcome: Outcome) -> FolderEvent:
+    def _count(self, tracked: TrackedSchedule, run: RunView, outcome: Outcome) -> FolderEvent:
         """Count a finished run, and write its result file; return its final event."""
-        directory = self._root / live.path
+        directory = self._root / tracked.path
         record = state_view.record_of(run, outcome)
-        is_here = not discover.leads_elsewhere(self._root, live.path)
+        is_here = not discover.is_behind_symlink(self._root, tracked.path)
         if is_here and outcome.result_file is None:
-            file = result_files.result_of(run.id, live.pipeline_id, run.state, record, outcome.outputs)
+            file = result_files.result_of(run.id, tracked.pipeline_id, run.state, record, outcome.outputs)
             record = state_view.with_result(record, result_files.write_result(directory, file))
         if is_here:
             result_files.delete_old(directory)
-        live.tally = state_view.count(live.tally, run, record, most=self._most)
-        return _end(live, run, result_of(run, outcome, record))
+        tracked.tally = state_view.count(tracked.tally, run, record, max_history=self._max_history)
+        return _end(tracked, run, result_of(run, outcome, record))
 
     # runs that ended while no scheduler was running
 
-    async def look_back(self, live: Live) -> None:
+    async def note_past_runs(self, tracked: TrackedSchedule) -> None:
         """Note the runs of a schedule from before it was tracked."""
-        for server_id in [one for one, its in self._by_server_id.items() if its is live]:
-            async for run in self._client.runs(q=f"schedule:{server_id}", limit=MOST_UNWATCHED):
+        for server_id in [one for one, its in self._by_server_id.items() if its is tracked]:
+            async for run in self._client.runs(q=f"schedule:{server_id}", limit=MAX_UNCOUNTED_RUNS):
                 self.note_run(server_id, run.id)
 
     async def catch_up(self, since: datetime | None) -> None:
         """Count runs that ended while no scheduler was running, `since` the last saved index, or all if None."""
-        found = await self._unwatched(since)
-        for live in list(self.lives.values()):
-            async with self._looking:
-                runs = [run for run in found.get(live.schedule_id, {}).values() if not live.has_counted(run)]
+        found = await self._uncounted_runs(since)
+        for tracked in list(self.tracked_schedules.values()):
+            async with self._sync_lock:
+                runs = [run for run in found.get(tracked.schedule_id, {}).values() if not tracked.has_counted(run)]
                 events: list[FolderEvent] = []
                 for run in sorted(runs, key=lambda one: one.created_at):
-                    told = await self._follow_run(live, run)
-                    events += [] if state_view.is_over(run) else told
-                live.open, live.is_unsure = (), False
+                    reported = await self._follow_run(tracked, run)
+                    events += [] if state_view.has_ended(run) else reported
+                tracked.open, tracked.may_have_uncounted_runs = (), False
                 if runs:
-                    self._say(live, events)
+                    self._write_and_emit(tracked, events)
 
-    async def _unwatched(self, since: datetime | None) -> dict[str, dict[str, RunView]]:
+    async def _uncounted_runs(self, since: datetime | None) -> dict[str, dict[str, RunView]]:
         """Runs that may not have been counted, by scheduleId and id."""
         found: dict[str, dict[str, RunView]] = {}
-        for server_id, live in list(self._by_server_id.items()):
-            if live.is_unsure:
-                wanted = self._client.runs(q=f"schedule:{server_id}", limit=MOST_UNWATCHED)
-                found.setdefault(live.schedule_id, {}).update({run.id: run async for run in wanted})
-        for live in list(self.lives.values()):
-            for run_id in live.open:
+        for server_id, tracked in list(self._by_server_id.items()):
+            if tracked.may_have_uncounted_runs:
+                wanted = self._client.runs(q=f"schedule:{server_id}", limit=MAX_UNCOUNTED_RUNS)
+                found.setdefault(tracked.schedule_id, {}).update({run.id: run async for run in wanted})
+        for tracked in list(self.tracked_schedules.values()):
+            for run_id in tracked.open:
                 try:
-                    found.setdefault(live.schedule_id, {})[run_id] = await self._client.run(run_id)
+                    found.setdefault(tracked.schedule_id, {})[run_id] = await self._client.run(run_id)
                 except NotFound:
                     log.debug("folder.run_gone", run=run_id)
         if since is None:
@@ -313,39 +319,39 @@ def result_of(run: RunView, outcome: Outcome, record: RunRecord) -> PipelineExec
     )
 
 
-def _held(live: Live, run: RunView, outcome: Outcome) -> Warned:
-    act = f"check `mainspring show {run.id}`, then `mainspring resume {run.id}` or `mainspring cancel {run.id}`"
-    return Warned(message=f"{live.pipeline_id} is paused and needs manual action: {outcome.error}; {act}")
+def _paused_warning(tracked: TrackedSchedule, run: RunView, outcome: Outcome) -> WarningRaised:
+    action = f"check `mainspring show {run.id}`, then `mainspring resume {run.id}` or `mainspring cancel {run.id}`"
+    return WarningRaised(message=f"{tracked.pipeline_id} is paused and needs manual action: {outcome.error}; {action}")
 
 
-def _given_up(live: Live, was: ScheduleState) -> list[FolderEvent]:
+def _disabled_warnings(tracked: TrackedSchedule, previous: ScheduleState) -> list[FolderEvent]:
     """Return a warning if a schedule was disabled although its file enables it."""
-    view = live.views.get(live.schedule_id)
-    if not was.enabled or live.shown.enabled or view is None or not live.config.enabled:
+    view = tracked.views.get(tracked.schedule_id)
+    if not previous.enabled or tracked.written_state.enabled or view is None or not tracked.config.enabled:
         return []
-    message = f"{live.pipeline_id} was disabled: {view.because}. To resume: mainspring resume {live.pipeline_id}"
-    return [Warned(message=message)]
+    message = f"{tracked.pipeline_id} was disabled: {view.because}. To resume: mainspring resume {tracked.pipeline_id}"
+    return [WarningRaised(message=message)]
 
 
-def _start(live: Live, run: RunView) -> ExecutionStart:
-    return ExecutionStart(schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id)
+def _start(tracked: TrackedSchedule, run: RunView) -> ExecutionStart:
+    return ExecutionStart(schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id)
 
 
-def _retried(live: Live, run: RunView, number: int, error: str) -> ExecutionError:
+def _retried(tracked: TrackedSchedule, run: RunView, number: int, error: str) -> ExecutionError:
     return ExecutionError(
-        schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, error=error, will_retry=True,
+        schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id, error=error, will_retry=True,
         retry_attempt=number,
     )  # fmt: skip
 
 
-def _end(live: Live, run: RunView, result: PipelineExecutionResult) -> FolderEvent:
+def _end(tracked: TrackedSchedule, run: RunView, result: PipelineExecutionResult) -> FolderEvent:
     if result.success:
         return ExecutionComplete(
-            schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, result=result,
+            schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id, result=result,
             duration=result.duration,
         )  # fmt: skip
     return ExecutionError(
-        schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, error=result.error or run.state,
+        schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id, error=result.error or run.state,
         will_retry=False, retry_attempt=run.retries,
     )  # fmt: skip
 

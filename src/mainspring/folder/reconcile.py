@@ -28,10 +28,10 @@ from mainspring.core.schedules.schedule_json import encode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.definitions.pipeline_file import Pipeline
 from mainspring.folder.discover import ROOT
-from mainspring.folder.state.index import Known
+from mainspring.folder.state.index import IndexEntry
 from mainspring.folder.state.records import PIPELINE_FILE, STATE_FILE
 
-_OURS = re.compile(r"(?P<id>(?P<job>.+)-[0-9a-f]{6})(?:-event)?")
+_SCHEDULE_NAME = re.compile(r"(?P<id>(?P<job>.+)-[0-9a-f]{6})(?:-event)?")
 _UNSCHEDULED = "job:"
 """Prefix of the keys of pipelines without a schedule: not a valid schedule name."""
 
@@ -76,16 +76,16 @@ class Directory(msgspec.Struct, frozen=True, kw_only=True):
         return self.pipeline is not None and bool(self.pipeline.schedules)
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
+class FolderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Input of reconciliation: the directories, the index, and what the server has."""
 
     directories: Sequence[Directory]
-    known: Mapping[str, Known]
+    known: Mapping[str, IndexEntry]
     """By scheduleId, or by `unscheduled(..)` for pipelines without a schedule."""
     on_server: Mapping[str, str] | None = None
     """The job of each schedule on the server, by name; None: everything that was applied is there."""
     jobs_on_server: frozenset[str] | None = None
-    unseen: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     """Paths that could not be read."""
 
 
@@ -99,7 +99,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredPipeline(msgspec.Struct, frozen=True, kw_only=True):
     """A definition to apply on the server."""
 
     identity: Identity
@@ -118,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Every directory with a valid file. An index entry neither here nor in `forgotten` stays unchanged."""
     adopted: tuple[Identity, ...] = ()
     """Directories with an invalid file, whose schedule only the server has: it stays unchanged."""
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[DesiredPipeline, ...] = ()
     dropped_schedules: tuple[str, ...] = ()
     dropped_jobs: dict[str, str | None] = {}
     """With their tenants, where files named them."""
@@ -126,9 +126,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Keys to remove from the index."""
     archived: tuple[str, ...] = ()
     """Paths whose state file is archived: the pipeline exists, its schedule was removed."""
-    deserted: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
     """Paths whose state file is deleted: the pipeline was removed."""
-    twins: dict[str, str] = {}
+    duplicates: dict[str, str] = {}
     """Paths that are ignored, with the path of the pipeline that has the same id."""
     warnings: tuple[str, ...] = ()
 
@@ -145,9 +145,9 @@ def is_schedule(key: str) -> bool:
 
 def new_schedule_id(pipeline_id: str, taken: Iterable[str], random: Random) -> str:
     """Return a new schedule id for a pipeline."""
-    while (made := f"{pipeline_id}-{random.getrandbits(24):06x}") in taken:
+    while (new_id := f"{pipeline_id}-{random.getrandbits(24):06x}") in taken:
         pass
-    return made
+    return new_id
 
 
 def definitions(pipeline: Pipeline, schedule_id: str) -> list[tuple[str, bytes]]:
@@ -156,29 +156,29 @@ def definitions(pipeline: Pipeline, schedule_id: str) -> list[tuple[str, bytes]]
     return [(spec.name, encode_schedule(_stored(spec))) for spec in named]
 
 
-def reconcile(world: World, random: Random) -> Plan:
+def reconcile(snapshot: FolderSnapshot, random: Random) -> Plan:
     """Plan the changes for a snapshot."""
-    return _Reconciler(world, random).plan()
+    return _Reconciler(snapshot, random).plan()
 
 
 class _Reconciler:
     """One reconciliation."""
 
-    def __init__(self, world: World, random: Random) -> None:
-        self._world = world
+    def __init__(self, snapshot: FolderSnapshot, random: Random) -> None:
+        self._snapshot = snapshot
         self._random = random
-        self._known = world.known
-        self._at = {known.path: key for key, known in world.known.items()}
-        self._orphans = _orphans(world)
-        self._taken = {*world.known, *self._orphans, *(one.claim for one in world.directories if one.claim)}
+        self._known = snapshot.known
+        self._at = {known.path: key for key, known in snapshot.known.items()}
+        self._orphans = _orphans(snapshot)
+        self._taken = {*snapshot.known, *self._orphans, *(one.claim for one in snapshot.directories if one.claim)}
         self._warnings: list[str] = []
         self._kept: set[str] = set()
         self._adopted: list[Identity] = []
         self._jobs: set[str] = set()
 
     def plan(self) -> Plan:
-        twins = _twins(self._world.directories, self._at)
-        used = [one for one in self._world.directories if one.path not in twins]
+        duplicates = _duplicates(self._snapshot.directories, self._at)
+        used = [one for one in self._snapshot.directories if one.path not in duplicates]
         owners = self._owners(used)
         identities = [found for one in used if (found := self._identify(one, owners)) is not None]
         by_path = {one.path: one for one in used}
@@ -192,11 +192,11 @@ class _Reconciler:
             dropped_jobs=self._dropped_jobs(identities, forgotten),
             forgotten=tuple(forgotten),
             archived=tuple(one.path for one in used if _has_lost_its_schedule(one)),
-            deserted=tuple(
+            deleted=tuple(
                 path for key in forgotten if is_schedule(key) and (path := self._known[key].path) not in by_path
             ),
-            twins=twins,
-            warnings=(*_say_twins(twins), *self._warnings),
+            duplicates=duplicates,
+            warnings=(*_format_duplicates(duplicates), *self._warnings),
         )
 
     def _owners(self, directories: Sequence[Directory]) -> dict[str, str]:
@@ -227,22 +227,22 @@ class _Reconciler:
         claim = self._claim(one)
         is_owner = claim is not None and owners[claim] == one.path
         if one.pipeline is None:
-            self._keep_as_it_is(one, claim if is_owner else None)
+            self._keep_unchanged(one, claim if is_owner else None)
             return None
         if not one.is_scheduled:
-            return self._made(one, unscheduled(one.pipeline_id), Kind.SAME)
+            return self._identity(one, unscheduled(one.pipeline_id), Kind.SAME)
         if claim is not None and is_owner:
-            return self._made(one, claim, self._kind(one, claim))
+            return self._identity(one, claim, self._kind(one, claim))
         if claim is None and (orphan := self._orphan_for(one.pipeline_id, owners)) is not None:
-            return self._made(one, orphan, Kind.RECREATED)
-        made = new_schedule_id(one.pipeline_id, self._taken, self._random)
-        self._taken.add(made)
+            return self._identity(one, orphan, Kind.RECREATED)
+        new_id = new_schedule_id(one.pipeline_id, self._taken, self._random)
+        self._taken.add(new_id)
         if one.state_fault:
             self._warnings.append(f"{one.path}/{STATE_FILE} is invalid: {one.state_fault}. A new one was created")
         if claim is not None:
             origin = f"{owners[claim]}/{PIPELINE_FILE}"
-            self._warnings.append(f"{one.path} is a copy of {origin}; its new schedule is {made}")
-        return self._made(one, made, Kind.NEW if claim is None else Kind.COPY)
+            self._warnings.append(f"{one.path} is a copy of {origin}; its new schedule is {new_id}")
+        return self._identity(one, new_id, Kind.NEW if claim is None else Kind.COPY)
 
     def _kind(self, one: Directory, claim: str) -> Kind:
         if one.claim is None:
@@ -260,23 +260,23 @@ class _Reconciler:
                 return orphan
         return None
 
-    def _made(self, one: Directory, key: str, kind: Kind) -> Identity:
+    def _identity(self, one: Directory, key: str, kind: Kind) -> Identity:
         self._kept.add(key)
         self._jobs.add(one.pipeline_id)
         return Identity(path=one.path, pipeline_id=one.pipeline_id, schedule_id=key, kind=kind)
 
-    def _keep_as_it_is(self, one: Directory, claim: str | None) -> None:
+    def _keep_unchanged(self, one: Directory, claim: str | None) -> None:
         here = self._at.get(one.path)
         for key in (claim, here if here is not None and not is_schedule(here) else None):
             if key is not None:
                 self._kept.add(key)
                 self._jobs.add(self._known[key].pipeline_id if key in self._known else one.pipeline_id)
-        job = (self._world.on_server or {}).get(claim or "")
+        job = (self._snapshot.on_server or {}).get(claim or "")
         if claim is not None and claim not in self._known and job is not None:
             self._jobs.add(job)
             self._adopted.append(Identity(path=one.path, pipeline_id=job, schedule_id=claim, kind=Kind.IMPORTED))
 
-    def _wanted(self, identity: Identity, one: Directory) -> Wanted | None:
+    def _wanted(self, identity: Identity, one: Directory) -> DesiredPipeline | None:
         """Return the definition to apply for a directory; None if it is up to date."""
         assert one.pipeline is not None
         schedules = definitions(one.pipeline, identity.schedule_id) if one.is_scheduled else []
@@ -285,14 +285,14 @@ class _Reconciler:
         known = self._known.get(identity.schedule_id)
         if known is not None and known.digest == digest and self._is_on_server(identity, names):
             return None
-        on_server = self._world.on_server
+        on_server = self._snapshot.on_server
         is_missing = known is None if on_server is None else not any(name in on_server for name in names)
-        return Wanted(
+        return DesiredPipeline(
             identity=identity, pipeline=one.pipeline, digest=digest, names=names, is_missing=is_missing and bool(names)
         )
 
     def _is_on_server(self, identity: Identity, names: Sequence[str]) -> bool:
-        on_server, jobs = self._world.on_server, self._world.jobs_on_server
+        on_server, jobs = self._snapshot.on_server, self._snapshot.jobs_on_server
         if on_server is not None and any(name not in on_server for name in names):
             return False
         return jobs is None or bool(names) or identity.pipeline_id in jobs
@@ -307,16 +307,16 @@ class _Reconciler:
                 assert pipeline is not None
                 still = {_name(spec, pipeline, identity.schedule_id) for spec in pipeline.schedules}
                 dropped += [name for name in known.names if name not in still]
-        if self._world.on_server is not None:
-            if not self._world.unseen:
+        if self._snapshot.on_server is not None:
+            if not self._snapshot.unreadable:
                 gone = [orphan for orphan in self._orphans if orphan not in self._kept]
                 dropped += [name for one in gone for name in (one, f"{one}-event")]
-            dropped = [name for name in dropped if name in self._world.on_server]
+            dropped = [name for name in dropped if name in self._snapshot.on_server]
         return dropped
 
     def _dropped_jobs(self, identities: Sequence[Identity], forgotten: Sequence[str]) -> dict[str, str | None]:
         left: dict[str, str | None] = {}
-        if not self._world.unseen:
+        if not self._snapshot.unreadable:
             left |= {job: None for orphan, job in self._orphans.items() if orphan not in self._kept}
         left |= {self._known[key].pipeline_id: self._known[key].tenant for key in forgotten}
         for identity in identities:
@@ -326,21 +326,23 @@ class _Reconciler:
         hidden = {known.pipeline_id for known in self._known.values() if self._is_hidden(known)}
         return {job: tenant for job, tenant in left.items() if job not in self._jobs and job not in hidden}
 
-    def _is_hidden(self, known: Known) -> bool:
-        return any(path in (ROOT, known.path) or known.path.startswith(f"{path}/") for path in self._world.unseen)
+    def _is_hidden(self, known: IndexEntry) -> bool:
+        return any(
+            path in (ROOT, known.path) or known.path.startswith(f"{path}/") for path in self._snapshot.unreadable
+        )
 
 
-def _orphans(world: World) -> dict[str, str]:
+def _orphans(snapshot: FolderSnapshot) -> dict[str, str]:
     """Return schedules on the server that a folder scheduler created and the index lacks, with their jobs."""
     orphans: dict[str, str] = {}
-    for name, job in (world.on_server or {}).items():
-        ours = _OURS.fullmatch(name)
-        if ours is not None and ours["job"] == job and ours["id"] not in world.known:
+    for name, job in (snapshot.on_server or {}).items():
+        ours = _SCHEDULE_NAME.fullmatch(name)
+        if ours is not None and ours["job"] == job and ours["id"] not in snapshot.known:
             orphans[ours["id"]] = job
     return orphans
 
 
-def _twins(directories: Sequence[Directory], at: Mapping[str, str]) -> dict[str, str]:
+def _duplicates(directories: Sequence[Directory], at: Mapping[str, str]) -> dict[str, str]:
     """Return directories whose id duplicates another's. An indexed directory has precedence."""
     first: dict[str, str] = {}
     for one in sorted(directories, key=lambda one: (one.path not in at, one.path)):
@@ -348,8 +350,10 @@ def _twins(directories: Sequence[Directory], at: Mapping[str, str]) -> dict[str,
     return {one.path: first[one.pipeline_id] for one in directories if first[one.pipeline_id] != one.path}
 
 
-def _say_twins(twins: Mapping[str, str]) -> list[str]:
-    return [f"{path} has the same id as {other} and is ignored: rename one of them" for path, other in twins.items()]
+def _format_duplicates(duplicates: Mapping[str, str]) -> list[str]:
+    return [
+        f"{path} has the same id as {other} and is ignored: rename one of them" for path, other in duplicates.items()
+    ]
 
 
 def _has_lost_its_schedule(one: Directory) -> bool:

@@ -15,7 +15,7 @@ from mainspring.definitions.local_time_zone import system_zone
 from mainspring.definitions.pipeline_checks import after_cycles
 from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 from mainspring.folder import discover
-from mainspring.folder.discover import ROOT, Found
+from mainspring.folder.discover import ROOT, FoundPipeline
 from mainspring.folder.reconcile import Directory
 from mainspring.folder.state import state_files
 from mainspring.folder.state.records import PIPELINE_FILE, ScheduleState
@@ -23,78 +23,80 @@ from mainspring.folder.state.state_files import StateFault
 from mainspring.protocol.errors import InvalidFile
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ScannedDirectory(msgspec.Struct, frozen=True, kw_only=True):
     """A directory with a pipeline file."""
 
-    found: Found
+    found: FoundPipeline
     pipeline: Pipeline | None = None
-    flaws: str = ""
+    errors: str = ""
     """Errors of an invalid file, each with `file:line:column`."""
     state: ScheduleState | StateFault | None = None
     is_restored: bool = False
     """The state was restored from the archive."""
 
 
-class Look:
+class FolderScan:
     """The directories of a folder, as of the latest scan."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.seen: dict[str, Seen] = {}
+        self.scanned: dict[str, ScannedDirectory] = {}
         """By path, sorted."""
         self.faults: tuple[str, ...] = ()
         """What was ignored, and why."""
-        self.circles: dict[str, str] = {}
+        self.cycles: dict[str, str] = {}
         """Errors of pipelines in an `after` cycle, by path: none of them is usable."""
-        self.unseen: tuple[str, ...] = ()
+        self.unreadable: tuple[str, ...] = ()
         """Paths that could not be read: pipelines at or below them may still exist."""
 
-    def at_all(self, known: Iterable[str]) -> None:
+    def scan_all(self, known: Iterable[str]) -> None:
         """Scan the whole folder. `known` are the paths of indexed schedules."""
         scan = discover.scan(self._root)
-        self.faults, self.unseen = scan.faults, scan.unseen
+        self.faults, self.unreadable = scan.faults, scan.unreadable
         zone, here = system_zone(), frozenset(known)
-        self.seen = {found.path: self._see(found, zone, here) for found in scan.found}
-        self.circles = _circles(self.seen)
+        self.scanned = {found.path: self._scan_directory(found, zone, here) for found in scan.found}
+        self.cycles = _cycles(self.scanned)
 
-    def at_some(self, paths: Iterable[str], known: Iterable[str]) -> bool:
+    def rescan(self, paths: Iterable[str], known: Iterable[str]) -> bool:
         """Scan these directories again. False: nothing changed except state files that we wrote."""
         zone, here = system_zone(), frozenset(known)
-        before, seen = self.seen, dict(self.seen)
+        before, scanned = self.scanned, dict(self.scanned)
         for path in paths:
             found = discover.read_one(self._root, path)
             if found is None:
-                seen.pop(path, None)
+                scanned.pop(path, None)
             else:
-                seen[path] = self._see(found, zone, here)
-        self.seen = dict(sorted(seen.items()))
-        self.circles = _circles(self.seen)
-        return any(_says(before.get(path)) != _says(seen.get(path)) for path in before.keys() | seen.keys())
+                scanned[path] = self._scan_directory(found, zone, here)
+        self.scanned = dict(sorted(scanned.items()))
+        self.cycles = _cycles(self.scanned)
+        return any(
+            _comparable(before.get(path)) != _comparable(scanned.get(path)) for path in before.keys() | scanned.keys()
+        )
 
     def directories(self) -> list[Directory]:
         """The directories, as input of `reconcile`."""
-        return [_directory(one, is_usable=path not in self.circles) for path, one in self.seen.items()]
+        return [_directory(one, is_usable=path not in self.cycles) for path, one in self.scanned.items()]
 
     def state(self, path: str) -> ScheduleState | None:
         """The state file of a directory; None if it is missing or invalid."""
-        seen = self.seen.get(path)
-        return seen.state if seen is not None and isinstance(seen.state, ScheduleState) else None
+        scanned = self.scanned.get(path)
+        return scanned.state if scanned is not None and isinstance(scanned.state, ScheduleState) else None
 
-    def _see(self, found: Found, zone: str, known: frozenset[str]) -> Seen:
-        before = self.seen.get(found.path)
+    def _scan_directory(self, found: FoundPipeline, zone: str, known: frozenset[str]) -> ScannedDirectory:
+        before = self.scanned.get(found.path)
         if before is not None and before.found == found:
-            pipeline, flaws = before.pipeline, before.flaws
+            pipeline, errors = before.pipeline, before.errors
         else:
-            pipeline, flaws = self._read(found, zone)
+            pipeline, errors = self._read(found, zone)
         directory = self._root / found.path
         state = state_files.read_state(directory)
         is_restored = False
         if state is None and pipeline is not None and pipeline.schedules and found.path not in known:
             state = state_files.restore_archived(directory)
             is_restored = state is not None
-        return Seen(found=found, pipeline=pipeline, flaws=flaws, state=state, is_restored=is_restored)
+        return ScannedDirectory(found=found, pipeline=pipeline, errors=errors, state=state, is_restored=is_restored)
 
-    def _read(self, found: Found, zone: str) -> tuple[Pipeline | None, str]:
+    def _read(self, found: FoundPipeline, zone: str) -> tuple[Pipeline | None, str]:
         file = file_of(found.path)
         if found.fault is not None:
             return None, f"{file} {found.fault}"
@@ -112,28 +114,28 @@ def file_of(path: str) -> str:
     return PIPELINE_FILE if path == ROOT else f"{path}/{PIPELINE_FILE}"
 
 
-def _says(seen: Seen | None) -> tuple[Found, Directory] | None:
+def _comparable(scanned: ScannedDirectory | None) -> tuple[FoundPipeline, Directory] | None:
     """The parts of a directory whose change matters."""
-    return None if seen is None else (seen.found, _directory(seen, is_usable=True))
+    return None if scanned is None else (scanned.found, _directory(scanned, is_usable=True))
 
 
-def _circles(seen: Mapping[str, Seen]) -> dict[str, str]:
-    paths = {id(one.pipeline): path for path, one in seen.items()}
-    pipelines = [one.pipeline for one in seen.values() if one.pipeline is not None]
+def _cycles(scanned: Mapping[str, ScannedDirectory]) -> dict[str, str]:
+    paths = {id(one.pipeline): path for path, one in scanned.items()}
+    pipelines = [one.pipeline for one in scanned.values() if one.pipeline is not None]
     return {
         paths[id(pipeline)]: str(invalid(pipeline.file, pipeline.text, [flaw]))
         for pipeline, flaw in after_cycles(pipelines)
     }
 
 
-def _directory(seen: Seen, *, is_usable: bool) -> Directory:
-    state = seen.state if isinstance(seen.state, ScheduleState) else None
+def _directory(scanned: ScannedDirectory, *, is_usable: bool) -> Directory:
+    state = scanned.state if isinstance(scanned.state, ScheduleState) else None
     return Directory(
-        path=seen.found.path,
-        pipeline_id=seen.found.pipeline_id,
-        pipeline=seen.pipeline if is_usable else None,
+        path=scanned.found.path,
+        pipeline_id=scanned.found.pipeline_id,
+        pipeline=scanned.pipeline if is_usable else None,
         claim=None if state is None else state.schedule_id,
         claimed_as="" if state is None else state.pipeline_id,
-        state_fault=seen.state.why if isinstance(seen.state, StateFault) else "",
-        is_restored=seen.is_restored,
+        state_fault=scanned.state.why if isinstance(scanned.state, StateFault) else "",
+        is_restored=scanned.is_restored,
     )

@@ -100,7 +100,7 @@ class FileBroken(FolderEvent, frozen=True, kw_only=True):
     event: ClassVar[str] = "file:broken"
     file: str
     """Relative to the folder."""
-    flaws: str
+    errors: str
     """Each with `file:line:column`."""
     keeps_running: bool
     """The last valid version stays in use."""
@@ -113,7 +113,7 @@ class FileFixed(FolderEvent, frozen=True, kw_only=True):
     file: str
 
 
-class Warned(FolderEvent, frozen=True, kw_only=True):
+class WarningRaised(FolderEvent, frozen=True, kw_only=True):
     """A condition that needs attention."""
 
     event: ClassVar[str] = "warning"
@@ -124,6 +124,6 @@ EVENTS: tuple[str, ...] = tuple(
     kind.event
     for kind in (
         ExecutionStart, ExecutionComplete, ExecutionError, ScheduleChanged, SchedulerStatus, FileBroken, FileFixed,
-        Warned,
+        WarningRaised,
     )
 )  # fmt: skip

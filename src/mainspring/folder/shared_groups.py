@@ -36,32 +36,32 @@ def wanted_groups(pipelines: Iterable[Pipeline]) -> Mapping[Key, GroupRequest]:
     return {key: GroupRequest(most=number, note=NOTE) for key, number in most.items()}
 
 
-def define_group(client: Client, key: Key, wish: GroupRequest) -> None:
+def define_group(client: Client, key: Key, request: GroupRequest) -> None:
     """Create or update a group on the server. Raises Refused."""
     tenant, name = key
     try:
-        there: GroupView | None = client.group_named(name, tenant=tenant)
+        existing: GroupView | None = client.group_named(name, tenant=tenant)
     except NotFound:
-        there = None
-    if not _is_as_wished(there, wish):
-        client.put_group(name, wish, tenant=tenant)
+        existing = None
+    if not _matches(existing, request):
+        client.put_group(name, request, tenant=tenant)
 
 
 async def follow_groups(client: AsyncClient, pipelines: Iterable[Pipeline]) -> list[str]:
     """Create or update all groups on the server; return warnings for those that were refused."""
     warnings = []
-    for (tenant, name), wish in wanted_groups(pipelines).items():
+    for (tenant, name), request in wanted_groups(pipelines).items():
         try:
-            there: GroupView | None = await client.group_named(name, tenant=tenant)
+            existing: GroupView | None = await client.group_named(name, tenant=tenant)
         except NotFound:
-            there = None
+            existing = None
         try:
-            if not _is_as_wished(there, wish):
-                await client.put_group(name, wish, tenant=tenant)
+            if not _matches(existing, request):
+                await client.put_group(name, request, tenant=tenant)
         except Refused as refused:
             warnings.append(f"concurrency group {name} was not defined: {refused}")
     return warnings
 
 
-def _is_as_wished(there: GroupView | None, wish: GroupRequest) -> bool:
-    return there is not None and (there.most, there.per_seconds) == (wish.most, wish.per_seconds)
+def _matches(existing: GroupView | None, request: GroupRequest) -> bool:
+    return existing is not None and (existing.most, existing.per_seconds) == (request.most, request.per_seconds)

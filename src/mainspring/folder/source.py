@@ -20,19 +20,19 @@ import structlog
 
 from mainspring.client.aio.client import AsyncClient
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.folder.apply import Upkeep
+from mainspring.folder.apply import FolderSync
 from mainspring.folder.info import ScheduleInfo
-from mainspring.folder.mirror import MOST_TASKS, Mirror, result_of
+from mainspring.folder.mirror import MAX_TASKS, Mirror, result_of
 from mainspring.folder.scan import file_of
 from mainspring.folder.schedule_events import FolderEvent, PipelineExecutionResult
 from mainspring.folder.state import state_view
-from mainspring.folder.state.schedule_state import Live
+from mainspring.folder.state.schedule_state import TrackedSchedule
 from mainspring.folder.watcher import Watcher
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
 from mainspring.protocol.ids import entropy
 
-__all__ = ["Beginning", "FolderSource", "ScheduleInfo"]
+__all__ = ["FolderSource", "FolderSummary", "ScheduleInfo"]
 
 log = structlog.get_logger()
 
@@ -40,16 +40,16 @@ _SAVE_SECONDS = 1.0
 """The index is written with this delay; the server still has what is lost by a crash."""
 _SAVE_SHARE = 50
 """Writing the index takes at most a fiftieth of the time: slow writes are less frequent."""
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
-class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+class FolderSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the initial sync of a folder."""
 
     pipelines: tuple[str, ...]
     """Ids of valid pipelines."""
     schedules: tuple[ScheduleInfo, ...]
-    flaws: dict[str, str]
+    errors: dict[str, str]
     """Errors of invalid files, by path relative to the folder."""
     warnings: tuple[str, ...]
 
@@ -69,21 +69,21 @@ class FolderSource:
         self._root = root.absolute()
         self._client = client
         self._clock = clock
-        self._tell = on_event
+        self._emit = on_event
         self._mirror = Mirror(self._root, client, clock, on_event, max_history_entries)
-        self._upkeep = Upkeep(self._root, client, clock, self._mirror, Random(entropy()), max_history_entries)
+        self._sync = FolderSync(self._root, client, clock, self._mirror, Random(entropy()), max_history_entries)
         self._has_begun = False
         self._caught_up = asyncio.Event()
 
-    async def begin(self) -> Beginning:
+    async def begin(self) -> FolderSummary:
         """Scan the folder and sync the server. Call it before the server fires schedules."""
-        await self._upkeep.begin()
+        await self._sync.begin()
         self._has_begun = True
-        return Beginning(
-            pipelines=tuple(pipeline.id for pipeline in self._upkeep.pipelines),
+        return FolderSummary(
+            pipelines=tuple(pipeline.id for pipeline in self._sync.pipelines),
             schedules=tuple(self.schedules()),
-            flaws={file_of(path): flaws for path, flaws in self._upkeep.broken.items()},
-            warnings=self._upkeep.warnings,
+            errors={file_of(path): errors for path, errors in self._sync.broken.items()},
+            warnings=self._sync.warnings,
         )
 
     async def run(self) -> None:
@@ -91,17 +91,17 @@ class FolderSource:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._follow_server())
-            group.create_task(self._save_now_and_then())
+            group.create_task(self._save_periodically())
 
     async def close(self) -> None:
         """Write pending state. The server may have stopped already."""
         if not self._has_begun:
             return
         try:
-            await self._mirror.settle()
+            await self._mirror.flush()
         except Unavailable as error:
             log.info("folder.closed_without_server", because=str(error))
-        await self._upkeep.save()
+        await self._sync.save()
 
     # change notifications
 
@@ -117,54 +117,61 @@ class FolderSource:
 
     def schedules(self) -> list[ScheduleInfo]:
         """All schedules of the folder, sorted by pipeline id."""
-        return [self._info(live) for live in sorted(self._mirror.lives.values(), key=lambda one: one.pipeline_id)]
+        return [
+            self._info(tracked)
+            for tracked in sorted(self._mirror.tracked_schedules.values(), key=lambda one: one.pipeline_id)
+        ]
 
     def find(self, reference: str) -> ScheduleInfo:
         """Find a schedule by scheduleId, pipelineId or a unique prefix. Raises NotFound."""
-        lives = self._mirror.lives
-        exact = [live for live in lives.values() if reference in (live.schedule_id, live.pipeline_id)]
-        begun = [live for live in lives.values() if reference and live.schedule_id.startswith(reference)]
+        tracked_schedules = self._mirror.tracked_schedules
+        exact = [
+            tracked for tracked in tracked_schedules.values() if reference in (tracked.schedule_id, tracked.pipeline_id)
+        ]
+        begun = [
+            tracked for tracked in tracked_schedules.values() if reference and tracked.schedule_id.startswith(reference)
+        ]
         for found in (exact, begun):
             if len(found) == 1:
                 return self._info(found[0])
         if len(begun) > 1:
-            names = ", ".join(sorted(live.schedule_id for live in begun)[:3])
+            names = ", ".join(sorted(tracked.schedule_id for tracked in begun)[:3])
             raise NotFound(f"{reference} is ambiguous, {len(begun)} schedules match: {names}, ..")
-        known = [name for live in lives.values() for name in (live.schedule_id, live.pipeline_id)]
+        known = [name for tracked in tracked_schedules.values() for name in (tracked.schedule_id, tracked.pipeline_id)]
         raise NotFound(f"no schedule {reference}{did_you_mean(reference, known)}")
 
     def server_id(self, reference: str) -> str:
         """Return the server's id of a schedule; a name is unique in one tenant only. Raises NotFound."""
         schedule_id = self.find(reference).schedule_id
-        view = self._mirror.lives[schedule_id].views.get(schedule_id)
+        view = self._mirror.tracked_schedules[schedule_id].views.get(schedule_id)
         if view is None:
             raise NotFound(f"the server does not have {schedule_id} yet")
         return view.id
 
     async def result_of(self, schedule_id: str, run_id: str) -> PipelineExecutionResult:
         """Return the result of a finished run, once its state file has it."""
-        await self._mirror.settle()
+        await self._mirror.flush()
         run = await self._client.run(run_id)
-        tasks = [task async for task in self._client.tasks_of(run_id, limit=MOST_TASKS)]
+        tasks = [task async for task in self._client.tasks_of(run_id, limit=MAX_TASKS)]
         outcome = state_view.outcome_of(run, tasks)
         record = state_view.record_of(run, outcome)
-        live = self._mirror.lives.get(schedule_id)
-        history = live.tally.history if live is not None else ()
+        tracked = self._mirror.tracked_schedules.get(schedule_id)
+        history = tracked.tally.history if tracked is not None else ()
         return result_of(run, outcome, next((one for one in history if one.started_at == record.started_at), record))
 
     async def caught_up(self) -> None:
         """Wait until `run` has counted the runs that ended before this process started."""
         await self._caught_up.wait()
 
-    def _info(self, live: Live) -> ScheduleInfo:
-        due, view = live.shown.next_run, live.views.get(live.schedule_id)
+    def _info(self, tracked: TrackedSchedule) -> ScheduleInfo:
+        due, view = tracked.written_state.next_run, tracked.views.get(tracked.schedule_id)
         return ScheduleInfo(
-            schedule_id=live.schedule_id,
-            pipeline_id=live.pipeline_id,
-            pipeline_name=live.title,
-            pipeline_directory=str(self._root / live.path),
-            config=live.config,
-            state=live.shown,
+            schedule_id=tracked.schedule_id,
+            pipeline_id=tracked.pipeline_id,
+            pipeline_name=tracked.title,
+            pipeline_directory=str(self._root / tracked.path),
+            config=tracked.config,
+            state=tracked.written_state,
             trigger="" if view is None else view.trigger,
             next_run_in=None if due is None else max(0, round((due - self._clock.wall()).total_seconds() * 1_000)),
         )
@@ -181,38 +188,38 @@ class FolderSource:
     async def _follow(self, paths: frozenset[str] | None) -> None:
         while True:
             try:
-                events = await self._upkeep.again(paths)
+                events = await self._sync.sync_changes(paths)
             except Unavailable as error:
                 log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_AGAIN_SECONDS)
+                await self._clock.sleep(_RETRY_SECONDS)
                 continue
             except (MainspringError, OSError) as error:
                 # The server keeps its last state; the next change is synced again.
                 log.exception("folder.not_followed", error=str(error))
                 return
             for event in events:
-                self._tell(event)
+                self._emit(event)
             return
 
     async def _follow_server(self) -> None:
         """Count runs that ended while no scheduler ran, then mirror changes, so that totals never shrink."""
         while not self._caught_up.is_set():
             try:
-                await self._mirror.catch_up(self._upkeep.counted_until)
+                await self._mirror.catch_up(self._sync.counted_until)
             except Unavailable as error:
                 log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_AGAIN_SECONDS)
+                await self._clock.sleep(_RETRY_SECONDS)
             else:
-                self._upkeep.is_caught_up = True
-                self._upkeep.write_states()
+                self._sync.is_caught_up = True
+                self._sync.write_states()
                 self._caught_up.set()
         await self._mirror.work()
 
-    async def _save_now_and_then(self) -> None:
+    async def _save_periodically(self) -> None:
         pause = _SAVE_SECONDS
         while True:
             await self._clock.sleep(pause)
             if self._mirror.is_unsaved:
                 began = self._clock.monotonic()
-                await self._upkeep.save()
+                await self._sync.save()
                 pause = max(_SAVE_SECONDS, _SAVE_SHARE * (self._clock.monotonic() - began))

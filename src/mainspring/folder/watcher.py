@@ -29,8 +29,8 @@ from mainspring.folder.state.records import PIPELINE_FILE, STATE_FILE
 from mainspring.protocol.clock import Clock
 
 QUIET_SECONDS = 0.5
-LONGEST_SECONDS = 0.7
-LOOK_SECONDS = 30.0
+MAX_GATHER_SECONDS = 0.7
+RESCAN_SECONDS = 30.0
 POLL_SECONDS = 0.5
 
 _STEP_MILLIS = 50
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 _File: TypeAlias = "tuple[int, int, int] | None"
 
 
-class _Mark(msgspec.Struct, frozen=True):
+class _Fingerprint(msgspec.Struct, frozen=True):
     """Fingerprint of a directory."""
 
     inode: int
@@ -52,7 +52,7 @@ class _Mark(msgspec.Struct, frozen=True):
     state: _File
 
 
-_Marks: TypeAlias = dict[str, _Mark]
+_Fingerprints: TypeAlias = dict[str, _Fingerprint]
 
 
 class Watcher:
@@ -63,7 +63,8 @@ class Watcher:
             async for directories in watcher:
                 ...
 
-    No change after entering the `async with` is missed. Each set has the paths of directories, as in `discover.Found`,
+    No change after entering the `async with` is missed. Each set has the paths of directories, as in
+    `discover.FoundPipeline`,
     that were added or removed, or whose pipeline file or state file changed, including files that we wrote. A removed
     directory is listed with all directories below it. `stop` ends the iterator.
     """
@@ -71,15 +72,15 @@ class Watcher:
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root.absolute()
         self._clock = clock
-        self._marks: _Marks = {}
+        self._fingerprints: _Fingerprints = {}
         self._watched: dict[str, int] = {}
-        self._messages: _Messages | None = None
+        self._notifications: _Notifications | None = None
         self._touched: set[str] = set()
         self._is_all_touched = False
-        self._told = asyncio.Event()
+        self._changed = asyncio.Event()
         self._stopping = False
         self._polls = False
-        self._pause_seconds = LOOK_SECONDS
+        self._pause_seconds = RESCAN_SECONDS
 
     @property
     def polls(self) -> bool:
@@ -88,19 +89,19 @@ class Watcher:
 
     async def __aenter__(self) -> Self:
         """Start watching."""
-        await self._look_at_all()
+        await self._scan_all()
         await self._renew()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop, and wait for the background task."""
         self.stop()
-        await self._close_messages()
+        await self._close_notifications()
 
     def stop(self) -> None:
         """End the iterator."""
         self._stopping = True
-        self._told.set()
+        self._changed.set()
 
     async def __aiter__(self) -> AsyncIterator[frozenset[str]]:
         """Yield sets of changed directories."""
@@ -108,98 +109,102 @@ class Watcher:
             await self._gather()
             if self._stopping:
                 return
-            if changed := await self._look():
+            if changed := await self._scan():
                 yield changed
             if self._is_outdated():
                 await self._renew()
 
-    def _tell(self, path: str | None) -> None:
+    def _notify(self, path: str | None) -> None:
         """Record a change of files in `path`, or of directories (None)."""
         if path is None:
             self._is_all_touched = True
         else:
             self._touched.add(path)
-        self._told.set()
+        self._changed.set()
 
     async def _gather(self) -> None:
         """Wait until changes happened and settled, or until the next scan is due."""
-        if not await self._is_told_within(self._pause_seconds):
+        if not await self._wait_for_change(self._pause_seconds):
             self._is_all_touched = True
             return
-        until = self._clock.monotonic() + LONGEST_SECONDS
+        until = self._clock.monotonic() + MAX_GATHER_SECONDS
         while not self._stopping:
-            self._told.clear()
+            self._changed.clear()
             left = until - self._clock.monotonic()
-            if left <= 0 or not await self._is_told_within(min(QUIET_SECONDS, left)):
+            if left <= 0 or not await self._wait_for_change(min(QUIET_SECONDS, left)):
                 return
 
-    async def _is_told_within(self, seconds: float) -> bool:
+    async def _wait_for_change(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self._told.wait()
+                await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
-    async def _look(self) -> frozenset[str]:
+    async def _scan(self) -> frozenset[str]:
         """Return the directories that changed since the last scan."""
         touched, self._touched = self._touched, set()
         if self._is_all_touched:
             self._is_all_touched = False
-            return await self._look_at_all()
-        return self._take({path: mark for path in touched if (mark := _mark(self._root, path))}, touched)
+            return await self._scan_all()
+        return self._update(
+            {path: fingerprint for path in touched if (fingerprint := _fingerprint(self._root, path))}, touched
+        )
 
-    async def _look_at_all(self) -> frozenset[str]:
+    async def _scan_all(self) -> frozenset[str]:
         began = self._clock.monotonic()
-        marks = await asyncio.to_thread(_all_marks, self._root)
+        fingerprints = await asyncio.to_thread(_all_fingerprints, self._root)
         if self._polls:
             self._pause_seconds = max(POLL_SECONDS, _POLL_SHARE * (self._clock.monotonic() - began))
-        return self._take(marks, self._marks.keys() | marks.keys())
+        return self._update(fingerprints, self._fingerprints.keys() | fingerprints.keys())
 
-    def _take(self, marks: _Marks, paths: Iterable[str]) -> frozenset[str]:
+    def _update(self, fingerprints: _Fingerprints, paths: Iterable[str]) -> frozenset[str]:
         """Store the fingerprints of `paths`, or their removal; return those that changed."""
-        changed = frozenset(path for path in paths if self._marks.get(path) != marks.get(path))
+        changed = frozenset(path for path in paths if self._fingerprints.get(path) != fingerprints.get(path))
         for path in changed:
-            if path in marks:
-                self._marks[path] = marks[path]
+            if path in fingerprints:
+                self._fingerprints[path] = fingerprints[path]
             else:
-                del self._marks[path]
+                del self._fingerprints[path]
         return changed
 
     def _is_outdated(self) -> bool:
         """Whether the watched directories differ from the existing ones."""
-        return self._messages is not None and (self._messages.is_over or self._watched != _inodes(self._marks))
+        return self._notifications is not None and (
+            self._notifications.has_ended or self._watched != _inodes(self._fingerprints)
+        )
 
     async def _renew(self) -> None:
         """Watch the existing directories. The next scan sees changes from before the watches were set."""
-        await self._close_messages()
-        self._watched = _inodes(self._marks)
-        self._messages = _Messages(self._root, self._watched, self._tell)
-        await self._messages.open()
-        if self._messages.failure is not None:
-            await self._poll_from_now_on(self._messages.failure)
-        self._tell(None)
+        await self._close_notifications()
+        self._watched = _inodes(self._fingerprints)
+        self._notifications = _Notifications(self._root, self._watched, self._notify)
+        await self._notifications.open()
+        if self._notifications.failure is not None:
+            await self._switch_to_polling(self._notifications.failure)
+        self._notify(None)
 
-    async def _poll_from_now_on(self, because: str) -> None:
-        await self._close_messages()
+    async def _switch_to_polling(self, because: str) -> None:
+        await self._close_notifications()
         self._polls = True
         log.warning("folder.polled", path=str(self._root), because=because, seconds=POLL_SECONDS)
 
-    async def _close_messages(self) -> None:
-        if self._messages is not None:
-            await self._messages.close()
-            self._messages = None
+    async def _close_notifications(self) -> None:
+        if self._notifications is not None:
+            await self._notifications.close()
+            self._notifications = None
 
 
-class _Messages:
+class _Notifications:
     """File notifications of directories, each with its own watch."""
 
-    def __init__(self, root: Path, paths: Iterable[str], tell: Callable[[str | None], None]) -> None:
+    def __init__(self, root: Path, paths: Iterable[str], notify: Callable[[str | None], None]) -> None:
         self._paths = {str(root / path): path for path in paths}
-        self._tell = tell
+        self._notify = notify
         self._end = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.is_over = False
+        self.has_ended = False
         """No more notifications will come."""
         self.failure: str | None = None
         """Why notifications are unavailable, if they are."""
@@ -229,36 +234,36 @@ class _Messages:
                 ignore_permission_denied=True,
             ):
                 for _, path in batch:
-                    self._sort(path)
+                    self._handle_path(path)
         except FileNotFoundError:
             pass  # a directory was removed before its watch was set: the next scan sees it
         except Exception as error:  # noqa: BLE001 - on any error, fall back to polling
             self.failure = str(error)
-        self.is_over = True
+        self.has_ended = True
         if not self._end.is_set():
-            self._tell(None)
+            self._notify(None)
 
-    def _sort(self, path: str) -> None:
+    def _handle_path(self, path: str) -> None:
         parent, name = os.path.split(path)
         if name in _FILES and parent in self._paths:
-            self._tell(self._paths[parent])
-        elif path in self._paths or (not discover.is_left_out(name) and _is_directory(path)):
-            self._tell(None)
+            self._notify(self._paths[parent])
+        elif path in self._paths or (not discover.is_ignored(name) and _is_directory(path)):
+            self._notify(None)
 
 
-def _all_marks(root: Path) -> _Marks:
-    marks = ((listing.path, _mark(root, listing.path)) for listing in discover.walk(root, _FILES))
-    return {path: mark for path, mark in marks if mark is not None}
+def _all_fingerprints(root: Path) -> _Fingerprints:
+    fingerprints = ((listing.path, _fingerprint(root, listing.path)) for listing in discover.walk(root, _FILES))
+    return {path: fingerprint for path, fingerprint in fingerprints if fingerprint is not None}
 
 
-def _mark(root: Path, path: str) -> _Mark | None:
+def _fingerprint(root: Path, path: str) -> _Fingerprint | None:
     """Return the fingerprint of a directory; None if it does not exist."""
     directory = root / path
     try:
         inode = directory.stat(follow_symlinks=path == discover.ROOT).st_ino
     except OSError:
         return None
-    return _Mark(inode, _file(directory / PIPELINE_FILE), _file(directory / STATE_FILE))
+    return _Fingerprint(inode, _file(directory / PIPELINE_FILE), _file(directory / STATE_FILE))
 
 
 def _file(path: Path) -> _File:
@@ -269,8 +274,8 @@ def _file(path: Path) -> _File:
     return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
 
-def _inodes(marks: _Marks) -> dict[str, int]:
-    return {path: mark.inode for path, mark in marks.items()}
+def _inodes(fingerprints: _Fingerprints) -> dict[str, int]:
+    return {path: fingerprint.inode for path, fingerprint in fingerprints.items()}
 
 
 def _is_directory(path: str) -> bool:

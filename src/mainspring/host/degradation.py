@@ -18,9 +18,9 @@ from typing import Protocol
 
 import structlog
 
-from mainspring.core.admission.backpressure import Verdict, decide_fate, what_is_shed
-from mainspring.core.admission.degradation import Level, Seen, accepted_part, decide_level
-from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.admission.backpressure import Verdict, decide_admission, shed_classes
+from mainspring.core.admission.degradation import PoolLevel, PoolObservation, accepted_fraction, decide_level
+from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
 from mainspring.core.model.task import Priority
 from mainspring.host.batch_sizer import HOLD_P2_SECONDS
 from mainspring.host.loop import Leader
@@ -31,54 +31,54 @@ from mainspring.store.ports.store import Leases
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
-ANSWER_SECONDS = 2.0
+POLL_SECONDS = 1.0
+ANSWER_TIMEOUT_SECONDS = 2.0
 """Timeout of a check of the store."""
 COUNT_SECONDS = 2.0
-COUNT_PART = 20
+COUNT_TIME_DIVISOR = 20
 """Counting takes at most 1/20 of the time."""
 _UNKNOWN = ""
 """The entry for pools that have not been seen yet: only the state of the store counts for them."""
 
 
-class Watched(Leases, SharedLimits, Protocol):
+class MonitoredStore(Leases, SharedLimits, Protocol):
     """The parts of the store that are monitored."""
 
 
-class Levels:
+class DegradationMonitor:
     """The degradation levels of all pools, as one server sees them."""
 
     def __init__(
-        self, store: Watched, clock: Clock, leaders: Callable[[], Mapping[str, Leader]] = dict,
-        tuning: Callable[[], Tuning] = lambda: USUAL,
+        self, store: MonitoredStore, clock: Clock, leaders: Callable[[], Mapping[str, Leader]] = dict,
+        scheduler_settings: Callable[[], SchedulerSettings] = lambda: DEFAULTS,
     ) -> None:  # fmt: skip
-        """`tuning` is called for each decision."""
+        """`scheduler_settings` is called for each decision."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
-        self._tuning = tuning
-        self._levels = {_UNKNOWN: Level(since=clock.monotonic())}
+        self._tuning = scheduler_settings
+        self._levels = {_UNKNOWN: PoolLevel(since=clock.monotonic())}
         self._waiting: dict[str, int] = {}
         self._turns: dict[str, int] = {}
-        self._looked_at = clock.monotonic()
-        self._slow_looks = 0
+        self._checked_at = clock.monotonic()
+        self._slow_checks = 0
         """Consecutive slow checks."""
-        self._silent: float | None = None
+        self._silent_seconds: float | None = None
         """Seconds since the first check that the store did not answer; None: it answers."""
         self._leaderless: dict[str, float] = {}
         """Pools without a leader: seconds since that was first seen."""
 
     # for admission
 
-    def now(self) -> Level:
+    def now(self) -> PoolLevel:
         """Return the worst level of any pool."""
         return max(self._levels.values(), key=lambda level: level.severity)
 
-    def of(self, pool: str) -> Level:
+    def of(self, pool: str) -> PoolLevel:
         """Return the level of a pool."""
         return self._levels.get(pool) or self._levels[_UNKNOWN]
 
-    def pools(self) -> Mapping[str, Level]:
+    def pools(self) -> Mapping[str, PoolLevel]:
         """Return the level of each known pool."""
         return {pool: level for pool, level in self._levels.items() if pool != _UNKNOWN}
 
@@ -88,76 +88,78 @@ class Levels:
 
     def shedding(self, pool: str) -> str:
         """Describe what a pool refuses or slows down because of its backlog; empty: nothing."""
-        return what_is_shed(self.waiting(pool), self._tuning())
+        return shed_classes(self.waiting(pool), self._tuning())
 
     def part(self, pool: str, priority: Priority) -> float:
         """Return the factor for the normal rate limits of a priority."""
-        return accepted_part(self.of(pool), priority)
+        return accepted_fraction(self.of(pool), priority)
 
     def verdict(self, pool: str, priority: Priority) -> Verdict:
         """Decide on a submission. Call once for each: shedding half of the P2 submissions means every second call."""
-        tuning, waiting = self._tuning(), self.waiting(pool)
+        scheduler_settings, waiting = self._tuning(), self.waiting(pool)
         turn = self._turns.get(pool, 0)
-        if priority is Priority.P2 and waiting >= tuning.shed_half_p2_at:
+        if priority is Priority.P2 and waiting >= scheduler_settings.shed_half_p2_at:
             self._turns[pool] = turn + 1
-        return decide_fate(priority, pool=pool, waiting=waiting, turn=turn, tuning=tuning, level=self.of(pool))
+        return decide_admission(
+            priority, pool=pool, waiting=waiting, turn=turn, scheduler_settings=scheduler_settings, level=self.of(pool)
+        )
 
     # monitoring
 
     async def run(self) -> None:
         """Monitor until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._count_on())
+            group.create_task(self._count_loop())
             while True:
-                await self.look()
-                await self._clock.sleep(LOOK_SECONDS)
+                await self.check_store()
+                await self._clock.sleep(POLL_SECONDS)
 
-    async def look(self) -> None:
+    async def check_store(self) -> None:
         """Check whether the store answers, and which shards have a leader."""
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                 rows = await self._store.shards()
                 now = await self._store.time()
         except (Unavailable, TimeoutError) as fault:
-            log.warning("levels.unavailable", fault=str(fault))
-            passed = self._passed()
-            self._silent = 0.0 if self._silent is None else self._silent + passed
+            log.warning("degradation.store_unavailable", fault=str(fault))
+            passed = self._seconds_since_check()
+            self._silent_seconds = 0.0 if self._silent_seconds is None else self._silent_seconds + passed
             self._leaderless.clear()
             self._decide(self._levels.keys())
             return
-        passed = self._passed()
-        self._silent = None
-        self._slow_looks = self._slow_looks + 1 if self._clock.monotonic() - began > HOLD_P2_SECONDS else 0
+        passed = self._seconds_since_check()
+        self._silent_seconds = None
+        self._slow_checks = self._slow_checks + 1 if self._clock.monotonic() - began > HOLD_P2_SECONDS else 0
         lost = [row.id for row in rows if row.lease_until <= now]
         self._leaderless = {pool: self._leaderless.get(pool, -passed) + passed for pool in lost}
         self._decide(row.id for row in rows)
 
-    def _passed(self) -> float:
+    def _seconds_since_check(self) -> float:
         """Return the seconds since the last check, capped: a process that was stopped can't have seen failures."""
         at = self._clock.monotonic()
-        passed, self._looked_at = at - self._looked_at, at
-        return min(passed, LOOK_SECONDS + ANSWER_SECONDS)
+        passed, self._checked_at = at - self._checked_at, at
+        return min(passed, POLL_SECONDS + ANSWER_TIMEOUT_SECONDS)
 
     def _decide(self, pools: Iterable[str]) -> None:
         at = self._clock.monotonic()
         for pool in sorted({_UNKNOWN, *pools}):
             before = self.of(pool)
-            seen = Seen(
-                silent_seconds=self._silent or 0.0,
+            seen = PoolObservation(
+                silent_seconds=self._silent_seconds or 0.0,
                 leaderless_seconds=self._leaderless.get(pool, 0.0),
                 trouble=self._trouble(pool),
             )
             level = self._levels[pool] = decide_level(before, seen, at)
             if level.degree is not before.degree and pool != _UNKNOWN:
                 say = log.warning if level.severity > before.severity else log.info
-                say("level.changed", pool=pool, level=level.degree.value, because=level.why)
+                say("degradation.level_changed", pool=pool, level=level.degree.value, because=level.why)
 
     def _trouble(self, pool: str) -> str:
         leader = self._leaders().get(pool)
-        if leader is not None and leader.pace.hold is not None:
-            return f"the store is slow; {leader.pace.hold.name} and lower priorities are held"
-        if self._slow_looks > 1:
+        if leader is not None and leader.batch_sizer.hold is not None:
+            return f"the store is slow; {leader.batch_sizer.hold.name} and lower priorities are held"
+        if self._slow_checks > 1:
             return "the store is slow"
         if self.waiting(pool) >= self._tuning().shed_half_p2_at:
             return "too many runs are waiting"
@@ -165,24 +167,24 @@ class Levels:
 
     # counting
 
-    async def _count_on(self) -> None:
+    async def _count_loop(self) -> None:
         while True:
             began = self._clock.monotonic()
             try:
                 await self.count()
             except Unavailable as fault:
-                log.warning("levels.unavailable", fault=str(fault))
+                log.warning("degradation.store_unavailable", fault=str(fault))
             took = self._clock.monotonic() - began
-            await self._clock.sleep(max(COUNT_SECONDS, COUNT_PART * took))
+            await self._clock.sleep(max(COUNT_SECONDS, COUNT_TIME_DIVISOR * took))
 
     async def count(self) -> None:
         """Count the waiting runs of each pool. Raises Unavailable."""
         most = self._tuning().slow_p1_at
         for pool in sorted(self.pools()):
             in_intake = await self._store.count_intake(pool, most)
-            self._waiting[pool] = sum(in_intake.values()) + self._waiting_here(pool)
+            self._waiting[pool] = sum(in_intake.values()) + self._waiting_in_memory(pool)
 
-    def _waiting_here(self, pool: str) -> int:
+    def _waiting_in_memory(self, pool: str) -> int:
         """Estimate the runs in the memory of a leader here that have queued tasks; an upper bound."""
         leader = self._leaders().get(pool)
         if leader is None:

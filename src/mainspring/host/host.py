@@ -14,9 +14,9 @@ import structlog
 
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.run import Run
-from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
 from mainspring.host.background import BackgroundLoops
-from mainspring.host.introspection_budget import Looks
+from mainspring.host.introspection_budget import IntrospectionBudget
 from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock
@@ -26,7 +26,7 @@ from mainspring.store.ports.store import ShardRow, Store
 log = structlog.get_logger()
 
 LEASE = timedelta(seconds=5)
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Interval of the checks for shards without a leader; a clean handover takes about as long."""
 
 
@@ -35,7 +35,7 @@ class Host:
 
     def __init__(
         self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE,
-        tuning: Tuning = USUAL,
+        scheduler_settings: SchedulerSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         self.name = name
         self.leaders: dict[str, Leader] = {}
@@ -43,10 +43,10 @@ class Host:
         self._clock = clock
         self.background = BackgroundLoops(clock)
         """All background loops of this server."""
-        self.looks = Looks(clock)
+        self.introspection_budget = IntrospectionBudget(clock)
         self._draw_nonce = draw_nonce
         self._lease = lease
-        self._tuning = tuning
+        self._tuning = scheduler_settings
         self._jobs = JobCache(store)
         self._leading: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
@@ -61,17 +61,17 @@ class Host:
             raise NotLeading(f"{self.name} does not lead {shard}")
         return leader
 
-    def retune(self, tuning: Tuning) -> None:
+    def update_settings(self, scheduler_settings: SchedulerSettings) -> None:
         """Apply new settings: in effect for leaders from their next turn, and for later leaders (OPS-5).
 
-        Timers that were set with the old settings may still fire once (`ShardMemory.retune`).
+        Timers that were set with the old settings may still fire once (`ShardMemory.update_settings`).
         """
-        self._tuning = tuning
+        self._tuning = scheduler_settings
         for leader in self.leaders.values():
-            leader.tuning = tuning
+            leader.scheduler_settings = scheduler_settings
             leader.inbox.wake()
 
-    def rule(self, rules: AllRules) -> None:
+    def set_rules(self, rules: AllRules) -> None:
         """Apply new sharing rules: in effect for leaders from their next turn. Later leaders read them."""
         for shard, leader in self.leaders.items():
             leader.rules = rules_for(shard, rules)
@@ -80,7 +80,7 @@ class Host:
     async def run(self) -> None:
         """Run until `stop`, or until cancelled; cancellation is like a crash: nothing is handed over."""
         try:
-            await self.background.supervise("leadership", self._keep_looking, until=self._stopping)
+            await self.background.supervise("leadership", self._campaign_loop, until=self._stopping)
             for leader in list(self.leaders.values()):
                 leader.stop()
             await asyncio.gather(*self._leading.values(), return_exceptions=True)
@@ -92,16 +92,16 @@ class Host:
         """Finish the current turns, release all leases, and end `run`."""
         self._stopping.set()
 
-    async def _keep_looking(self) -> None:
+    async def _campaign_loop(self) -> None:
         while not self._stopping.is_set():
-            await self._look()
+            await self._campaign_for_free_shards()
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._stopping.wait()
             except TimeoutError:
                 continue
 
-    async def _look(self) -> None:
+    async def _campaign_for_free_shards(self) -> None:
         """Campaign for every shard whose lease has expired."""
         try:
             rows = await self._store.shards()
@@ -110,7 +110,7 @@ class Host:
                 if row.id not in self._leading and row.lease_until <= now:
                     await self._campaign(row)
         except Unavailable as fault:
-            log.warning("look.unavailable", host=self.name, fault=str(fault))
+            log.warning("campaign.store_unavailable", host=self.name, fault=str(fault))
 
     async def _campaign(self, row: ShardRow) -> None:
         began = self._clock.monotonic()
@@ -118,7 +118,7 @@ class Host:
         if term is None:
             return
         leader = Leader(
-            self._store, self._clock, term, self._lease, self._jobs, began=began, tuning=self._tuning,
+            self._store, self._clock, term, self._lease, self._jobs, began=began, scheduler_settings=self._tuning,
             background=self.background,
         )  # fmt: skip
         self.leaders[row.id] = leader

@@ -12,7 +12,7 @@ from collections import deque
 from msgspec.structs import replace
 
 from mainspring.protocol.errors import Overloaded
-from mainspring.shard.events import Event, WorkerBeat
+from mainspring.shard.events import Event, WorkerHeartbeat
 
 
 class Inbox:
@@ -22,9 +22,9 @@ class Inbox:
         self._limit = limit
         self._urgent: deque[Event] = deque()
         self._ordinary: deque[Event] = deque()
-        self._beats: dict[str, WorkerBeat] = {}
-        self._something = asyncio.Event()
-        self.gave_urgent = False
+        self._beats: dict[str, WorkerHeartbeat] = {}
+        self._wakeup = asyncio.Event()
+        self.last_had_urgent = False
         """Whether the last events returned included an urgent one; heartbeats do not count."""
 
     def __len__(self) -> int:
@@ -36,13 +36,13 @@ class Inbox:
 
     def put(self, event: Event, *, urgent: bool = False) -> None:
         """Queue an event that is admitted already: by credit, by the intake limit, or because its kind always is."""
-        if isinstance(event, WorkerBeat):
-            self._beats[event.worker] = _joined(self._beats.get(event.worker), event)
+        if isinstance(event, WorkerHeartbeat):
+            self._beats[event.worker] = _merge_beats(self._beats.get(event.worker), event)
         elif urgent:
             self._urgent.append(event)
         else:
             self._ordinary.append(event)
-        self._something.set()
+        self._wakeup.set()
 
     def offer(self, event: Event) -> None:
         """Queue a caller's event. Raises Overloaded."""
@@ -52,16 +52,16 @@ class Inbox:
 
     def wake(self) -> None:
         """Wake `next` early."""
-        self._something.set()
+        self._wakeup.set()
 
     async def next(self, *, wait: float, max_events: int) -> list[Event]:
         """Return up to `max_events` events, urgent ones first; an empty list if none arrives within `wait` seconds."""
-        self.gave_urgent = False
+        self.last_had_urgent = False
         if not len(self) and wait > 0:
-            self._something.clear()
+            self._wakeup.clear()
             try:
                 async with asyncio.timeout(wait):
-                    await self._something.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 return []
         events = self.take_urgent(max_events)
@@ -69,17 +69,17 @@ class Inbox:
             events.append(self._ordinary.popleft())
         return events
 
-    def take_urgent(self, most: int) -> list[Event]:
-        """Return heartbeats and up to `most` other urgent events, without waiting."""
-        self.gave_urgent = bool(self._urgent)
+    def take_urgent(self, max_events: int) -> list[Event]:
+        """Return heartbeats and up to `max_events` other urgent events, without waiting."""
+        self.last_had_urgent = bool(self._urgent)
         events: list[Event] = list(self._beats.values())
         self._beats.clear()
-        while self._urgent and len(events) < most:
+        while self._urgent and len(events) < max_events:
             events.append(self._urgent.popleft())
         return events
 
 
-def _joined(before: WorkerBeat | None, beat: WorkerBeat) -> WorkerBeat:
+def _merge_beats(before: WorkerHeartbeat | None, beat: WorkerHeartbeat) -> WorkerHeartbeat:
     """Merge two heartbeats: each reports only the progress since the previous one."""
     if before is None or before.session != beat.session or not before.progress:
         return beat

@@ -1,7 +1,8 @@
 """CPU budget of read-only introspection (why, what-if, status) on the leaders of one process.
 
 Introspection of a large pool takes up to some tenths of a second, during which no leader of the process decides
-anything. The time taken is a debt, paid off with PART of each second that passes. While the debt exceeds MOST_SECONDS,
+anything. The time taken is a debt, paid off with PART of each second that passes. While the debt exceeds
+MAX_DEBT_SECONDS,
 requests are rejected with Overloaded. So leaders make progress however many requests arrive.
 """
 
@@ -13,11 +14,11 @@ from contextlib import contextmanager
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Overloaded
 
-PART = 0.2
-MOST_SECONDS = 1.0
+SHARE = 0.2
+MAX_DEBT_SECONDS = 1.0
 
 
-class Looks:
+class IntrospectionBudget:
     """The introspection debt of one process."""
 
     def __init__(self, clock: Clock) -> None:
@@ -29,10 +30,10 @@ class Looks:
     def charge(self) -> Iterator[None]:
         """Charge the time of the block, which runs on the event loop. Raises Overloaded."""
         began = self._clock.monotonic()
-        self._debt = max(0.0, self._debt - PART * (began - self._at))
+        self._debt = max(0.0, self._debt - SHARE * (began - self._at))
         self._at = began
-        if self._debt > MOST_SECONDS:
-            wait = (self._debt - MOST_SECONDS) / PART
+        if self._debt > MAX_DEBT_SECONDS:
+            wait = (self._debt - MAX_DEBT_SECONDS) / SHARE
             raise Overloaded("too many status and diagnosis requests", retry_after_seconds=wait)
         try:
             yield

@@ -12,7 +12,7 @@ from mainspring.core.model.job import Job, JobRow, JobSpec, compile_job
 from mainspring.protocol.errors import Broken
 from mainspring.store.ports.store import Memory
 
-_TASKS_KEPT = 500_000
+_MAX_CACHED_TASKS = 500_000
 _LARGE_BYTES = 256 * 1024
 """Definitions larger than this are compiled in a thread, so that the event loop is not blocked."""
 
@@ -42,10 +42,10 @@ class JobCache:
                 except (msgspec.MsgspecError, Broken, KeyError, ValueError, LookupError) as error:
                     faults[job_id] = f"its definition can't be read: {error}"
         found = {job_id: self._jobs[job_id] for job_id in wanted if job_id in self._jobs} | fresh
-        self._keep(found)
+        self._cache(found)
         return found, faults
 
-    def kept(self, job_id: str) -> Job | None:
+    def cached(self, job_id: str) -> Job | None:
         """Return a cached job, without asking the store."""
         return self._jobs.get(job_id)
 
@@ -54,13 +54,13 @@ class JobCache:
         job = self._jobs.get(job_id)
         return job.spec.name if job is not None else None
 
-    def _keep(self, jobs: dict[str, Job]) -> None:
+    def _cache(self, jobs: dict[str, Job]) -> None:
         for job_id, job in jobs.items():
             if job_id not in self._jobs:
                 self._tasks += len(job.tasks)
             self._jobs[job_id] = job
             self._jobs.move_to_end(job_id)
-        while self._tasks > _TASKS_KEPT and len(self._jobs) > 1:
+        while self._tasks > _MAX_CACHED_TASKS and len(self._jobs) > 1:
             _, old = self._jobs.popitem(last=False)
             self._tasks -= len(old.tasks)
 

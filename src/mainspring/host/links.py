@@ -18,27 +18,27 @@ import msgspec
 
 from mainspring.core.model.artifacts import fault_in_path
 from mainspring.core.model.batch import Effect
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.host.inbox import Inbox
 from mainspring.protocol.errors import Broken, Fault, Refused, Unavailable
 from mainspring.protocol.wire import (
     Answer,
-    AskEnds,
-    Beat,
     Checkpoint,
     Credit,
     Extend,
+    FileProbed,
     FromWorker,
     Goodbye,
+    Heartbeat,
     Leaving,
     Log,
-    Look,
+    ProbeFile,
     Received,
     Refusal,
     Register,
     Result,
     Returned,
-    Seen,
+    RunEndsRequest,
     Started,
     ToWorker,
     Welcome,
@@ -51,43 +51,43 @@ from mainspring.shard.events import (
     AttemptStarted,
     CheckpointSaved,
     Event,
-    EventUnfit,
-    MoreTimeAsked,
-    WorkerBeat,
+    EventNotStorable,
+    ExtensionRequested,
     WorkerGone,
+    WorkerHeartbeat,
     WorkerLeaving,
     WorkerRegistered,
 )
 
 RESULTS_ON_CREDIT = 4_096
-LEAST_GIVEN_BACK = RESULTS_ON_CREDIT // 8
+MIN_CREDIT_GRANT = RESULTS_ON_CREDIT // 8
 """Smallest credit grant, so that not every result causes a message."""
-MOST_WAITING = 50_000
-LONGEST_TEXT = 1024 * 1024
+MAX_WAITING = 50_000
+MAX_TEXT_BYTES = 1024 * 1024
 """Maximum size of an output or an error, in bytes."""
 
 
 class Link:
     """One worker's session."""
 
-    def __init__(self, worker: str, session: str, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, worker: str, session: str, max_queued: int = MAX_WAITING) -> None:
         self.worker = worker
         self.session = session
         self.closed = False
         self.credit = 0
-        self._most = most_waiting
+        self._max_queued = max_queued
         self._out: deque[ToWorker] = deque()
         self._waiter: asyncio.Future[None] | None = None
         """The only consumer, waiting in `next`."""
         self._numbers = itertools.count(1)
-        self._questions: dict[str, asyncio.Future[bool]] = {}
+        self._probes: dict[str, asyncio.Future[bool]] = {}
 
     def put(self, message: ToWorker) -> None:
         """Queue a message, or close the link if too many are queued."""
         if self.closed:
             return
         self._out.append(message)
-        if len(self._out) > self._most:
+        if len(self._out) > self._max_queued:
             self.close()
         self._wake()
 
@@ -96,11 +96,11 @@ class Link:
         self.closed = True
         self._out.clear()
         self._wake()
-        for waiting in self._questions.values():
+        for waiting in self._probes.values():
             if not waiting.done():
                 waiting.set_exception(Unavailable(f"worker {self.worker} disconnected without an answer"))
 
-    async def look(self, path: str) -> bool:
+    async def probe_file(self, path: str) -> bool:
         """Return whether the worker sees a file or directory at a path. Raises Unavailable if the link ends first.
 
         A worker whose disk hangs may never answer: the caller sets the timeout.
@@ -109,16 +109,16 @@ class Link:
             raise Unavailable(f"worker {self.worker} is disconnected")
         question = f"look-{next(self._numbers)}"
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._questions[question] = waiting
-        self.put(Look(question, path))
+        self._probes[question] = waiting
+        self.put(ProbeFile(question, path))
         try:
             return await waiting
         finally:
-            del self._questions[question]
+            del self._probes[question]
 
-    def see(self, message: Seen) -> None:
+    def answer_probe(self, message: FileProbed) -> None:
         """Resolve a probe. An answer without a waiting caller is dropped."""
-        waiting = self._questions.get(message.question)
+        waiting = self._probes.get(message.question)
         if waiting is not None and not waiting.done():
             waiting.set_result(message.exists)
 
@@ -147,9 +147,9 @@ class Links:
         """Credit that each worker has earned."""
         self._due: dict[str, None] = {}
         """Workers with enough credit for a grant."""
-        self._heard: set[str] = set()
-        """Workers with a heartbeat since the last `take_heard`."""
-        self._looks = itertools.count()
+        self._heartbeats: set[str] = set()
+        """Workers with a heartbeat since the last `take_heartbeats`."""
+        self._next_link = itertools.count()
 
     def open(self, hello: Register) -> Link:
         """Open a session for a worker, and close its previous one."""
@@ -157,7 +157,7 @@ class Links:
         if old is not None:
             old.close()
         link = self._links[hello.worker] = Link(hello.worker, hello.session)
-        self._heard.add(hello.worker)
+        self._heartbeats.add(hello.worker)
         self._inbox.put(
             WorkerRegistered(
                 worker=hello.worker,
@@ -176,33 +176,33 @@ class Links:
         """Take a message of a worker. Messages on a closed link are dropped: the worker repeats them."""
         if link.closed:
             return
-        self._heard.add(link.worker)
+        self._heartbeats.add(link.worker)
         if isinstance(message, Result):
             link.credit -= 1
             if link.credit < 0:
                 link.close()
                 return
-        if isinstance(message, Seen):
-            link.see(message)
+        if isinstance(message, FileProbed):
+            link.answer_probe(message)
             return
         for event in _events(link, message):
             self._inbox.put(event, urgent=isinstance(event, WorkerLeaving))
 
-    async def look(self, path: str) -> bool:
+    async def probe_file(self, path: str) -> bool:
         """Return whether a worker of the pool sees a file or directory (TRG-8). Raises Unavailable without workers."""
         links = [link for link in self._links.values() if not link.closed]
         if not links:
             raise Unavailable("no worker is connected that could probe the file")
         # Round-robin: a worker whose disk hangs does not block all probes.
-        return await links[next(self._looks) % len(links)].look(path)
+        return await links[next(self._next_link) % len(links)].probe_file(path)
 
-    def note(self, worker: str) -> None:
+    def record_heartbeat(self, worker: str) -> None:
         """Record a heartbeat of a worker without a link."""
-        self._heard.add(worker)
+        self._heartbeats.add(worker)
 
-    def take_heard(self) -> list[str]:
+    def take_heartbeats(self) -> list[str]:
         """Return the workers with a heartbeat since the last call."""
-        heard, self._heard = self._heard, set()
+        heard, self._heartbeats = self._heartbeats, set()
         return sorted(heard)
 
     def close(self, link: Link) -> None:
@@ -232,7 +232,7 @@ class Links:
             case _:
                 pass
 
-    def settle_credit(self) -> None:
+    def grant_credit(self) -> None:
         """Grant the credit that answers have earned, unless the inbox is full."""
         if self._inbox.is_full():
             return
@@ -252,7 +252,7 @@ class Links:
 
     def _owe(self, worker: str, results: int) -> None:
         self._owed[worker] = results
-        if results >= LEAST_GIVEN_BACK:
+        if results >= MIN_CREDIT_GRANT:
             self._due[worker] = None
 
 
@@ -266,8 +266,8 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
             yield _check(_ended(worker, session, message))
         case Received():
             yield AttemptsReceived(worker=worker, session=session, attempts=message.attempts)
-        case Beat():
-            yield WorkerBeat(worker=worker, session=session, progress=message.progress)
+        case Heartbeat():
+            yield WorkerHeartbeat(worker=worker, session=session, progress=message.progress)
         case Returned():
             for attempt in message.attempts:
                 yield AttemptReturned(worker=worker, session=session, attempt=attempt)
@@ -276,35 +276,35 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
         case Checkpoint():
             yield _check_checkpoint(worker, session, message)
         case Extend():
-            yield MoreTimeAsked(worker=worker, session=session, attempt=message.attempt, seconds=message.seconds)
+            yield ExtensionRequested(worker=worker, session=session, attempt=message.attempt, seconds=message.seconds)
         case Leaving():
             yield WorkerLeaving(worker=worker, session=session)
         case Goodbye():
             yield WorkerGone(worker=worker, session=session)
         case Register():
             raise Refused("a session is open", [Fault(where="register", why="a link has one session")])
-        case Log() | Seen() | AskEnds():
+        case Log() | FileProbed() | RunEndsRequest():
             raise Broken(f"{type(message).__name__} is not a message for a shard")
 
 
 def _check(event: AttemptEnded) -> Event:
     """Reject a result that no store would accept here, where it affects no other event."""
     for name, text in (("output", event.output), ("error", event.error)):
-        fault = None if text is None else _fault(text, LONGEST_TEXT)
+        fault = None if text is None else _fault(text, MAX_TEXT_BYTES)
         if fault is not None:
-            return EventUnfit(event=event, fault=f"its {name} {fault}")
+            return EventNotStorable(event=event, fault=f"its {name} {fault}")
     for artifact in event.artifacts:
         fault = fault_in_path(artifact.path)
         if fault is not None:
-            return EventUnfit(event=event, fault=f"the path of an artifact {fault}")
+            return EventNotStorable(event=event, fault=f"the path of an artifact {fault}")
     return event
 
 
 def _check_checkpoint(worker: str, session: str, message: Checkpoint) -> Event:
     """Reject a checkpoint that no store would accept; the attempt continues."""
     event = CheckpointSaved(worker=worker, session=session, attempt=message.attempt, document=message.document)
-    fault = _fault(message.document, LARGEST_CHECKPOINT_BYTES)
-    return event if fault is None else EventUnfit(event=event, fault=f"its checkpoint {fault}")
+    fault = _fault(message.document, MAX_CHECKPOINT_BYTES)
+    return event if fault is None else EventNotStorable(event=event, fault=f"its checkpoint {fault}")
 
 
 def _fault(text: str, most: int) -> str | None:

@@ -36,40 +36,48 @@ import structlog
 
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules, rules_for
 from mainspring.core.model.batch import Batch, Effect
-from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
 from mainspring.host.background import BackgroundLoops, Loop
-from mainspring.host.batch_sizer import Pace
-from mainspring.host.config.cluster_limits import LimitsKeeper
+from mainspring.host.batch_sizer import BatchSizer
+from mainspring.host.config.cluster_limits import ClusterLimits
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
 from mainspring.host.job_cache import JobCache
 from mainspring.host.links import Link, Links
-from mainspring.host.maintenance.worker_watch import note_heard
-from mainspring.host.pending_replies import Tickets
+from mainspring.host.maintenance.worker_watch import record_heartbeats_loop
+from mainspring.host.pending_replies import PendingReplies
 from mainspring.host.row_lookups import look_up
 from mainspring.protocol.clock import Clock, StoreTime
 from mainspring.protocol.errors import Fenced, StaleWrite, Unavailable
 from mainspring.protocol.wire import FromWorker, Register
-from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun, TakeAllowance, TakeShare
-from mainspring.shard.events import Asked, Event, Retuned, Ruled, RunUnreadable, StoreLagged, name_of
+from mainspring.shard.effects import ActionReply, LookUpAttempt, LookUpRun, RequestRate, RequestShare
+from mainspring.shard.events import (
+    ActionRequest,
+    Event,
+    RulesChanged,
+    RunUnreadable,
+    SettingsChanged,
+    StoreLagged,
+    name_of,
+)
 from mainspring.shard.shard import Shard
-from mainspring.shard.workers.claim_events import ClaimAct
+from mainspring.shard.workers.claim_events import ClaimCall
 from mainspring.store.ports.store import Store, Term
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
 
-MARGIN = timedelta(seconds=1)
+LEASE_MARGIN = timedelta(seconds=1)
 """The leader stops this long before its lease expires by its own clock."""
-LONGEST_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 1.0
 """The lease is renewed at least this often."""
-LEAST_WAIT_SECONDS = 0.005
+MIN_WAIT_SECONDS = 0.005
 """Shortest wait for a timer."""
 INBOX_LIMIT = 50_000
-EVENTS_AT_ONCE = 50
+MAX_EVENTS_PER_STEP = 50
 """Events handled before the event loop serves the commit in flight again: about 1 ms."""
-_FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 0.5
+_INITIAL_BACKOFF_SECONDS = 0.02
+_MAX_BACKOFF_SECONDS = 0.5
 
 
 class Leader:
@@ -77,37 +85,37 @@ class Leader:
 
     def __init__(
         self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float,
-        tuning: Tuning = USUAL, background: BackgroundLoops | None = None,
+        scheduler_settings: SchedulerSettings = DEFAULTS, background: BackgroundLoops | None = None,
     ) -> None:  # fmt: skip
         """`began` is the monotonic time before the call that granted the term."""
         self._background = background or BackgroundLoops(clock)
         self.term = term
         self.inbox = Inbox(INBOX_LIMIT)
         self.links = Links(self.inbox)
-        self.pace = Pace()
-        self.tuning = tuning
+        self.batch_sizer = BatchSizer()
+        self.scheduler_settings = scheduler_settings
         """Scheduler settings, in effect from the next turn."""
         self.rules: SharingRules = NO_RULES
         """Sharing rules, in effect from the next turn."""
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
-        self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), tuning=tuning)
+        self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), scheduler_settings=scheduler_settings)
         self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
-        self._limits = LimitsKeeper(store, clock, term, self.inbox)
+        self._limits = ClusterLimits(store, clock, term, self.inbox)
         self._store = store
         self._clock = clock
         self._jobs = jobs
         self.batch_no = term.batch_no
         """The number of the last durable batch."""
-        self._trust = (lease - MARGIN).total_seconds()
+        self._trusted_seconds = (lease - LEASE_MARGIN).total_seconds()
         self._renewed_at = began
-        self._trusted_until = began + self._trust
+        self._trusted_until = began + self._trusted_seconds
         self._writing: asyncio.Task[None] | None = None
-        self._in_writing: list[Event] = []
+        self._writing_events: list[Event] = []
         """Events of the batch in flight."""
-        self._taken: list[Event] = []
+        self._turn_events: list[Event] = []
         """Events of the current turn."""
-        self._tickets = Tickets(self.inbox, term.shard)
+        self._pending_replies = PendingReplies(self.inbox, term.shard)
         self._lookups: list[LookUpAttempt | LookUpRun] = []
         self.is_ready = False
         """Whether the shard is loaded."""
@@ -126,15 +134,15 @@ class Leader:
         self._stopping = True
         self.inbox.wake()
 
-    async def ask(self, asked: Asked) -> Answered:
+    async def ask(self, asked: ActionRequest) -> ActionReply:
         """Execute an action; returns when it is durable. Raises Overloaded, or NotLeading if the term ends."""
-        if isinstance(asked, ClaimAct):
-            self.links.note(asked.worker)
-        return await self._tickets.ask(asked)
+        if isinstance(asked, ClaimCall):
+            self.links.record_heartbeat(asked.worker)
+        return await self._pending_replies.ask(asked)
 
     def open_link(self, hello: Register) -> Link:
         """Open a session for a worker. Raises NotLeading if the term has ended."""
-        self._tickets.require_term()
+        self._pending_replies.require_term()
         return self.links.open(hello)
 
     def receive(self, link: Link, messages: Sequence[FromWorker]) -> None:
@@ -151,16 +159,16 @@ class Leader:
             await self._load()
             self.is_ready = True
             loops: dict[str, Loop] = {
-                "intake": lambda: self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold),
-                "heartbeats": lambda: note_heard(self._store, self._clock, self.links, self.term.shard),
+                "intake": lambda: self.intake.run(lambda: self.shard.memory, lambda: self.batch_sizer.hold),
+                "heartbeats": lambda: record_heartbeats_loop(self._store, self._clock, self.links, self.term.shard),
                 "cluster_limits": lambda: self._limits.run(lambda: self.rules),
             }
             for name, loop in loops.items():
                 supervised = self._background.supervise(name, loop, shard=self.term.shard)
                 helpers.append(asyncio.create_task(supervised))
             while not self._stopping:
-                await self._or_alone(self._turn)
-            await self._or_alone(self._written)
+                await self._isolate_on_failure(self._turn)
+            await self._isolate_on_failure(self._finish_write)
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -168,7 +176,7 @@ class Leader:
                 self._writing.cancel()
             self._end()
 
-    async def _or_alone(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def _isolate_on_failure(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run a step of the loop; if it fails, handle its events one by one."""
         try:
             await step()
@@ -176,7 +184,7 @@ class Leader:
             raise
         except Exception as fault:  # noqa: BLE001 - any fault belongs to one event; the others are handled
             log.warning("turn.failed", shard=self.term.shard, fault=repr(fault))
-            await self._take_alone(await self._unwritten())
+            await self._isolate(await self._unwritten_events())
 
     async def _turn(self) -> None:
         """Handle events while the previous batch is being written, then write this one.
@@ -185,88 +193,88 @@ class Leader:
         """
         looked_up = await self._look_up() if self._lookups else []
         # A third is left for what follows from the events: propagation, bulk operations, placement.
-        self.shard.begin(now=self.time.now(), budget=self.pace.rows() * 2 // 3)
+        self.shard.begin(now=self.time.now(), budget=self.batch_sizer.rows() * 2 // 3)
         self._take(looked_up)
         urgent = False
-        while not self._is_time() and not (urgent and self._is_writing()):
-            self._take(await self.inbox.next(wait=self._longest_wait(), max_events=EVENTS_AT_ONCE))
-            urgent = self.inbox.gave_urgent
+        while not self._should_close_turn() and not (urgent and self._is_writing()):
+            self._take(await self.inbox.next(wait=self._max_wait(), max_events=MAX_EVENTS_PER_STEP))
+            urgent = self.inbox.last_had_urgent
             # In between, the event loop sends the previous batch and reads the store's answers.
             await asyncio.sleep(0)
-        await self._written()
+        await self._finish_write()
         # P0 does not wait for the next turn, and no worker with a queued heartbeat is declared lost.
-        self._take(self.inbox.take_urgent(EVENTS_AT_ONCE))
-        batch = self.shard.finish(now=self.time.now(), urgent=urgent or self.inbox.gave_urgent)
-        if not batch.rows() and not batch.effects and self._longest_wait() > 0:
+        self._take(self.inbox.take_urgent(MAX_EVENTS_PER_STEP))
+        batch = self.shard.finish(now=self.time.now(), urgent=urgent or self.inbox.last_had_urgent)
+        if not batch.rows() and not batch.effects and self._max_wait() > 0:
             # A heartbeat or a receipt changes no row: it needs no commit.
-            self._taken = []
+            self._turn_events = []
             return
-        self._in_writing, self._taken = self._taken, []
+        self._writing_events, self._turn_events = self._turn_events, []
         self._writing = asyncio.create_task(self._write(batch))
 
     def _take(self, events: Sequence[Event]) -> None:
         """Pass events to the shard, and keep them until they are written."""
-        if self.pace.hold is not self.shard.memory.hold_from:
-            events = [*events, StoreLagged(hold=self.pace.hold)]
-        if self.tuning is not self.shard.memory.tuning:
-            events = [Retuned(tuning=self.tuning), *events]
+        if self.batch_sizer.hold is not self.shard.memory.suspended_from:
+            events = [*events, StoreLagged(hold=self.batch_sizer.hold)]
+        if self.scheduler_settings is not self.shard.memory.scheduler_settings:
+            events = [SettingsChanged(scheduler_settings=self.scheduler_settings), *events]
         if self.rules is not self.shard.memory.rules:
-            events = [Ruled(rules=self.rules), *events]
-        self._taken += events
+            events = [RulesChanged(rules=self.rules), *events]
+        self._turn_events += events
         self.shard.take(events, now=self.time.now())
 
-    def _is_time(self) -> bool:
+    def _should_close_turn(self) -> bool:
         """Return whether to close the turn."""
         if self._is_writing():
             return self.shard.is_spent()
         if self._writing is not None and self._writing.exception() is not None:
             return True
-        something = self._taken or self._lookups or self.shard.has_more() or self._stopping
-        return bool(something) or self._longest_wait() <= 0
+        something = self._turn_events or self._lookups or self.shard.has_more() or self._stopping
+        return bool(something) or self._max_wait() <= 0
 
     def _is_writing(self) -> bool:
         return self._writing is not None and not self._writing.done()
 
-    def _longest_wait(self) -> float:
+    def _max_wait(self) -> float:
         """Return how long the loop may wait for events."""
         if self._is_writing():
-            return LONGEST_WAIT_SECONDS
-        wait = self._renewed_at + LONGEST_WAIT_SECONDS - self._clock.monotonic()
+            return MAX_WAIT_SECONDS
+        wait = self._renewed_at + MAX_WAIT_SECONDS - self._clock.monotonic()
         timer = self.shard.seconds_to_timer(self.time.now())
         if timer is None:
             return wait
         # After the store's clock was set back our time stands still for a while, and a near timer stays near.
-        return min(wait, max(timer, LEAST_WAIT_SECONDS) if timer > 0 else 0.0)
+        return min(wait, max(timer, MIN_WAIT_SECONDS) if timer > 0 else 0.0)
 
     async def _write(self, batch: Batch) -> None:
         try:
             await self._commit(batch)
-            self._in_writing = []
+            self._writing_events = []
             self._release(batch.effects)
         finally:
             self.inbox.wake()
 
-    async def _written(self) -> None:
+    async def _finish_write(self) -> None:
         """Wait for the batch in flight; raises the error of its write."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             await writing
 
-    async def _unwritten(self) -> list[Event]:
+    async def _unwritten_events(self) -> list[Event]:
         """Return the events that are not written after a failure, of the batch in flight and of the current turn."""
         try:
-            await self._written()
+            await self._finish_write()
         except Fenced:
             raise
         except Exception as fault:  # noqa: BLE001 - its events are handled one by one now
             log.warning("write.failed", shard=self.term.shard, fault=repr(fault))
-        events = self._in_writing + self._taken
-        self._in_writing, self._taken = [], []
+        events = self._writing_events + self._turn_events
+        self._writing_events, self._turn_events = [], []
         return events
 
     async def _commit(self, batch: Batch) -> None:
         """Make a batch durable, with retries. Raises Fenced if that is not possible in this term."""
-        pause = _FIRST_PAUSE_SECONDS
+        pause = _INITIAL_BACKOFF_SECONDS
         while True:
             began = self._clock.monotonic()
             if began >= self._trusted_until:
@@ -276,14 +284,14 @@ class Leader:
             except Unavailable as fault:
                 log.warning("commit.unavailable", shard=self.term.shard, batch=self.batch_no + 1, fault=str(fault))
                 await self._clock.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
                 continue
             self.batch_no += 1
             self._renewed_at = began
-            self._trusted_until = began + self._trust
+            self._trusted_until = began + self._trusted_seconds
             self.time.heard(at)
-            self.pace.observe(batch.rows(), self._clock.monotonic() - began)
-            self.intake.settled(batch.runs)
+            self.batch_sizer.observe(batch.rows(), self._clock.monotonic() - began)
+            self.intake.mark_committed(batch.runs)
             if self.on_commit is not None:
                 self.on_commit(self.batch_no, batch)
             return
@@ -292,29 +300,29 @@ class Leader:
         """Release the effects of a durable batch. Nothing here waits."""
         for effect in effects:
             match effect:
-                case Answered():
-                    self._tickets.answer(effect)
+                case ActionReply():
+                    self._pending_replies.answer(effect)
                 case LookUpAttempt() | LookUpRun():
                     self._lookups.append(effect)
-                case TakeShare() | TakeAllowance():
+                case RequestShare() | RequestRate():
                     self._limits.take(effect)
                 case _:
                     self.links.release(effect)
-        self.links.settle_credit()
+        self.links.grant_credit()
 
     # when a turn fails
 
-    async def _take_alone(self, events: Sequence[Event]) -> None:
+    async def _isolate(self, events: Sequence[Event]) -> None:
         """Find the event that fails, record it as rejected, and handle the others."""
         await self._load()
         found = False
         for event in events:
-            found |= not await self._try_alone(event)
+            found |= not await self._try_single(event)
         if not found:
             for event in self.shard.due(self.time.now()):
-                await self._try_alone(event)
+                await self._try_single(event)
 
-    async def _try_alone(self, event: Event) -> bool:
+    async def _try_single(self, event: Event) -> bool:
         """Handle one event; False if it failed and was recorded as rejected."""
         try:
             batch = self.shard.handle_alone(event, now=self.time.now())
@@ -339,22 +347,24 @@ class Leader:
 
     async def _load(self) -> None:
         """Replace the memory by the rows of the store. Open sessions stay open."""
-        rows = await self._patiently(lambda: self._store.load(self.term.shard))
-        jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
-        rules = rules_for(self.term.shard, await self._patiently(self._store.rules))
+        rows = await self._read_with_retry(lambda: self._store.load(self.term.shard))
+        jobs, faults = await self._read_with_retry(lambda: self._jobs.get(run.job_id for run in rows.runs))
+        rules = rules_for(self.term.shard, await self._read_with_retry(self._store.rules))
         if rules.version > self.rules.version or self.rules is NO_RULES:
             self.rules = rules  # Unless newer ones arrived during the read.
         self._limits.loaded(rows.shares)
         before = self.shard.memory
-        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self.batch_no), tuning=before.tuning)
+        self.shard = Shard(
+            self.term.shard, seed=(self.term.nonce, self.batch_no), scheduler_settings=before.scheduler_settings
+        )
         faults = rows.unreadable | {run.id: faults[run.job_id] for run in rows.runs if run.job_id in faults}
         readable = [run for run in rows.runs if run.id not in faults]
         ids = {run.id for run in readable}
         tasks = [task for task in rows.tasks if task.run_id in ids]
-        spreads = [spread for spread in rows.spreads if spread.run_id in ids]
+        bulk_operations = [bulk_operation for bulk_operation in rows.bulk_operations if bulk_operation.run_id in ids]
         self.shard.load(
-            readable, tasks, jobs, spreads, checkpoints=rows.checkpoints, held_workers=rows.workers,
-            breakers=rows.breakers, durations=rows.durations, shares=rows.shares, tallies=rows.tallies,
+            readable, tasks, jobs, bulk_operations, checkpoints=rows.checkpoints, cordoned_workers=rows.workers,
+            breakers=rows.breakers, durations=rows.durations, shares=rows.shares, failure_counts=rows.failure_counts,
             rules=self.rules, now=self.time.now(), before=before,
         )  # fmt: skip
         for run in rows.runs:
@@ -365,23 +375,23 @@ class Leader:
 
     async def _look_up(self) -> list[Event]:
         """Read rows that were not in memory. All decisions are durable by then, so the answer stays valid."""
-        await self._written()
+        await self._finish_write()
         lookups, self._lookups = self._lookups, []
-        return await self._patiently(lambda: look_up(self._store, self._jobs, self.term.shard, lookups))
+        return await self._read_with_retry(lambda: look_up(self._store, self._jobs, self.term.shard, lookups))
 
-    async def _patiently(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
+    async def _read_with_retry(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Read from the store with retries, and keep the lease meanwhile."""
         while True:
             reading = asyncio.ensure_future(read())
             try:
                 while not reading.done():
-                    await asyncio.wait([reading], timeout=LONGEST_WAIT_SECONDS)
+                    await asyncio.wait([reading], timeout=MAX_WAIT_SECONDS)
                     if not reading.done():
                         await self._commit(Batch())
                 return reading.result()
             except Unavailable as fault:
                 log.warning("read.unavailable", shard=self.term.shard, fault=str(fault))
-                await self._clock.sleep(_LONGEST_PAUSE_SECONDS)
+                await self._clock.sleep(_MAX_BACKOFF_SECONDS)
                 await self._commit(Batch())
             finally:
                 reading.cancel()
@@ -389,4 +399,4 @@ class Leader:
     def _end(self) -> None:
         """End the term: close all links, and fail all pending replies."""
         self.links.close_all()
-        self._tickets.end()
+        self._pending_replies.end()

@@ -17,14 +17,14 @@ async def look_up(
 ) -> list[Event]:
     """Return the events with their rows. Raises Unavailable."""
     reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
-    acts = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
+    actions = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
     events: list[Event] = []
     if reports:
         found = await store.find_attempts([report.attempt for report in reports])
         recorded = {attempt.id: attempt for attempt in found}
         events += [replace(report, looked_up=True, recorded=recorded.get(report.attempt)) for report in reports]
-    for act in acts:
-        events.append(replace(act, rows=await _rows_of(store, jobs, shard, act.run_id)))
+    for action in actions:
+        events.append(replace(action, rows=await _rows_of(store, jobs, shard, action.run_id)))
     return events
 
 
@@ -35,6 +35,6 @@ async def _rows_of(store: Store, jobs: JobCache, shard: str, run_id: str) -> Run
     run = rows.runs[0]
     found, _ = await jobs.get([run.job_id])
     return RunRows(
-        run=run, job=found.get(run.job_id), tasks=tuple(rows.tasks), spreads=tuple(rows.spreads),
+        run=run, job=found.get(run.job_id), tasks=tuple(rows.tasks), bulk_operations=tuple(rows.bulk_operations),
         checkpoints=tuple(rows.checkpoints),
     )  # fmt: skip

@@ -17,18 +17,18 @@ import msgspec
 from mainspring.core.work.map_reduce import FAILURE_VARIABLE, WORK_VARIABLE
 from mainspring.core.work.work import MapReduce
 from mainspring.mapreduce.attempt import Attempt, Failed
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
 from mainspring.task_context import task_context
 
-_MISTAKE, _TROUBLE = 78, 75
+_CONFIG_ERROR, _TEMPORARY_FAILURE = 78, 75
 
 
 def main() -> int:
     """Run the attempt; return the exit code."""
     work = msgspec.json.decode(Path(os.environ[WORK_VARIABLE]).read_bytes(), type=MapReduce)
     try:
-        output = asyncio.run(Attempt(work, task_context.current(), MachineClock(), _say).run())
+        output = asyncio.run(Attempt(work, task_context.current(), SystemClock(), _log).run())
     except (Refused, ExpressionFailed) as error:
         return _fail(Failed(type="INVALID_CONFIGURATION", message=str(error), failure="permanent"))
     except OSError as error:
@@ -42,12 +42,12 @@ def main() -> int:
 
 
 def _fail(failed: Failed) -> int:
-    _say(failed.message)
+    _log(failed.message)
     Path(os.environ[FAILURE_VARIABLE]).write_bytes(msgspec.json.encode(failed))
-    return _MISTAKE if failed.failure == "permanent" else _TROUBLE
+    return _CONFIG_ERROR if failed.failure == "permanent" else _TEMPORARY_FAILURE
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     """Write a line to the attempt's log."""
     sys.stderr.write(f"{line}\n")
 

@@ -22,7 +22,7 @@ from mainspring.core.expressions.values import JsonValue
 from mainspring.protocol.clock import Clock
 
 _PREFIX = ".unfinished-"
-_KEPT = timedelta(days=7)
+_RETENTION = timedelta(days=7)
 """Logs of runs that failed for good are removed after this time."""
 
 
@@ -35,12 +35,12 @@ class _Line(msgspec.Struct, frozen=True):
 _LINES = msgspec.json.Decoder(_Line)
 
 
-class Journal:
-    """Answers of one task of one run. `place` is the results directory; None: no log is kept."""
+class AnswerLog:
+    """Answers of one task of one run. `folder` is the results directory; None: no log is kept."""
 
-    def __init__(self, place: Path | None, task_id: str, say: Callable[[str], None]) -> None:
-        self._path = place / f"{_PREFIX}{task_id}.jsonl" if place is not None else None
-        self._say = say
+    def __init__(self, folder: Path | None, task_id: str, log: Callable[[str], None]) -> None:
+        self._path = folder / f"{_PREFIX}{task_id}.jsonl" if folder is not None else None
+        self._log = log
         self._known: dict[tuple[int, str], JsonValue] = {}
         self._file: int | None = None
 
@@ -56,7 +56,7 @@ class Journal:
         with open(self._file, "rb", closefd=False) as opened:
             line = b"\n"
             for line in opened:
-                self._learn(line)
+                self._load_line(line)
         if not line.endswith(b"\n"):
             os.write(self._file, b"\n")
         return len(self._known)
@@ -74,7 +74,7 @@ class Journal:
             os.write(self._file, line)
         except OSError as error:
             # The disk is full: continue; only another attempt would have to ask again.
-            self._say(f"cannot save answers for a later attempt: {error.strerror}")
+            self._log(f"cannot save answers for a later attempt: {error.strerror}")
             self.close()
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Journal:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _learn(self, line: bytes) -> None:
+    def _load_line(self, line: bytes) -> None:
         try:
             known = _LINES.decode(line)
         except (msgspec.DecodeError, RecursionError):
@@ -97,10 +97,10 @@ class Journal:
         self._known[known.index, known.prompt] = known.answer  # type: ignore[assignment]  # JSON gives JSON values
 
 
-def remove_old(place: Path, clock: Clock) -> None:
+def remove_old(folder: Path, clock: Clock) -> None:
     """Remove expired logs."""
-    oldest = (clock.wall() - _KEPT).timestamp()
-    for path in place.glob(f"{_PREFIX}*.jsonl"):
+    oldest = (clock.wall() - _RETENTION).timestamp()
+    for path in folder.glob(f"{_PREFIX}*.jsonl"):
         try:
             if path.lstat().st_mtime < oldest:
                 path.unlink()

@@ -14,11 +14,11 @@ from mainspring.core.expressions.engine import shorten
 from mainspring.core.expressions.values import JsonValue
 from mainspring.protocol.errors import TaskError
 
-LONGEST_ANSWER = 4 * 1024 * 1024
+MAX_ANSWER_LENGTH = 4 * 1024 * 1024
 """Characters."""
-_LOOKED_AT = 256 * 1024
+_SEARCHED_LENGTH = 256 * 1024
 """Length of the response's end that is searched for objects, if it is not an object as a whole."""
-_MOST_TRIES = 2_000
+_MAX_TRIES = 2_000
 """Braces that start no object, before the search is abandoned."""
 _DECODER = json.JSONDecoder()
 _OBJECT = msgspec.json.Decoder(dict[str, object])
@@ -32,11 +32,11 @@ def read_answer(text: str, fields: Sequence[str]) -> JsonValue:
     Raises TaskError, transient: another try may succeed.
     """
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode().strip()
-    if len(text) > LONGEST_ANSWER:
-        raise TaskError(f"the answer has {len(text)} characters; the limit is {LONGEST_ANSWER}", failure="transient")
+    if len(text) > MAX_ANSWER_LENGTH:
+        raise TaskError(f"the answer has {len(text)} characters; the limit is {MAX_ANSWER_LENGTH}", failure="transient")
     if not fields:
         return text
-    for found in (_as_object(text), *reversed(list(_objects_in(text[-_LOOKED_AT:])))):
+    for found in (_as_object(text), *reversed(list(_objects_in(text[-_SEARCHED_LENGTH:])))):
         if found is not None and all(name in found for name in fields):
             return {name: found[name] for name in fields}
     said = f"got: {shorten(text)}" if text else "the answer is empty"
@@ -46,7 +46,7 @@ def read_answer(text: str, fields: Sequence[str]) -> JsonValue:
 def _objects_in(text: str) -> Iterator[Answer]:
     """Yield the top-level JSON objects in a text, in order."""
     position = tries = 0
-    while (start := text.find("{", position)) >= 0 and tries < _MOST_TRIES:
+    while (start := text.find("{", position)) >= 0 and tries < _MAX_TRIES:
         try:
             _, position = _DECODER.raw_decode(text, start)
         except ValueError:

@@ -11,19 +11,19 @@ import msgspec
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.work.map_reduce import OnItemFailure
 from mainspring.core.work.work import MapReduce
-from mainspring.mapreduce.answer_log import Journal, remove_old
-from mainspring.mapreduce.ask import Asker
-from mainspring.mapreduce.invokers import Invoke, make_invoke
+from mainspring.mapreduce.answer_log import AnswerLog, remove_old
+from mainspring.mapreduce.invokers import InvokerClient, make_invoker_client
 from mainspring.mapreduce.items import Items, open_items
-from mainspring.mapreduce.mapping import Mapped, Mapper
+from mainspring.mapreduce.mapper import Mapped, Mapper
 from mainspring.mapreduce.paths import make_directory
-from mainspring.mapreduce.reducing import reduce_rows
+from mainspring.mapreduce.prompt_runner import PromptRunner
+from mainspring.mapreduce.reducer import reduce_rows
 from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import TaskError
 from mainspring.task_context.task_context import Context
 
-LARGEST_RESULT_BYTES = 64 * 1024
+MAX_RESULT_BYTES = 64 * 1024
 """A larger result is only in its file."""
 _PROGRESS_SECONDS = 0.2
 
@@ -40,12 +40,12 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Attempt:
     """Runs a map-reduce in the working directory."""
 
-    def __init__(self, work: MapReduce, context: Context, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(self, work: MapReduce, context: Context, clock: Clock, log: Callable[[str], None]) -> None:
         self._work = work
         self._context = context
         self._clock = clock
-        self._say = say
-        self._said_at = float("-inf")
+        self._log = log
+        self._reported_at = float("-inf")
 
     async def run(self) -> dict[str, object]:
         """Run it; return the task's output. Raises Refused, ExpressionFailed, TaskError, OSError.
@@ -58,37 +58,39 @@ class Attempt:
         started_at = self._clock.wall()
         directory = Path.cwd()
         with open_items(self._work.input, directory) as items:
-            invoke = make_invoke(self._work.invoker, directory, self._clock)
+            invoke = make_invoker_client(self._work.invoker, directory, self._clock)
             try:
-                place = make_directory(directory, self._work.results) if self._stays() else None
-                return await self._ask(items, invoke, place, started_at)
+                folder = make_directory(directory, self._work.results) if self._keeps_results() else None
+                return await self._ask(items, invoke, folder, started_at)
             finally:
                 await invoke.close()
 
-    async def _ask(self, items: Items, invoke: Invoke, place: Path | None, started_at: datetime) -> dict[str, object]:
+    async def _ask(
+        self, items: Items, invoke: InvokerClient, folder: Path | None, started_at: datetime
+    ) -> dict[str, object]:
         work, params = self._work, self._context.params
-        asker = Asker(invoke, work.map, self._clock, self._say)
-        journal = Journal(place, self._context.task_id, self._say)
-        known = journal.open()
+        prompt_runner = PromptRunner(invoke, work.map, self._clock, self._log)
+        answer_log = AnswerLog(folder, self._context.task_id, self._log)
+        known = answer_log.open()
         if known:
-            self._say(f"{known} items were answered in an earlier attempt")
-        mapper = Mapper(work.map, asker, journal, params, say=self._say, moved=self._moved)
+            self._log(f"{known} items were answered in an earlier attempt")
+        mapper = Mapper(work.map, prompt_runner, answer_log, params, log=self._log, on_progress=self._report_progress)
         mapped = await mapper.run(items)
-        must_fail = work.map.on_failure is OnItemFailure.FAIL or mapped.was_given_up or not mapped.rows
+        must_fail = work.map.on_failure is OnItemFailure.FAIL or mapped.was_abandoned or not mapped.rows
         if mapped.failures and must_fail:
             raise _failed(mapped)
         self._context.progress(99, f"reducing {len(mapped.rows)} items")
-        result = await reduce_rows(mapped, work.reduce, work.map.output, asker=asker, params=params)
-        name = self._write(place, mapped, result, started_at) if place is not None else None
-        journal.remove()
-        if place is not None:
-            remove_old(place, self._clock)
+        result = await reduce_rows(mapped, work.reduce, work.map.output, prompt_runner=prompt_runner, params=params)
+        name = self._write(folder, mapped, result, started_at) if folder is not None else None
+        answer_log.remove()
+        if folder is not None:
+            remove_old(folder, self._clock)
         self._context.progress(100, f"{len(mapped.rows)} of {items.count} items")
         return output_of(
-            result, items=len(mapped.rows), failed=len(mapped.failures), file=name, largest_bytes=LARGEST_RESULT_BYTES
+            result, items=len(mapped.rows), failed=len(mapped.failures), file=name, max_bytes=MAX_RESULT_BYTES
         )
 
-    def _write(self, place: Path, mapped: Mapped, result: JsonValue, started_at: datetime) -> str:
+    def _write(self, folder: Path, mapped: Mapped, result: JsonValue, started_at: datetime) -> str:
         """Write the result file; return its relative path."""
         file = ResultFile(
             run_id=self._context.run_id,
@@ -100,25 +102,25 @@ class Attempt:
             errors=mapped.failures,
             result=result,
         )
-        return str(PurePosixPath(self._work.results) / write_result(place, file))
+        return str(PurePosixPath(self._work.results) / write_result(folder, file))
 
-    def _stays(self) -> bool:
+    def _keeps_results(self) -> bool:
         """Whether the directory outlives the attempt: its own is removed with it."""
         return self._work.directory is not None and Path(self._work.directory).is_absolute()
 
-    def _moved(self, done: int, count: int) -> None:
+    def _report_progress(self, done: int, count: int) -> None:
         """Report progress, at most every `_PROGRESS_SECONDS`."""
         now = self._clock.monotonic()
-        if done < count and now - self._said_at < _PROGRESS_SECONDS:
+        if done < count and now - self._reported_at < _PROGRESS_SECONDS:
             return
-        self._said_at = now
+        self._reported_at = now
         self._context.progress(99.0 * done / count if count else None, f"{done} of {count} items")
 
 
 def _failed(mapped: Mapped) -> TaskError:
     """Return the overall error: retryable if an item's error is."""
     failures = mapped.failures
-    first, rest = failures[0], ", the rest was skipped" if mapped.was_given_up else ""
+    first, rest = failures[0], ", the rest was skipped" if mapped.was_abandoned else ""
     kinds = {failure.failure for failure in failures}
     kind = next((one for one in ("rate_limited", "transient", "timeout", "resource") if one in kinds), "permanent")
     waits = [failure.retry_after_seconds for failure in failures if failure.retry_after_seconds is not None]

@@ -28,7 +28,7 @@ AnswerFunction: TypeAlias = "Callable[[str], object]"
 """Sync or async."""
 
 
-class Function:
+class FunctionInvoker:
     """Calls a function for each prompt."""
 
     def __init__(self, function: AnswerFunction) -> None:

@@ -10,19 +10,19 @@ import httpx2
 import msgspec
 
 from mainspring.core.expressions.engine import shorten
-from mainspring.egress.retry_after import seconds_in
-from mainspring.mapreduce.answers import LONGEST_ANSWER
+from mainspring.egress.retry_after import parse_retry_after
+from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, Refused, TaskError
 
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT, _TOO_EARLY = 408, 425
-_MISTAKES = frozenset({401, 404, 405})
+_PERMANENT_CODES = frozenset({401, 404, 405})
 """A wrong key or address: permanent for every prompt."""
 _SERVER_ERROR = 500
 _OK = 200
 _MASK = "••••"
-_LARGEST_BYTES = 2 * LONGEST_ANSWER
+_MAX_BYTES = 2 * MAX_ANSWER_LENGTH
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class _Answer(msgspec.Struct, frozen=True):
     choices: tuple[_Choice, ...]
 
 
-class Chat:
+class ChatInvoker:
     """Posts each prompt as the only message of a conversation."""
 
     def __init__(self, url: str, model: str | None, key: str | None, clock: Clock) -> None:
@@ -80,12 +80,12 @@ class Chat:
         code = response.status_code
         said = self._without_key(content.decode(errors="replace"))
         message = f"invoker {self._url} returned {code}" + (f": {said}" if said else "")
-        wait = seconds_in(response.headers.get("retry-after", ""), self._clock.wall())
+        wait = parse_retry_after(response.headers.get("retry-after", ""), self._clock.wall())
         if code == _TOO_MANY_REQUESTS:
             return TaskError(message, failure="rate_limited", retry_after_seconds=wait)
         if code >= _SERVER_ERROR or code in (_REQUEST_TIMEOUT, _TOO_EARLY):
             return TaskError(message, failure="transient", retry_after_seconds=wait)
-        return Refused(message) if code in _MISTAKES else TaskError(message, failure="permanent")
+        return Refused(message) if code in _PERMANENT_CODES else TaskError(message, failure="permanent")
 
     def _without_key(self, text: str) -> str:
         return shorten(text.replace(self._key, _MASK) if self._key else text)
@@ -96,7 +96,7 @@ async def _content_of(response: httpx2.Response) -> bytes:
     size = 0
     async for piece in response.aiter_bytes():
         size += len(piece)
-        if size > _LARGEST_BYTES:
-            raise TaskError(f"the invoker's response exceeds {_LARGEST_BYTES} bytes", failure="transient")
+        if size > _MAX_BYTES:
+            raise TaskError(f"the invoker's response exceeds {_MAX_BYTES} bytes", failure="transient")
         pieces.append(piece)
     return b"".join(pieces)

@@ -19,12 +19,12 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.expressions.engine import shorten
-from mainspring.mapreduce.answers import LONGEST_ANSWER
-from mainspring.mapreduce.invoke_function import AnswerFunction, Function
-from mainspring.mapreduce.prompts import LONGEST_PROMPT
+from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
+from mainspring.mapreduce.invoke_function import AnswerFunction, FunctionInvoker
+from mainspring.mapreduce.prompts import MAX_PROMPT_LENGTH
 from mainspring.protocol.errors import TaskError
 
-_LONGEST_LINE = 8 * max(LONGEST_ANSWER, LONGEST_PROMPT)
+_MAX_LINE_BYTES = 8 * max(MAX_ANSWER_LENGTH, MAX_PROMPT_LENGTH)
 """In bytes: an escaped character takes at most six."""
 
 
@@ -43,7 +43,7 @@ class PromptReply(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     retry_after_seconds: float | None = None
 
 
-class Socket:
+class SocketInvoker:
     """Sends prompts to a socket."""
 
     def __init__(self, path: Path) -> None:
@@ -52,8 +52,8 @@ class Socket:
     async def ask(self, prompt: str) -> str:
         """Return the function's answer."""
         try:
-            with _short(self._path) as path:
-                reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
+            with _short_path(self._path) as path:
+                reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
             try:
                 writer.write(msgspec.json.encode(PromptRequest(prompt)) + b"\n")
                 await writer.drain()
@@ -82,9 +82,9 @@ class AnswerSocket:
 
     def __init__(self, path: Path, function: AnswerFunction) -> None:
         self._path = path
-        self._invoke = Function(function)
+        self._invoke = FunctionInvoker(function)
         self._server: asyncio.Server | None = None
-        self._meetings: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Listen, replacing an existing socket."""
@@ -92,32 +92,32 @@ class AnswerSocket:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            with _short(self._path) as path:
+            with _short_path(self._path) as path:
                 listening.bind(path)
         finally:
             os.umask(before)
-        self._server = await asyncio.start_unix_server(self._meet, sock=listening, limit=_LONGEST_LINE)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_MAX_LINE_BYTES)
 
     async def close(self) -> None:
         """Close all connections."""
         if self._server is not None:
             self._server.close()
-        for meeting in self._meetings:
-            meeting.cancel()
-        await asyncio.gather(*self._meetings, return_exceptions=True)
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
         self._path.unlink(missing_ok=True)
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        meeting = asyncio.current_task()
-        assert meeting is not None
-        self._meetings.add(meeting)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
         try:
             writer.write(msgspec.json.encode(await self._answer(await reader.readline())) + b"\n")
             await writer.drain()
         except (OSError, ValueError):
             pass  # The client disconnected or sent garbage; it gets no answer.
         finally:
-            self._meetings.discard(meeting)
+            self._connections.discard(connection)
             with suppress(OSError):
                 writer.close()
 
@@ -132,7 +132,7 @@ class AnswerSocket:
 
 
 @contextmanager
-def _short(path: Path) -> Iterator[str]:
+def _short_path(path: Path) -> Iterator[str]:
     """Return a path short enough for a socket address (108 bytes), through a directory descriptor if needed."""
     if len(os.fsencode(path)) <= 100 or not hasattr(os, "O_PATH"):
         yield str(path)

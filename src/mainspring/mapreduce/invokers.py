@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from mainspring.core.work.map_reduce import KEY_VARIABLE, Invoker
-from mainspring.mapreduce.invoke_command import Command
-from mainspring.mapreduce.invoke_function import Function, load_function
-from mainspring.mapreduce.invoke_socket import Socket
+from mainspring.mapreduce.invoke_command import CommandInvoker
+from mainspring.mapreduce.invoke_function import FunctionInvoker, load_function
+from mainspring.mapreduce.invoke_socket import SocketInvoker
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 
-_NONE = """\
+_NO_INVOKER = """\
 no invoker is configured; set --invoker, or invoker: in the file
 Prompts need an invoker. Configure one of these:
   in pipeline.yaml:     invoker: {command: [llm, -m, small]}
@@ -27,7 +27,7 @@ Prompts need an invoker. Configure one of these:
 See docs/guides/map-reduce.md"""
 
 
-class Invoke(Protocol):
+class InvokerClient(Protocol):
     """Answers prompts."""
 
     async def ask(self, prompt: str) -> str:
@@ -39,17 +39,17 @@ class Invoke(Protocol):
         ...
 
 
-def make_invoke(invoker: Invoker | None, directory: Path, clock: Clock) -> Invoke:
+def make_invoker_client(invoker: Invoker | None, directory: Path, clock: Clock) -> InvokerClient:
     """Create the client of an invoker. Raises Refused if there is none, or it can't be loaded."""
     if invoker is None:
-        raise Refused(_NONE, reason="no_invoker")
+        raise Refused(_NO_INVOKER, reason="no_invoker")
     if invoker.command is not None:
-        return Command(invoker.command)
+        return CommandInvoker(invoker.command)
     if invoker.python is not None:
-        return Function(load_function(invoker.python, directory))
+        return FunctionInvoker(load_function(invoker.python, directory))
     if invoker.socket is not None:
-        return Socket(directory / invoker.socket)
+        return SocketInvoker(directory / invoker.socket)
     # The HTTP client takes 0.1 s to import.
-    from mainspring.mapreduce.invoke_http import Chat
+    from mainspring.mapreduce.invoke_http import ChatInvoker
 
-    return Chat(invoker.url or "", invoker.model, os.environ.get(KEY_VARIABLE), clock)
+    return ChatInvoker(invoker.url or "", invoker.model, os.environ.get(KEY_VARIABLE), clock)

@@ -19,19 +19,19 @@ from typing import BinaryIO
 import msgspec
 
 from mainspring.core.expressions.values import JsonValue
-from mainspring.core.work.map_reduce import MOST_ITEMS, Input, ItemFile
+from mainspring.core.work.map_reduce import MAX_ITEMS, Input, ItemFile
 from mainspring.mapreduce.paths import open_file
 from mainspring.protocol.errors import InvalidFile
 
-LARGEST_FIELD = 4 * 1024 * 1024
+MAX_FIELD_LENGTH = 4 * 1024 * 1024
 """Characters of a CSV field."""
-LONGEST_LINE = 16 * 1024 * 1024
+MAX_LINE_LENGTH = 16 * 1024 * 1024
 """Characters of a CSV line."""
-LARGEST_JSON_BYTES = 256 * 1024 * 1024
+MAX_JSON_BYTES = 256 * 1024 * 1024
 """A JSON list is read as a whole; JSON lines have no such limit."""
-LARGEST_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _ESCAPED_NUL = b"\\u0000"
 _UTF_8 = ("utf-8", "ascii")
 _OBJECT = msgspec.json.Decoder(dict[str, object])
@@ -48,12 +48,12 @@ class Items:
         self._read = read
         self._limit = limit
         self.count = sum(1 for _ in self)
-        if self.count > MOST_ITEMS:
-            raise InvalidFile(f"{name} has more than {MOST_ITEMS} items: set `limit`, or split it")
+        if self.count > MAX_ITEMS:
+            raise InvalidFile(f"{name} has more than {MAX_ITEMS} items: set `limit`, or split it")
 
     def __iter__(self) -> Iterator[Item]:
         """Iterate over them. Raises InvalidFile."""
-        return islice(self._read(), MOST_ITEMS + 1 if self._limit is None else self._limit)
+        return islice(self._read(), MAX_ITEMS + 1 if self._limit is None else self._limit)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
     encoding = _encoding_of(file, source.encoding)
     file.seek(0)
     text = io.TextIOWrapper(file, encoding=encoding, newline="")
-    csv.field_size_limit(LARGEST_FIELD)
+    csv.field_size_limit(MAX_FIELD_LENGTH)
     rows = csv.reader(_lines_of(text, source.path), delimiter=source.delimiter, strict=True)
     try:
         header: list[str] | None = None
@@ -81,20 +81,20 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
             if not row:
                 continue
             if "\0" in "".join(row):
-                raise _flaw(source, rows.line_num, "contains a NUL: if the file is UTF-16, set `encoding`")
+                raise _line_error(source, rows.line_num, "contains a NUL: if the file is UTF-16, set `encoding`")
             if header is None:
                 header = _header(row, source, rows.line_num)
             elif len(row) != len(header):
                 why = f"has {_fields(len(row))}, the header has {_fields(len(header))}"
-                raise _flaw(source, rows.line_num, f"{why}: is a quote or a `{source.delimiter}` missing?")
+                raise _line_error(source, rows.line_num, f"{why}: is a quote or a `{source.delimiter}` missing?")
             else:
                 yield dict(zip(header, row, strict=True))
         if header is None:
             raise InvalidFile(f"{source.path} is empty: the first line of a CSV must name its columns")
     except csv.Error as error:
-        raise _flaw(source, rows.line_num, f"invalid CSV: {error}") from None
+        raise _line_error(source, rows.line_num, f"invalid CSV: {error}") from None
     except UnicodeError:
-        raise InvalidFile(_say_undecodable(file, source.path, encoding)) from None
+        raise InvalidFile(_undecodable_message(file, source.path, encoding)) from None
     finally:
         # The file stays open for the next iteration.
         text.detach()
@@ -103,10 +103,10 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
 def _lines_of(text: io.TextIOWrapper, path: str) -> Iterator[str]:
     """Yield the lines of a text, bounded in length, so that a file without newlines is not read completely."""
     number = 0
-    while line := text.readline(LONGEST_LINE + 1):
+    while line := text.readline(MAX_LINE_LENGTH + 1):
         number += 1
-        if len(line) > LONGEST_LINE:
-            raise InvalidFile(f"{path}:{number}: the line is longer than {LONGEST_LINE} characters")
+        if len(line) > MAX_LINE_LENGTH:
+            raise InvalidFile(f"{path}:{number}: the line is longer than {MAX_LINE_LENGTH} characters")
         yield line
 
 
@@ -115,14 +115,14 @@ def _header(row: list[str], source: ItemFile, line: int) -> list[str]:
     named: set[str] = set()
     for number, name in enumerate(header):
         if not name:
-            raise _flaw(source, line, f"has no name for column {number + 1}")
+            raise _line_error(source, line, f"has no name for column {number + 1}")
         if name in named:
-            raise _flaw(source, line, f"has a duplicate column {name}")
+            raise _line_error(source, line, f"has a duplicate column {name}")
         named.add(name)
     return header
 
 
-def _flaw(source: ItemFile, line: int, why: str) -> InvalidFile:
+def _line_error(source: ItemFile, line: int, why: str) -> InvalidFile:
     return InvalidFile(f"{source.path}:{line}: line {line} {why}")
 
 
@@ -134,10 +134,10 @@ def _encoding_of(file: BinaryIO, said: str) -> str:
     """Return the encoding of the byte order mark, else the configured one."""
     file.seek(0)
     start = file.read(4)
-    return next((encoding for mark, encoding in _MARKS if start.startswith(mark)), said)
+    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if start.startswith(mark)), said)
 
 
-def _say_undecodable(file: BinaryIO, path: str, encoding: str) -> str:
+def _undecodable_message(file: BinaryIO, path: str, encoding: str) -> str:
     """Return where a file does not match its encoding."""
     file.seek(0)
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -170,11 +170,9 @@ def _read_json(file: BinaryIO, path: str) -> Iterator[Item]:
 
 
 def _read_list(file: BinaryIO, path: str) -> Iterator[Item]:
-    content = file.read(LARGEST_JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
-    if len(content) > LARGEST_JSON_BYTES:
-        raise InvalidFile(
-            f"{path} is larger than {LARGEST_JSON_BYTES} bytes: write one object per line, without [ and ]"
-        )
+    content = file.read(MAX_JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
+    if len(content) > MAX_JSON_BYTES:
+        raise InvalidFile(f"{path} is larger than {MAX_JSON_BYTES} bytes: write one object per line, without [ and ]")
     _refuse_nul(content, path, 1)
     try:
         items: list[Item] = msgspec.json.decode(content, type=list[dict[str, object]])
@@ -185,10 +183,10 @@ def _read_list(file: BinaryIO, path: str) -> Iterator[Item]:
 
 def _read_lines(file: BinaryIO, path: str) -> Iterator[Item]:
     number = 0
-    while line := file.readline(LARGEST_LINE_BYTES + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > LARGEST_LINE_BYTES:
-            raise InvalidFile(f"{path}:{number}: the line is longer than {LARGEST_LINE_BYTES} bytes")
+        if len(line) > MAX_LINE_BYTES:
+            raise InvalidFile(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES} bytes")
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         if line.strip():

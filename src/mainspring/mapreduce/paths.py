@@ -33,15 +33,15 @@ def make_directory(directory: Path, path: str) -> Path:
     """Return the directory at `path` below `directory`, created if needed. Raises Refused."""
     try:
         root = directory.resolve()
-        place = root.joinpath(path).resolve()
-        if not place.is_relative_to(root):
+        folder = root.joinpath(path).resolve()
+        if not folder.is_relative_to(root):
             raise Refused(f"{path} is outside of {directory}", reason="outside")
-        place.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(f"cannot create {path}: {error.strerror}", reason="not_made") from None
-    if not os.access(place, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise Refused(f"the results directory {path} is not writable")
-    return place
+    return folder
 
 
 def _open(root: Path, path: str) -> int:

@@ -17,12 +17,12 @@ from mainspring.core.expressions.values import JsonValue
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import ExpressionFailed, TaskError
 
-LONGEST_PROMPT = 4 * 1024 * 1024
+MAX_PROMPT_LENGTH = 4 * 1024 * 1024
 """Characters."""
 _NAME = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*")
-_WORDS = frozenset({"true", "false", "none", "True", "False", "None", "not"})
+_KEYWORDS = frozenset({"true", "false", "none", "True", "False", "None", "not"})
 """Keywords that look like names."""
-_UNNAMEABLE = "self"
+_RESERVED_NAME = "self"
 """The engine does not accept a value of this name; use `item`."""
 
 
@@ -35,23 +35,23 @@ class Prompt:
         if fault is not None:
             raise ExpressionFailed(fault)
         self._pieces = pieces
-        self._closing = closing_words(output)
+        self._answer_instructions = answer_instructions(output)
 
     def render(self, values: Mapping[str, JsonValue]) -> str:
         """Render the prompt for these values. Raises TaskError, permanent, if that fails."""
-        seen = {name: value for name, value in values.items() if name != _UNNAMEABLE}
+        seen = {name: value for name, value in values.items() if name != _RESERVED_NAME}
         written = [self._rendered(piece, seen) for piece in self._pieces]
         size = sum(map(len, written))
-        if size > LONGEST_PROMPT:
-            raise TaskError(f"the prompt has {size} characters; the limit is {LONGEST_PROMPT}")
-        return "".join(written) + self._closing
+        if size > MAX_PROMPT_LENGTH:
+            raise TaskError(f"the prompt has {size} characters; the limit is {MAX_PROMPT_LENGTH}")
+        return "".join(written) + self._answer_instructions
 
     def _rendered(self, piece: expression_grammar.Piece, values: Mapping[str, JsonValue]) -> str:
         if not piece.is_expression:
             return piece.text
         alone = _NAME.fullmatch(piece.text)
         try:
-            if alone is not None and alone[1] not in _WORDS:
+            if alone is not None and alone[1] not in _KEYWORDS:
                 return as_text(_value_of(alone[1], values))
             return as_text(expressions.evaluate(piece.text, values))
         except ExpressionFailed as error:
@@ -59,7 +59,7 @@ class Prompt:
             raise TaskError(f"prompt: in {{{{ {shown} }}}}: {error}") from None
 
 
-def closing_words(output: Sequence[str]) -> str:
+def answer_instructions(output: Sequence[str]) -> str:
     """Return the instructions that follow a prompt whose answer must have these fields."""
     if not output:
         return ""

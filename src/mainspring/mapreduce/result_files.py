@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.expressions.values import JsonValue
-from mainspring.mapreduce.mapping import ItemFailure
+from mainspring.mapreduce.mapper import ItemFailure
 
 
 class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,26 +29,26 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
     result: object
 
 
-def write_result(place: Path, result: ResultFile) -> str:
+def write_result(folder: Path, result: ResultFile) -> str:
     """Write the file under a new name; return the name. Raises OSError."""
     stem = result.started_at.strftime("%Y-%m-%dT%H-%M-%S")
-    beside = place / f".{stem}-{os.getpid()}.new"
+    beside = folder / f".{stem}-{os.getpid()}.new"
     try:
         with open(beside, "xb") as new:
             new.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         for number in count(1):
             name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
-            if _claim(beside, place / name):
+            if _claim(beside, folder / name):
                 return name
     finally:
         beside.unlink(missing_ok=True)
     raise AssertionError("unreachable")
 
 
-def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, largest_bytes: int) -> dict[str, object]:
+def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, max_bytes: int) -> dict[str, object]:
     """Return the output of the task: counts, and the result itself unless it is too large."""
     output: dict[str, object] = {"items_processed": items, "items_failed": failed, "result_file": file}
-    if len(msgspec.json.encode(result)) <= largest_bytes:
+    if len(msgspec.json.encode(result)) <= max_bytes:
         output["result"] = result
     return output
 

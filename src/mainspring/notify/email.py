@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import aiosmtplib
 
-from mainspring.core.model.notices import Notice, Wish
+from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.notify.render import text, title
 from mainspring.notify.secret_references import Secret
 from mainspring.protocol.clock import Clock
@@ -36,7 +36,7 @@ class Email:
     def __init__(
         self,
         name: str,
-        wish: Wish,
+        alert_filter: AlertFilter,
         clock: Clock,
         *,
         host: str,
@@ -49,7 +49,7 @@ class Email:
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name
-        self.wish = wish
+        self.alert_filter = alert_filter
         self._clock = clock
         self._host = host
         self._port = port

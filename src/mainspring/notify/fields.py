@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.definitions.files.sources import Entry, Flaw, Node
-from mainspring.notify.secret_references import Secret, look_up
+from mainspring.definitions.files.sources import Entry, FileIssue, Node
+from mainspring.notify.secret_references import Secret, resolve_reference
 from mainspring.protocol.errors import Refused
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -21,26 +21,26 @@ _E = TypeVar("_E", bound=StrEnum)
 class Fields:
     """A mapping in the file."""
 
-    def __init__(self, path: str, node: Node, flaws: list[Flaw], environment: Mapping[str, str]) -> None:
+    def __init__(self, path: str, node: Node, faults: list[FileIssue], environment: Mapping[str, str]) -> None:
         self._path = path
         self._node = node
-        self._flaws = flaws
-        self._flaws_before = len(flaws)
+        self._faults = faults
+        self._faults_before = len(faults)
         self._environment = environment
         self._entries: dict[str, Entry] = node.value if isinstance(node.value, dict) else {}
         if not isinstance(node.value, dict):
-            self.complain("", "must be a mapping")
+            self.add_fault("", "must be a mapping")
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether no fault was recorded so far."""
-        return len(self._flaws) == self._flaws_before
+        return len(self._faults) == self._faults_before
 
-    def complain(self, key: str, why: str) -> None:
+    def add_fault(self, key: str, why: str) -> None:
         """Record a fault of a field, or of the whole mapping."""
         place = self._entries[key].place if key in self._entries else self._node.place
         path = ".".join(part for part in (self._path, key) if part)
-        self._flaws.append(Flaw(place=place, why=f"{path}: {why}" if path else why))
+        self._faults.append(FileIssue(place=place, why=f"{path}: {why}" if path else why))
 
     def has(self, key: str) -> bool:
         """Return whether a field is present."""
@@ -50,15 +50,15 @@ class Fields:
         """Record a fault for each unknown field."""
         for key in self._entries:
             if key not in known:
-                self.complain(key, f"is unknown{did_you_mean(key, known)}")
+                self.add_fault(key, f"is unknown{did_you_mean(key, known)}")
 
     def text(self, key: str) -> str | None:
         """Return a required string."""
         entry = self._entries.get(key)
         if entry is None:
-            self.complain(key, "is missing")
+            self.add_fault(key, "is missing")
         elif not isinstance(entry.node.value, str) or not entry.node.value:
-            self.complain(key, "must be a string")
+            self.add_fault(key, "must be a string")
         else:
             return entry.node.value
         return None
@@ -68,29 +68,29 @@ class Fields:
         value = self._entries[key].node.value if key in self._entries else False
         if isinstance(value, bool):
             return value
-        self.complain(key, "must be true or false")
+        self.add_fault(key, "must be true or false")
         return None
 
-    def word(self, key: str, words: type[_E]) -> _E | None:
+    def choice(self, key: str, choices: type[_E]) -> _E | None:
         """Return a required enum value."""
         value = self.text(key)
-        return None if value is None else self._one_of(key, value, words)
+        return None if value is None else self._one_of(key, value, choices)
 
-    def words(self, key: str, words: type[_E]) -> frozenset[_E]:
+    def choices(self, key: str, choices: type[_E]) -> frozenset[_E]:
         """Return an optional list of enum values; by default empty."""
-        found = (self._one_of(key, value, words) for value in self.texts(key)) if self.has(key) else ()
-        return frozenset(word for word in found if word is not None)
+        found = (self._one_of(key, value, choices) for value in self.texts(key)) if self.has(key) else ()
+        return frozenset(choice for choice in found if choice is not None)
 
     def texts(self, key: str) -> list[str]:
         """Return a required, non-empty list of strings."""
         entry = self._entries.get(key)
         items = entry.node.value if entry is not None else None
         if entry is None:
-            self.complain(key, "is missing")
+            self.add_fault(key, "is missing")
             return []
         texts = [item.value for item in items if isinstance(item.value, str)] if isinstance(items, list) else []
         if not texts or not isinstance(items, list) or len(texts) < len(items):
-            self.complain(key, "must be a list of strings")
+            self.add_fault(key, "must be a list of strings")
         return texts
 
     def secret(self, key: str) -> Secret | None:
@@ -99,14 +99,14 @@ class Fields:
         if reference is None:
             return None
         try:
-            return look_up(reference, self._environment)
+            return resolve_reference(reference, self._environment)
         except Refused as refused:
-            self.complain(key, str(refused))
+            self.add_fault(key, str(refused))
             return None
 
-    def _one_of(self, key: str, value: str, words: type[_E]) -> _E | None:
-        if value in set(words):
-            return words(value)
-        hint = did_you_mean(value, list(words)) or f": must be one of {', '.join(words)}"
-        self.complain(key, f"has an unknown value{hint}")
+    def _one_of(self, key: str, value: str, choices: type[_E]) -> _E | None:
+        if value in set(choices):
+            return choices(value)
+        hint = did_you_mean(value, list(choices)) or f": must be one of {', '.join(choices)}"
+        self.add_fault(key, f"has an unknown value{hint}")
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainspring.core.model.notices import Notice, NoticeState
 
-_LONGEST_TITLE = 200
+_MAX_TITLE_LENGTH = 200
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
 
 
@@ -14,7 +14,7 @@ def title(notice: Notice) -> str:
     """Return the title, `[HIGH] summary` or `[RESOLVED] summary`, as one line."""
     word = notice.severity if notice.state is NoticeState.FIRING else notice.state
     line = f"[{word.upper()}] {one_line(notice.summary)}"
-    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 2]}.."
+    return line if len(line) <= _MAX_TITLE_LENGTH else f"{line[: _MAX_TITLE_LENGTH - 2]}.."
 
 
 def text(notice: Notice) -> str:

@@ -15,7 +15,7 @@ from mainspring.core.text.urls import fault_of_url
 from mainspring.protocol.errors import Refused
 
 FORMS = "env:NAME or file:/path"
-_LARGEST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ def is_reference(text: str) -> bool:
     return text.startswith(("env:", "file:"))
 
 
-def look_up(reference: str, environment: Mapping[str, str]) -> Secret:
+def resolve_reference(reference: str, environment: Mapping[str, str]) -> Secret:
     """Resolve a reference. Raises Refused; its message can follow the name of a field."""
     source, _, place = reference.partition(":")
     match source:
@@ -46,9 +46,9 @@ def look_up(reference: str, environment: Mapping[str, str]) -> Secret:
             raise Refused(f"must be a secret reference, {FORMS}")
 
 
-def look_up_url(reference: str, environment: Mapping[str, str]) -> Secret:
+def resolve_url_reference(reference: str, environment: Mapping[str, str]) -> Secret:
     """Resolve a reference to a URL. Raises Refused."""
-    found = look_up(reference, environment)
+    found = resolve_reference(reference, environment)
     fault = fault_of_url(found.value)
     if fault is not None:
         raise Refused(f"{reference} {fault}")
@@ -58,12 +58,12 @@ def look_up_url(reference: str, environment: Mapping[str, str]) -> Secret:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
         value = content.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise Refused(f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Refused(f"{path} is not UTF-8 text") from None
-    if not value or len(content) > _LARGEST_BYTES:
-        raise Refused(f"{path} must be between 1 byte and {_LARGEST_BYTES >> 10} KiB")
+    if not value or len(content) > _MAX_BYTES:
+        raise Refused(f"{path} must be between 1 byte and {_MAX_BYTES >> 10} KiB")
     return value

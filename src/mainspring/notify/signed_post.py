@@ -18,14 +18,14 @@ import hmac
 import ssl
 
 from mainspring.egress.addresses import Resolve, resolve
-from mainspring.egress.pinned import Pinned, parse_url
+from mainspring.egress.pinned import PinnedClient, parse_url
 from mainspring.notify.secret_references import Secret
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"
-CHANNEL = "the channel does not set `allow_private: true`"
+CHANNEL_HINT = "the channel does not set `allow_private: true`"
 """Why an alert channel may not use an address that is not public."""
 
 
@@ -42,7 +42,7 @@ class SignedPost:
         resolve: Resolve = resolve,
         trust: ssl.SSLContext | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        allowed_by: str = CHANNEL,
+        allowed_by: str = CHANNEL_HINT,
     ) -> None:
         """`allowed_by` says what does not permit private addresses, for errors.
 
@@ -52,13 +52,13 @@ class SignedPost:
         self._url = parse_url(url.value)
         self._host = self._url.raw_host.decode()
         self._key = key_of(secret)
-        self._way = Pinned(allow_private=allow_private, allowed_by=allowed_by, resolve=resolve, trust=trust)
+        self._client = PinnedClient(allow_private=allow_private, allowed_by=allowed_by, resolve=resolve, trust=trust)
         self._timeout_seconds = timeout_seconds
 
     async def send(self, delivery: str, body: bytes) -> None:
         """Post a body. Raises Unavailable, also for a status other than 2xx, or Refused for a forbidden address."""
         status = await self.post(delivery, body)
-        if not is_taken(status):
+        if not is_success(status):
             raise Unavailable(f"{self._host} answered {status}", reason=f"status_{status}")
 
     async def post(self, delivery: str, body: bytes, media_type: str = "application/json") -> int:
@@ -79,11 +79,11 @@ class SignedPost:
             "webhook-timestamp": timestamp,
             "webhook-signature": signature(self._key, delivery, timestamp, body),
         }
-        async with self._way.send("POST", self._url, headers=headers, body=body) as answer:
+        async with self._client.send("POST", self._url, headers=headers, body=body) as answer:
             return answer.status_code
 
 
-def is_taken(status: int) -> bool:
+def is_success(status: int) -> bool:
     """Return whether an HTTP status means success."""
     return 200 <= status < 300
 

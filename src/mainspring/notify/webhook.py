@@ -6,7 +6,7 @@ import ssl
 
 import msgspec
 
-from mainspring.core.model.notices import Notice, Wish
+from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.egress.addresses import Resolve, resolve
 from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import TIMEOUT_SECONDS, SignedPost
@@ -19,7 +19,7 @@ class Webhook:
     def __init__(
         self,
         name: str,
-        wish: Wish,
+        alert_filter: AlertFilter,
         clock: Clock,
         *,
         url: Secret,
@@ -30,7 +30,7 @@ class Webhook:
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.name = name
-        self.wish = wish
+        self.alert_filter = alert_filter
         self._post = SignedPost(
             url, secret, clock, allow_private=allow_private, resolve=resolve, trust=trust,
             timeout_seconds=timeout_seconds,

@@ -5,7 +5,7 @@
     server       for installations without another authority: host names, signed by the same one
 
 All keys are on the curve P-256, supported by every TLS library. A worker's certificate is for clients only, a server's
-for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enrol`).
+for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enroll`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SERVER_LIFE = timedelta(days=397)
 """Maximum that browsers accept."""
 SKEW = timedelta(minutes=5)
 """Certificates are backdated by this much to tolerate clock skew."""
-LARGEST_REQUEST_BYTES = 8 * 1024
+MAX_REQUEST_BYTES = 8 * 1024
 _WORKER = "mainspring:worker:"
-_LONGEST_COMMON_NAME = 64
+_MAX_COMMON_NAME_LENGTH = 64
 
 
 class WorkerCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +277,7 @@ def _named(name: str) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_LONGEST_COMMON_NAME])])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_MAX_COMMON_NAME_LENGTH])])
 
 
 def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:

@@ -6,7 +6,7 @@ to arrive), and adds monotonic time to it.
 
     1. `StoreTime.now()` never goes back.
     2. It is never ahead of the store's own clock, as long as the store's clock does not go back.
-    3. Only `MachineClock` asks the operating system for the time.
+    3. Only `SystemClock` asks the operating system for the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-_REMEMBERED_ANSWERS = 64
+_MAX_ANSWERS = 64
 
 
 class Clock(Protocol):
@@ -36,7 +36,7 @@ class Clock(Protocol):
         ...
 
 
-class MachineClock:
+class SystemClock:
     """The system clock."""
 
     def monotonic(self) -> float:
@@ -66,7 +66,7 @@ class StoreTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._differences: deque[tuple[float, timedelta]] = deque(maxlen=_REMEMBERED_ANSWERS)
+        self._differences: deque[tuple[float, timedelta]] = deque(maxlen=_MAX_ANSWERS)
         self._offset: timedelta | None = None
         self._origin = datetime(1970, 1, 1, tzinfo=UTC)
         self._latest: datetime | None = None

@@ -67,10 +67,10 @@ class StoreInUse(Refused):
     code = "store_in_use"
 
 
-class StoreUnfit(Refused):
+class StoreUnusable(Refused):
     """The store is unusable: a newer schema, a network file system, a missing privilege."""
 
-    code = "store_unfit"
+    code = "store_unusable"
 
 
 class NotFound(Refused):
@@ -139,13 +139,13 @@ class AttemptOver(Conflict):
     code = "attempt_over"
 
 
-class NotYours(Conflict):
+class WrongWorker(Conflict):
     """The attempt belongs to another worker."""
 
-    code = "not_yours"
+    code = "wrong_worker"
 
 
-class Outdated(Conflict):
+class VersionMismatch(Conflict):
     """Version mismatch: the object was changed since the caller fetched it."""
 
     code = "outdated"

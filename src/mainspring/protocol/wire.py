@@ -11,7 +11,7 @@
       Log(attempt, offset, bytes) ───────────►          output of the process
       Extend(attempt, seconds) ──────────────►          requests a longer time limit (LIV-4)
                ◄────────────── Extended(attempt, ..)    the new time limit
-               ◄────────────── LogKept(attempt, offset) stored by the server: the worker may delete it
+               ◄────────────── LogStored(attempt, offset) stored by the server: the worker may delete it
       Checkpoint(attempt, document) ─────────►          state for the next attempt
       Result(attempt, ..) ───────────────────►          stays in the journal until ..
                ◄────────────── Verdict(attempt)         .. this, which follows the commit
@@ -21,12 +21,12 @@
       Result(attempt, STOPPED) ──────────────►
                ◄────────────── Look(question, path)     does this file exist?
       Seen(question, exists) ────────────────►
-      AskEnds([run ..]) ─────────────────────►          runs whose files it still keeps
+      RunEndsRequest([run ..]) ─────────────────────►          runs whose files it still keeps
                ◄────────────── Ends({run: ..})          when they ended
       Leaving() ─────────────────────────────►          accepts no more work
       Goodbye() ─────────────────────────────►          holds nothing, disconnects
 
-A server that does not lead the worker's pool answers `Register` with `Elsewhere(address)` and closes the link.
+A server that does not lead the worker's pool answers `Register` with `Redirect(address)` and closes the link.
 
 Rules for both sides:
 
@@ -49,8 +49,8 @@ from typing import Annotated
 
 import msgspec
 
-LARGEST_FRAME_BYTES = 16 * 1024 * 1024
-LARGEST_LOG_PIECE_BYTES = 256 * 1024
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_LOG_CHUNK_BYTES = 256 * 1024
 
 Id = Annotated[str, msgspec.Meta(max_length=200)]
 Sentence = Annotated[str, msgspec.Meta(max_length=10_000)]
@@ -146,7 +146,7 @@ class Artifact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Relative to the attempt's folder; `core/model/artifacts.py` has the rules."""
     size_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    place: Annotated[str, msgspec.Meta(max_length=4_096)]
+    location: Annotated[str, msgspec.Meta(max_length=4_096)]
     """A URL that ends in its key: `s3://bucket/prefix/<tenant>/<run>/<task>/<attempt>/<path>`."""
     keep_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     """Minimum retention after the end of its run; 0: never deleted."""
@@ -180,7 +180,7 @@ class Started(_Message, frozen=True, tag="Started"):
     attempt: Id
 
 
-class Beat(_Message, frozen=True, tag="Beat"):
+class Heartbeat(_Message, frozen=True, tag="Heartbeat"):
     """Heartbeat, with the progress of attempts."""
 
     progress: tuple[Progress, ...] = ()
@@ -223,8 +223,8 @@ class Extend(_Message, frozen=True, tag="Extend"):
     seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 
 
-class Seen(_Message, frozen=True, tag="Seen"):
-    """Answer to `Look`."""
+class FileProbed(_Message, frozen=True, tag="FileProbed"):
+    """Answer to `ProbeFile`."""
 
     question: Id
     exists: bool
@@ -236,13 +236,13 @@ class Log(_Message, frozen=True, tag="Log"):
     attempt: Id
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     """Offset of the chunk in the attempt's log."""
-    data: Annotated[bytes, msgspec.Meta(max_length=LARGEST_LOG_PIECE_BYTES)]
+    data: Annotated[bytes, msgspec.Meta(max_length=MAX_LOG_CHUNK_BYTES)]
     last: bool = False
     """The process has ended, and this is the last chunk."""
 
 
-class AskEnds(_Message, frozen=True, tag="AskEnds"):
-    """Ask when these runs ended. Answered with `Ends` (WRK-11)."""
+class RunEndsRequest(_Message, frozen=True, tag="RunEndsRequest"):
+    """Ask when these runs ended. Answered with `RunEnds` (WRK-11)."""
 
     runs: Annotated[tuple[Id, ...], msgspec.Meta(max_length=100)]
 
@@ -308,37 +308,37 @@ class Extended(_Message, frozen=True, tag="Extended"):
     because: str = ""
 
 
-class Look(_Message, frozen=True, tag="Look"):
-    """Does a file or directory with this path exist on the worker? Answered with `Seen` (TRG-8)."""
+class ProbeFile(_Message, frozen=True, tag="ProbeFile"):
+    """Does a file or directory with this path exist on the worker? Answered with `FileProbed` (TRG-8)."""
 
     question: str
     path: str
 
 
-class LogKept(_Message, frozen=True, tag="LogKept"):
+class LogStored(_Message, frozen=True, tag="LogStored"):
     """The server has stored this attempt's log up to `offset`; the next chunk begins there."""
 
     attempt: str
     offset: int
 
 
-class Ends(_Message, frozen=True, tag="Ends"):
-    """Answer to `AskEnds`. A missing run is no longer known."""
+class RunEnds(_Message, frozen=True, tag="RunEnds"):
+    """Answer to `RunEndsRequest`. A missing run is no longer known."""
 
     runs: dict[str, float | None]
     """Seconds since each run ended; None if it has not."""
 
 
-class Elsewhere(_Message, frozen=True, tag="Elsewhere"):
+class Redirect(_Message, frozen=True, tag="Redirect"):
     """The pool is led by another server: connect there. Without an address it has no leader: reconnect soon."""
 
     address: str
 
 
 FromWorker = (
-    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Extend | Seen | Log | AskEnds
+    Register | Received | Started | Heartbeat | Result | Returned | Refusal | Checkpoint | Extend | FileProbed | Log | RunEndsRequest
     | Leaving | Goodbye
 )  # fmt: skip
-ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | Look | LogKept | Ends | Elsewhere
+ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | ProbeFile | LogStored | RunEnds | Redirect
 
 Frame = list[FromWorker]

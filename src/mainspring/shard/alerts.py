@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainspring.core.lifecycle.circuit_breakers import Circuit
-from mainspring.core.lifecycle.deadlines import Outlook
+from mainspring.core.lifecycle.circuit_breakers import CircuitBreaker
+from mainspring.core.lifecycle.deadlines import DeadlineForecast
 from mainspring.core.model.alerts import Alert, AlertKind, Severity, alert_row
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task
 
@@ -22,24 +22,24 @@ _SEVERITIES = {
 }
 
 
-def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> Outgoing:
+def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """A task is quarantined until a person clears it; or it was released."""
     summary = f"{task.name} was released" if resolved else f"{task.name} is quarantined: {task.because}"
     return alert_row(_about_task(A.QUARANTINED, task, summary, at, resolved=resolved), f"{task.id}:{task.seq}:held")
 
 
-def attempt(kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime) -> Outgoing:
+def attempt(kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime) -> OutboxRow:
     """A running attempt has a problem."""
     return alert_row(_about_task(kind, task, summary, at), f"{attempt_id}:{kind}")
 
 
-def attempt_over(kind: AlertKind, task: Task, attempt_id: str, at: datetime) -> Outgoing:
+def attempt_resolved(kind: AlertKind, task: Task, attempt_id: str, at: datetime) -> OutboxRow:
     """The attempt that had a problem has ended."""
     summary = f"the attempt of {task.name} has ended"
     return alert_row(_about_task(kind, task, summary, at, resolved=True), f"{attempt_id}:{kind}")
 
 
-def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: bool = False) -> Outgoing:
+def circuit(kind: str, circuit: CircuitBreaker, shard: str, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """Retries of one failure signature, or the work of a job, are on hold; or no longer."""
     what = f"retries of `{circuit.because}`" if kind == "signature" else f"the work of {circuit.subject}"
     why = "" if kind == "signature" else f": {circuit.because}"
@@ -56,7 +56,7 @@ def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: 
     return alert_row(alert, f"{shard}:{kind}:{circuit.subject}:{circuit.opened_at:.3f}")
 
 
-def event_rejected(record: str, shard: str, event: str, subject: str, fault: str, at: datetime) -> Outgoing:
+def event_rejected(record: str, shard: str, event: str, subject: str, fault: str, at: datetime) -> OutboxRow:
     """An event could not be applied."""
     alert = Alert(
         kind=A.EVENT_REJECTED,
@@ -70,7 +70,7 @@ def event_rejected(record: str, shard: str, event: str, subject: str, fault: str
     return alert_row(alert, record)
 
 
-def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> Outgoing:
+def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """A task would fan out beyond the limit, and its run is paused; or a person has decided."""
     summary = f"{task.name}: {task.because}" if not resolved else f"{task.name}: resumed or cancelled"
     alert = _about_task(A.FAN_OUT_LIMIT, task, summary, at, resolved=resolved)
@@ -78,7 +78,7 @@ def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolve
     return alert_row(alert, f"{task.id}:{task.seq}:limit")
 
 
-def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> Outgoing:
+def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """Nothing in a run changes or runs; or it makes progress again."""
     alert = Alert(
         kind=A.RUN_STUCK,
@@ -93,7 +93,7 @@ def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False
     return alert_row(alert, f"{row.id}:{row.generation}:{since.isoformat()}:stuck")
 
 
-def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgoing:
+def run_at_risk(row: Run, summary: str, outlook: DeadlineForecast, at: datetime) -> OutboxRow:
     """A run may miss its deadline."""
     details: _Details = {
         "left_seconds": outlook.left_seconds, "slack_seconds": outlook.slack_seconds, "unknown_tasks": outlook.unknown,
@@ -102,25 +102,25 @@ def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgo
     return _about_deadline(A.RUN_AT_RISK, row, summary, at, details)
 
 
-def run_late(row: Run, summary: str, at: datetime) -> Outgoing:
+def run_late(row: Run, summary: str, at: datetime) -> OutboxRow:
     """A run has missed its deadline."""
     return _about_deadline(A.RUN_LATE, row, summary, at, {})
 
 
-def deadline_over(row: Run, job: str, at: datetime) -> list[Outgoing]:
+def deadline_resolved(row: Run, job: str, at: datetime) -> list[OutboxRow]:
     """Resolve the deadline alerts of a run that has ended."""
     if row.finish_by is None:
         return []
     in_time = at < row.finish_by
     summary = f"{job} ended ({row.state}), {'on time' if in_time else 'late'}"
-    told = [A.RUN_AT_RISK] if row.at_risk_at is not None else []
-    told += [] if in_time else [A.RUN_LATE]
-    return [_about_deadline(kind, row, summary, at, {}, resolved=True) for kind in told]
+    alerted = [A.RUN_AT_RISK] if row.at_risk_at is not None else []
+    alerted += [] if in_time else [A.RUN_LATE]
+    return [_about_deadline(kind, row, summary, at, {}, resolved=True) for kind in alerted]
 
 
 def _about_deadline(
     kind: AlertKind, row: Run, summary: str, at: datetime, details: _Details, *, resolved: bool = False
-) -> Outgoing:
+) -> OutboxRow:
     finish_by = "" if row.finish_by is None else row.finish_by.isoformat()
     alert = Alert(
         kind=kind,
@@ -135,7 +135,7 @@ def _about_deadline(
     return alert_row(alert, f"{row.id}:{row.generation}:{kind}")
 
 
-def unexplained(task: Task, fault: str, at: datetime) -> Outgoing:
+def unexplained(task: Task, fault: str, at: datetime) -> OutboxRow:
     """A task was found that nothing would have moved on. It was decided again."""
     return alert_row(_about_task(A.UNEXPLAINED, task, f"{task.name}: {fault}", at), f"{task.id}:{task.seq}:unexplained")
 

@@ -10,15 +10,15 @@ from itertools import islice
 
 from mainspring import __version__
 from mainspring.core.model.decisions import (
-    MOST_IN_A_BATCH,
-    MOST_NAMED,
+    MAX_DECISIONS_PER_BATCH,
+    MAX_NAMED,
     Decision,
     DecisionKind,
-    PushedOut,
-    is_kept,
-    why_no_room,
-    why_placed,
-    why_room_is_made,
+    PreemptedTask,
+    is_sampled,
+    no_capacity_reason,
+    placement_reason,
+    preemption_reason,
 )
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, StopKind, Task
@@ -29,37 +29,48 @@ from mainspring.core.placement.preemption_policy import Mode, Plan
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.ids import derived_id
 from mainspring.shard.actions import stop_requests
-from mainspring.shard.placement.affinity import kin_of
+from mainspring.shard.placement.affinity import affinity_of
 from mainspring.shard.turn import Turn
 
-_LOOKED_AT_AGAIN = 64
+_MAX_EXPLAINED_WORKERS = 64
 """Pools of up to this size get a reason for each worker. That takes 0.1 ms."""
 
 
 def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
     """Record that these tasks are about to get one lease on a worker."""
     memory = turn.memory
-    if not is_kept(room_id, memory.tuning.decisions_kept_of_1000):
+    if not is_sampled(room_id, memory.scheduler_settings.decisions_sampled_per_1000):
         return
-    fleet = len(memory.open_workers.all)
-    keeper = next((task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None)
-    free = worker.free if keeper is None else worker.free_for(keeper.id)
+    worker_count = len(memory.open_workers.all)
+    reserving_worker = next(
+        (task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None
+    )
+    free = worker.free if reserving_worker is None else worker.free_for(reserving_worker.id)
     for task in tasks:
-        kin = kin_of(memory, task, shape)
-        workers_examined = 1 if keeper is not None else fleet if kin.near is None and fleet <= SAMPLE else None
-        why = why_placed(
-            was_kept=keeper is not None, workers_examined=workers_examined, fleet=fleet, together=len(tasks)
+        affinity = affinity_of(memory, task, shape)
+        workers_examined = (
+            1
+            if reserving_worker is not None
+            else worker_count
+            if affinity.affinity is None and worker_count <= SAMPLE
+            else None
+        )
+        why = placement_reason(
+            was_reserved=reserving_worker is not None,
+            workers_examined=workers_examined,
+            worker_count=worker_count,
+            group_size=len(tasks),
         )
         _note(
             turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=workers_examined,
-            score=score_of(shape, worker, memory.open_workers, kin), attempt=task.attempt + 1,
+            score=score_of(shape, worker, memory.open_workers, affinity), attempt=task.attempt + 1,
         )  # fmt: skip
 
 
-def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
+def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
     """Record that a task is about to preempt others."""
     victims = [
-        PushedOut(
+        PreemptedTask(
             task_id=one.id, tenant=one.tenant, priority=one.priority, lost_seconds=stop_requests.seconds_lost(turn, one)
         )
         for lease in plan.victims
@@ -69,34 +80,41 @@ def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
     if victims:
         _note(
             turn, DecisionKind.PREEMPTS, task, turn.memory.shape(task),
-            why_room_is_made(mode, victims, plan.workers_examined), worker=plan.worker, free=plan.worker.free_for(task.id),
+            preemption_reason(mode, victims, plan.workers_examined), worker=plan.worker, free=plan.worker.free_for(task.id),
             workers_examined=plan.workers_examined, victims=victims,
         )  # fmt: skip
 
 
-def no_room(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
+def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
-    if not memory.needs.is_to_be_told(shape, memory.life):
+    if not memory.starved_queues.should_log(shape, memory.life):
         return
     head = memory.queues.first(priority, tenant, shape)
     if head is None:
         return
-    fleet = len(memory.workers)
-    again = islice(memory.workers.values(), fleet if fleet <= _LOOKED_AT_AGAIN else 0)
-    kin, zones = kin_of(memory, head, shape), memory.zones
-    found = [[one.kind for one in obstacles(shape, worker, kin, head.id, zones)] for worker in again]
-    _note(turn, DecisionKind.NO_ROOM, head, shape, why_no_room(shape, found, fleet), workers_examined=fleet)
+    worker_count = len(memory.workers)
+    again = islice(memory.workers.values(), worker_count if worker_count <= _MAX_EXPLAINED_WORKERS else 0)
+    affinity, zones = affinity_of(memory, head, shape), memory.zones
+    found = [[one.kind for one in obstacles(shape, worker, affinity, head.id, zones)] for worker in again]
+    _note(
+        turn,
+        DecisionKind.NO_CAPACITY,
+        head,
+        shape,
+        no_capacity_reason(shape, found, worker_count),
+        workers_examined=worker_count,
+    )
 
 
 def _note(
     turn: Turn, kind: DecisionKind, task: Task, shape: Shape, why: str, *, worker: Worker | None = None,
     free: Resources | None = None, score: float | None = None, workers_examined: int | None, attempt: int | None = None,
-    victims: list[PushedOut] | None = None,
+    victims: list[PreemptedTask] | None = None,
 ) -> None:  # fmt: skip
     """Add a decision to the batch up to its limit. Preemptions are always kept."""
     number = len(turn.batch.decisions)
-    if number >= MOST_IN_A_BATCH and not victims:
+    if number >= MAX_DECISIONS_PER_BATCH and not victims:
         return
     where = None if worker is None else worker.id
     turn.batch.decisions.append(
@@ -116,7 +134,7 @@ def _note(
             free=free,
             score=score,
             workers_examined=workers_examined,
-            victims=tuple((victims or [])[:MOST_NAMED]),
+            victims=tuple((victims or [])[:MAX_NAMED]),
             victim_count=len(victims or []),
             why=why,
             version=__version__,

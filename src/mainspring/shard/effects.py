@@ -10,7 +10,7 @@ import msgspec
 from mainspring.core.model.batch import Effect
 from mainspring.core.model.task import Priority
 from mainspring.protocol.wire import Assignment, Extended, Offer, Stop, ToWorker
-from mainspring.shard.events import Act, AttemptEnded
+from mainspring.shard.events import AttemptEnded, RunAction
 
 
 class Send(Effect, frozen=True):
@@ -21,7 +21,7 @@ class Send(Effect, frozen=True):
     message: ToWorker
 
 
-class Reply(StrEnum):
+class ActionStatus(StrEnum):
     """Result of an action."""
 
     DONE = "done"
@@ -43,11 +43,11 @@ class ClaimedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """If the attempt has not started by then, it is queued again."""
 
 
-class Answered(Effect, frozen=True):
-    """Reply to the request that waits under `ticket`."""
+class ActionReply(Effect, frozen=True):
+    """Reply to the request that waits under `request_id`."""
 
-    ticket: int
-    reply: Reply
+    request_id: int
+    reply: ActionStatus
     detail: str = ""
     worker: str = ""
     claimed: tuple[ClaimedAttempt, ...] = ()
@@ -67,10 +67,10 @@ class LookUpAttempt(Effect, frozen=True):
 class LookUpRun(Effect, frozen=True):
     """The run of this action is not in memory: look it up, and deliver the event again with its rows."""
 
-    event: Act
+    event: RunAction
 
 
-class TakeShare(Effect, frozen=True):
+class RequestShare(Effect, frozen=True):
     """Request a share of a limit that is divided among pools: the total that the shard needs (`ShareGranted`).
 
     The latest request for a limit replaces earlier ones, and is retried every second until it is granted in full. A
@@ -83,8 +83,8 @@ class TakeShare(Effect, frozen=True):
     """Returned with the grant. A grant requested before the shard lowered its share has an old stamp and is dropped."""
 
 
-class TakeAllowance(Effect, frozen=True):
-    """Request starts under a rate limit. Each request gets one `AllowanceGranted`, possibly of zero."""
+class RequestRate(Effect, frozen=True):
+    """Request starts under a rate limit. Each request gets one `RateGranted`, possibly of zero."""
 
     limit: str
     wanted: int

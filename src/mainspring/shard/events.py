@@ -16,10 +16,10 @@ import msgspec
 
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.batch import BulkOperation, BulkOperationKind, Checkpoint, WorkerRow
 from mainspring.core.model.job import Job
 from mainspring.core.model.run import Run
-from mainspring.core.model.settings import Tuning
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority, RecordedAttempt, Task
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.wire import Artifact, Offer, Outcome, Progress
@@ -71,7 +71,7 @@ class WorkerRegistered(WorkerEvent, frozen=True, kw_only=True, tag="WorkerRegist
     holds: tuple[str, ...]
 
 
-class WorkerBeat(WorkerEvent, frozen=True, kw_only=True, tag="WorkerBeat"):
+class WorkerHeartbeat(WorkerEvent, frozen=True, kw_only=True, tag="WorkerHeartbeat"):
     """Heartbeat of a worker, with the progress of its attempts."""
 
     progress: tuple[Progress, ...] = ()
@@ -124,14 +124,14 @@ class CheckpointSaved(WorkerEvent, frozen=True, kw_only=True, tag="CheckpointSav
     document: str
 
 
-class MoreTimeAsked(WorkerEvent, frozen=True, kw_only=True, tag="MoreTimeAsked"):
+class ExtensionRequested(WorkerEvent, frozen=True, kw_only=True, tag="ExtensionRequested"):
     """A running attempt asks for more time (LIV-4)."""
 
     attempt: str
     seconds: float
 
 
-class EventUnfit(Event, frozen=True, kw_only=True, tag="EventUnfit"):
+class EventNotStorable(Event, frozen=True, kw_only=True, tag="EventNotStorable"):
     """A worker's event was found on receipt to be impossible to store."""
 
     event: WorkerEvent
@@ -147,21 +147,21 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     run: Run | None = None
     job: Job | None = None
     tasks: tuple[Task, ...] = ()
-    spreads: tuple[Spread, ...] = ()
+    bulk_operations: tuple[BulkOperation, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
 
 
-class Asked(Event, frozen=True, kw_only=True):
-    """A request whose sender waits for the reply under `ticket`."""
+class ActionRequest(Event, frozen=True, kw_only=True):
+    """A request whose sender waits for the reply under `request_id`."""
 
     by: str
     why: str = ""
-    ticket: int = 0
+    request_id: int = 0
     audit: AuditEntry | None = None
     """The entry for the audit log, written once the action is executed."""
 
 
-class Act(Asked, frozen=True, kw_only=True):
+class RunAction(ActionRequest, frozen=True, kw_only=True):
     """An action on a run."""
 
     run_id: str
@@ -169,48 +169,48 @@ class Act(Asked, frozen=True, kw_only=True):
     """Set if the run was not in memory and its rows were looked up."""
 
 
-class CancelRun(Act, frozen=True, kw_only=True, tag="CancelRun"):
+class CancelRun(RunAction, frozen=True, kw_only=True, tag="CancelRun"):
     """Cancel the run: unstarted tasks never start, running tasks are asked to stop."""
 
 
-class PauseRun(Act, frozen=True, kw_only=True, tag="PauseRun"):
+class PauseRun(RunAction, frozen=True, kw_only=True, tag="PauseRun"):
     """Pause the run: no further task starts. Running tasks continue."""
 
 
-class ResumeRun(Act, frozen=True, kw_only=True, tag="ResumeRun"):
+class ResumeRun(RunAction, frozen=True, kw_only=True, tag="ResumeRun"):
     """Resume a paused run."""
 
 
-class CancelTask(Act, frozen=True, kw_only=True, tag="CancelTask"):
+class CancelTask(RunAction, frozen=True, kw_only=True, tag="CancelTask"):
     """Cancel one task and its descendants."""
 
     task_id: str
 
 
-class ReopenTask(Act, frozen=True, kw_only=True, tag="ReopenTask"):
+class ReopenTask(RunAction, frozen=True, kw_only=True, tag="ReopenTask"):
     """Restart a final task, and every task that was cancelled or skipped because of it."""
 
     task_id: str
 
 
-class RetryRun(Act, frozen=True, kw_only=True, tag="RetryRun"):
+class RetryRun(RunAction, frozen=True, kw_only=True, tag="RetryRun"):
     """Restart all failed and timed-out tasks of the run, and the tasks cancelled or skipped because of them."""
 
 
-class ExtendTask(Act, frozen=True, kw_only=True, tag="ExtendTask"):
+class ExtendTask(RunAction, frozen=True, kw_only=True, tag="ExtendTask"):
     """Extend the time limit of a running task."""
 
     task_id: str
     seconds: float
 
 
-class ClearTask(Act, frozen=True, kw_only=True, tag="ClearTask"):
+class ClearTask(RunAction, frozen=True, kw_only=True, tag="ClearTask"):
     """Release a quarantined task."""
 
     task_id: str
 
 
-class KillTask(Act, frozen=True, kw_only=True, tag="KillTask"):
+class KillTask(RunAction, frozen=True, kw_only=True, tag="KillTask"):
     """Kill the process of a running task after a grace period; the task is cancelled, or queued again."""
 
     task_id: str
@@ -219,7 +219,7 @@ class KillTask(Act, frozen=True, kw_only=True, tag="KillTask"):
     """Queue the task again; the attempt does not count."""
 
 
-class SaveCheckpoint(Act, frozen=True, kw_only=True, tag="SaveCheckpoint"):
+class SaveCheckpoint(RunAction, frozen=True, kw_only=True, tag="SaveCheckpoint"):
     """Replace the checkpoint of a task if it is still the expected one (WRK-7)."""
 
     task_id: str
@@ -230,41 +230,41 @@ class SaveCheckpoint(Act, frozen=True, kw_only=True, tag="SaveCheckpoint"):
     """Digest of the current document (`core.work.digest_of`); empty: there is none; None: any document."""
 
 
-class ChangePriority(Act, frozen=True, kw_only=True, tag="ChangePriority"):
+class ChangePriority(RunAction, frozen=True, kw_only=True, tag="ChangePriority"):
     """Change the priority of a run and of its tasks that have not ended (OPS-1). Running tasks continue."""
 
     priority: Priority
 
 
-class WorkerAct(Asked, frozen=True, kw_only=True):
+class WorkerAction(ActionRequest, frozen=True, kw_only=True):
     """An action on a worker (WRK-9)."""
 
     worker: str
 
 
-class CordonWorker(WorkerAct, frozen=True, kw_only=True, tag="CordonWorker"):
+class CordonWorker(WorkerAction, frozen=True, kw_only=True, tag="CordonWorker"):
     """Cordon the worker: it gets no new work. Its running tasks continue."""
 
 
-class DrainWorker(WorkerAct, frozen=True, kw_only=True, tag="DrainWorker"):
+class DrainWorker(WorkerAction, frozen=True, kw_only=True, tag="DrainWorker"):
     """Cordon the worker, and recall what it has not started."""
 
 
-class EvictWorker(WorkerAct, frozen=True, kw_only=True, tag="EvictWorker"):
+class EvictWorker(WorkerAction, frozen=True, kw_only=True, tag="EvictWorker"):
     """Drain the worker, and stop its running tasks: they are queued again, and the attempts do not count."""
 
 
-class UncordonWorker(WorkerAct, frozen=True, kw_only=True, tag="UncordonWorker"):
+class UncordonWorker(WorkerAction, frozen=True, kw_only=True, tag="UncordonWorker"):
     """Undo cordon, drain or evict: the worker accepts work again."""
 
 
-class WorkerUnheard(Event, frozen=True, kw_only=True, tag="WorkerUnheard"):
+class WorkerSilent(Event, frozen=True, kw_only=True, tag="WorkerSilent"):
     """The worker's row shows a long silence: the second check for lost workers (LIV-1)."""
 
     row: WorkerRow
 
 
-class RunsAged(Event, frozen=True, kw_only=True, tag="RunsAged"):
+class RunsExpired(Event, frozen=True, kw_only=True, tag="RunsExpired"):
     """The retention period of these final runs is over: they move to history."""
 
     run_ids: tuple[str, ...]
@@ -276,13 +276,13 @@ class StoreLagged(Event, frozen=True, kw_only=True, tag="StoreLagged"):
     hold: Priority | None
 
 
-class Retuned(Event, frozen=True, kw_only=True, tag="Retuned"):
+class SettingsChanged(Event, frozen=True, kw_only=True, tag="SettingsChanged"):
     """An operator changed the settings (OPS-5)."""
 
-    tuning: Tuning
+    scheduler_settings: SchedulerSettings
 
 
-class Ruled(Event, frozen=True, kw_only=True, tag="Ruled"):
+class RulesChanged(Event, frozen=True, kw_only=True, tag="RulesChanged"):
     """The sharing rules changed."""
 
     rules: SharingRules
@@ -307,7 +307,7 @@ class ShareWanted(Event, frozen=True, kw_only=True, tag="ShareWanted"):
     target: int
 
 
-class AllowanceGranted(Event, frozen=True, kw_only=True, tag="AllowanceGranted"):
+class RateGranted(Event, frozen=True, kw_only=True, tag="RateGranted"):
     """Starts granted under a rate limit. They are already taken from the store."""
 
     limit: str
@@ -340,7 +340,7 @@ class TimerKind(StrEnum):
     """More of a group's limit can be requested (PLC-12)."""
     THROTTLE = "throttle"
     """A tenant over its failure budget may start something again (ADM-5)."""
-    KEPT_ROOM = "kept_room"
+    RESERVATION = "reservation"
     """A reservation expires. Without a subject: check starved queues again."""
     RUN_LIMIT = "run_limit"
     DEADLINE = "deadline"
@@ -360,11 +360,11 @@ class TimerDue(Event, frozen=True, kw_only=True, tag="TimerDue"):
     stamp: int = 0
 
 
-class SpreadStep(Event, frozen=True, kw_only=True, tag="SpreadStep"):
+class BulkOperationStep(Event, frozen=True, kw_only=True, tag="BulkOperationStep"):
     """The next step of a bulk operation: work that exceeds a batch."""
 
     run_id: str
-    kind: SpreadKind
+    kind: BulkOperationKind
     parent: str = ""
 
 
@@ -375,7 +375,7 @@ class TaskUndecided(Event, frozen=True, kw_only=True, tag="TaskUndecided"):
     position: int
 
 
-class RippleStep(Event, frozen=True, kw_only=True, tag="RippleStep"):
+class PropagationStep(Event, frozen=True, kw_only=True, tag="PropagationStep"):
     """A task has ended: notify more of its children."""
 
     run_id: str
@@ -388,5 +388,5 @@ class PlaceShape(Event, frozen=True, kw_only=True, tag="PlaceShape"):
     shape: Shape
 
 
-class Audited(Event, frozen=True, kw_only=True, tag="Audited"):
+class InvariantsDue(Event, frozen=True, kw_only=True, tag="InvariantsDue"):
     """Check the next runs for tasks that nothing will move on (STA-7)."""

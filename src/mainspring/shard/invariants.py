@@ -19,27 +19,27 @@ from mainspring.shard.tasks import progress, stuck_runs
 from mainspring.shard.turn import Turn
 
 S = TaskState
-RUNS_PER_LOOK = 20
-TASKS_PER_LOOK = 2_000
+RUNS_PER_CHECK = 20
+TASKS_PER_CHECK = 2_000
 
 
-def look(turn: Turn) -> None:
+def check(turn: Turn) -> None:
     """Check the next few runs. Findings are reported, and their tasks are decided again."""
     memory = turn.memory
-    if not memory.audited:
-        memory.audited.extend(memory.runs)
-    tasks, stuck_after = 0, timedelta(seconds=memory.tuning.stuck_after_seconds)
-    for _ in range(min(RUNS_PER_LOOK, len(memory.audited))):
-        run = memory.runs.get(memory.audited.popleft())
+    if not memory.runs_to_check:
+        memory.runs_to_check.extend(memory.runs)
+    tasks, stuck_after = 0, timedelta(seconds=memory.scheduler_settings.stuck_after_seconds)
+    for _ in range(min(RUNS_PER_CHECK, len(memory.runs_to_check))):
+        run = memory.runs.get(memory.runs_to_check.popleft())
         if run is None:
             continue
         tasks += len(run.tasks)
         if stuck_runs.is_stuck(run, turn.now, stuck_after):
-            stuck_runs.move_on(turn, run)
-        if len(run.tasks) <= TASKS_PER_LOOK:
+            stuck_runs.report_and_retry(turn, run)
+        if len(run.tasks) <= TASKS_PER_CHECK:
             for task, fault in unexplained(memory, run):
                 _repair(turn, run, task, fault)
-        if tasks > TASKS_PER_LOOK:
+        if tasks > TASKS_PER_CHECK:
             return
 
 
@@ -56,17 +56,17 @@ def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
 def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
     position = task.position
     if run.is_replaced(task):
-        return None if run.spreads or task.worker_id is not None else "it was replaced, but has not ended"
+        return None if run.bulk_operations or task.worker_id is not None else "it was replaced, but has not ended"
     match task.state:
         case S.PENDING:
             pending = progress.count_waiting(run, position)
             if run.waiting[position] != pending:
                 return f"it counts {run.waiting[position]} open upstream tasks, but there are {pending}"
-            resting = run.is_resting() or bool(run.spreads) or (task.run_id, position) in memory.undecided
+            resting = run.is_suspended() or bool(run.bulk_operations) or (task.run_id, position) in memory.undecided
             if not pending and task.due_at is None and not resting:
                 return "it is PENDING, but waits for nothing"
         case S.QUEUED:
-            waits = run.spreads or memory.asides.has(task) or memory.queues.has(task, memory.shape(task))
+            waits = run.bulk_operations or memory.blocked.has(task) or memory.queues.has(task, memory.shape(task))
             if run.may_start() and not waits:
                 return "it is QUEUED, but in no queue"
         case S.ASSIGNED | S.RUNNING:

@@ -19,54 +19,54 @@ import msgspec
 
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.batch import RejectedEvent
-from mainspring.core.model.run import FINAL_RUN, RunState, conclude
+from mainspring.core.model.run import FINAL_RUN, RunState, update_state
 from mainspring.core.model.task import AttemptEnd, Task, TaskState
 from mainspring.protocol.ids import new_id
 from mainspring.protocol.wire import Answer, Verdict
 from mainspring.shard import alerts
 from mainspring.shard.actions import stop_requests
-from mainspring.shard.effects import Reply, Send
+from mainspring.shard.effects import ActionStatus, Send
 from mainspring.shard.events import (
-    Act,
-    AllowanceGranted,
-    Asked,
+    ActionRequest,
     AttemptEnded,
     AttemptReturned,
     AttemptStarted,
+    BulkOperationStep,
     CheckpointSaved,
     Event,
-    MoreTimeAsked,
+    ExtensionRequested,
     PlaceShape,
-    RippleStep,
-    Ruled,
+    PropagationStep,
+    RateGranted,
+    RulesChanged,
+    RunAction,
     RunArrived,
     RunUnreadable,
     ShareGranted,
     ShareWanted,
-    SpreadStep,
     TaskUndecided,
     TimerDue,
-    WorkerAct,
+    WorkerAction,
     WorkerEvent,
-    WorkerUnheard,
+    WorkerSilent,
     name_of,
 )
 from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
-from mainspring.shard.workers.claim_events import ClaimAct, ClaimDropped, EndClaimed
+from mainspring.shard.workers.claim_events import ClaimAbandoned, ClaimCall, ClaimEnded
 
-_LONGEST_RECORD = 16_384
-_LONGEST_FAULT = 1_000
+_MAX_RECORD_CHARS = 16_384
+_MAX_FAULT_CHARS = 1_000
 
 
 def reject(turn: Turn, event: Event, fault: str) -> None:
     """Record an event that could not be applied, and hold its owner."""
-    fault = _storable(fault, _LONGEST_FAULT)
+    fault = _sanitize(fault, _MAX_FAULT_CHARS)
     subject = _hold_owner(turn, event, fault)
     kind = name_of(event)
     record = RejectedEvent(
         id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
-        subject=_storable(subject, _LONGEST_FAULT), event=_describe(event), fault=fault, at=turn.now,
+        subject=_sanitize(subject, _MAX_FAULT_CHARS), event=_describe(event), fault=fault, at=turn.now,
     )  # fmt: skip
     turn.batch.rejected.append(record)
     turn.batch.outbox.append(alerts.event_rejected(record.id, turn.memory.shard, kind, record.subject, fault, turn.now))
@@ -83,64 +83,64 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                 verdict = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, verdict))
             return event.attempt
-        case CheckpointSaved() | MoreTimeAsked():
+        case CheckpointSaved() | ExtensionRequested():
             return event.attempt
-        case EndClaimed():
+        case ClaimEnded():
             task = turn.memory.attempts.get(event.attempt)
             if task is not None and task.worker_id == event.worker:
                 _quarantine(turn, task, fault, gone=True)
-            turn.answer(event, Reply.REFUSED, fault)
+            turn.respond(event, ActionStatus.REFUSED, fault)
             return event.attempt
         case RunArrived() | RunUnreadable():
-            row = turn.memory.overtaken.get(event.run.id, event.run)
+            row = turn.memory.intake_overrides.get(event.run.id, event.run)
             if row is not None and row.state not in FINAL_RUN:
                 row = copy(row)
                 row.held = fault
                 if row.adopted_at is not None:
-                    conclude(row, RunState.PAUSED, turn.now)
+                    update_state(row, RunState.PAUSED, turn.now)
                 turn.batch.runs.append(row)
             return event.run.id
         case PlaceShape():
-            turn.memory.barred[event.shape] = fault
+            turn.memory.faulty_shapes[event.shape] = fault
             turn.memory.queues.park(event.shape, f"placement failed: {fault}")
             return str(event.shape)
         case TimerDue():
             _quarantine(turn, turn.memory.find(event.subject), fault)
             _hold_run(turn, event.subject, fault)
             return event.subject
-        case SpreadStep() | RippleStep() | TaskUndecided():
+        case BulkOperationStep() | PropagationStep() | TaskUndecided():
             _hold_run(turn, event.run_id, fault)
             return event.run_id
-        case Asked():
-            turn.answer(event, Reply.REFUSED, fault)
+        case ActionRequest():
+            turn.respond(event, ActionStatus.REFUSED, fault)
             return _forget_act(turn, event)
         case _:
-            return _say_subject(event)
+            return _subject_of(event)
 
 
-def _say_subject(event: Event) -> str:
+def _subject_of(event: Event) -> str:
     """The subject of an event that blocks nothing: the shard continues as if it had not arrived."""
     match event:
         case WorkerEvent():
             return event.worker
-        case WorkerUnheard():
+        case WorkerSilent():
             return event.row.id
-        case ClaimDropped():
+        case ClaimAbandoned():
             return event.worker
-        case ShareGranted() | ShareWanted() | AllowanceGranted():
+        case ShareGranted() | ShareWanted() | RateGranted():
             return event.limit
-        case Ruled():
+        case RulesChanged():
             return f"rules {event.rules.version}"
         case _:
             return ""
 
 
-def _forget_act(turn: Turn, event: Asked) -> str:
+def _forget_act(turn: Turn, event: ActionRequest) -> str:
     match event:
-        case Act():
-            turn.memory.overtaken.pop(event.run_id, None)
+        case RunAction():
+            turn.memory.intake_overrides.pop(event.run_id, None)
             return event.run_id
-        case WorkerAct() | ClaimAct():
+        case WorkerAction() | ClaimCall():
             return event.worker
         case _:
             return ""
@@ -176,10 +176,10 @@ def _describe(event: Event) -> str:
         text = msgspec.json.encode(event, enc_hook=repr).decode()
     except (TypeError, ValueError, UnicodeEncodeError):
         text = repr(event)
-    return msgspec.json.encode(_storable(text, _LONGEST_RECORD)).decode()
+    return msgspec.json.encode(_sanitize(text, _MAX_RECORD_CHARS)).decode()
 
 
-def _storable(text: str, most: int) -> str:
+def _sanitize(text: str, most: int) -> str:
     """The part of a text that every store accepts: no NUL, no lone surrogate, bounded."""
     text = text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").replace("\0", "?")
     return text.encode("utf-8", "replace").decode()

@@ -25,16 +25,16 @@ from mainspring.core.limits.limit_shares import ShareRow
 from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
+    BulkOperation,
+    BulkOperationKind,
     Checkpoint,
     DurationRow,
-    Spread,
-    SpreadKind,
-    TallyRow,
+    FailureCountRow,
     WorkerRow,
 )
 from mainspring.core.model.job import Job
 from mainspring.core.model.run import Run
-from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
 from mainspring.core.model.task import Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.shard import events as happened
@@ -54,7 +54,7 @@ from mainspring.shard.tasks import (
 )
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import claims, cordon, liveness, reports
-from mainspring.shard.workers.claim_events import ClaimAct, ClaimDropped
+from mainspring.shard.workers.claim_events import ClaimAbandoned, ClaimCall
 
 DEFAULT_BUDGET = 2_000
 _TIMERS_PER_TURN = 500
@@ -63,11 +63,11 @@ _TIMERS_PER_TURN = 500
 class Shard:
     """The runs, tasks and workers of one pool."""
 
-    def __init__(self, shard: str, *, seed: tuple[int, int], tuning: Tuning = USUAL) -> None:
+    def __init__(self, shard: str, *, seed: tuple[int, int], scheduler_settings: SchedulerSettings = DEFAULTS) -> None:
         """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
-        self.memory = ShardMemory(shard, tuning)
+        self.memory = ShardMemory(shard, scheduler_settings)
         self._cut_short = False
-        self._put_off = False
+        self._defer = False
         self._open: Turn | None = None
         self._random = Random(f"{seed[0]}:{seed[1]}")
 
@@ -76,15 +76,15 @@ class Shard:
         runs: Sequence[Run],
         tasks: Sequence[Task],
         jobs: dict[str, Job],
-        open_spreads: Sequence[Spread],
+        open_operations: Sequence[BulkOperation],
         *,
         checkpoints: Sequence[Checkpoint] = (),
-        held_workers: Sequence[WorkerRow] = (),
+        cordoned_workers: Sequence[WorkerRow] = (),
         breakers: Sequence[BreakerRow] = (),
         durations: Sequence[DurationRow] = (),
         rules: SharingRules = NO_RULES,
         shares: Sequence[ShareRow] = (),
-        tallies: Sequence[TallyRow] = (),
+        failure_counts: Sequence[FailureCountRow] = (),
         now: datetime,
         before: ShardMemory | None = None,
     ) -> None:
@@ -92,32 +92,32 @@ class Shard:
 
         If the memory is reloaded within a term, what workers reported `before` still applies.
         """
-        self.memory.held = {row.id: row for row in held_workers}
+        self.memory.held = {row.id: row for row in cordoned_workers}
         self.memory.rule(rules)
         self.memory.groups.load(shares)
-        self.memory.failures.load(tallies)
+        self.memory.failures.load(failure_counts)
         if before is not None:
             liveness.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
         for task in tasks:
             tasks_of[task.run_id].append(task)
-        spreads_of: dict[str, list[Spread]] = {}
-        for spread in open_spreads:
-            spreads_of.setdefault(spread.run_id, []).append(spread)
-        self.memory.live_on(now)
+        operations_of: dict[str, list[BulkOperation]] = {}
+        for operation in open_operations:
+            operations_of.setdefault(operation.run_id, []).append(operation)
+        self.memory.advance_clock(now)
         for run in runs:
-            mine = spreads_of.get(run.id, [])
-            adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
+            mine = operations_of.get(run.id, [])
+            adoption.restore_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
         self.memory.queues.sort()
-        adoption.recall_checkpoints(self.memory, checkpoints)
-        circuit_breakers.recall(self.memory, breakers, now)
+        adoption.restore_checkpoints(self.memory, checkpoints)
+        circuit_breakers.restore(self.memory, breakers, now)
         self.memory.durations.load(durations)
         if before is not None:
             liveness.carry_over_attempts(before, self.memory)
-            timeouts.recall_headway(self.memory)
+            timeouts.restore_progress(self.memory)
         rule_changes.watch(self.memory, now)
         turn = self._turn(now, 0)
-        claims.recall(self.memory)
+        claims.restore(self.memory)
         for worker in self.memory.workers.values():
             liveness.watch(turn, worker)
 
@@ -138,7 +138,7 @@ class Shard:
         """Apply more events to the open turn."""
         turn = self._opened()
         turn.now = now
-        self.memory.live_on(now)
+        self.memory.advance_clock(now)
         for event in events:
             self._apply(turn, event)
 
@@ -153,16 +153,16 @@ class Shard:
         """
         turn = self._opened()
         self._open = None
-        self.memory.live_on(now)
+        self.memory.advance_clock(now)
         turn.now = now
-        liveness.give_up_unheard(turn)
+        liveness.remove_silent(turn)
         for timer in self.memory.due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
-        self._put_off = urgent and not self._put_off
-        if not self._put_off:
-            turn.reserve()
+        self._defer = urgent and not self._defer
+        if not self._defer:
+            turn.grant_quarter()
             self._go_on(turn)
-        turn.reserve()
+        turn.grant_quarter()
         self._cut_short = not dispatch.place(turn)
         memory = self.memory
         turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.life, now=now)
@@ -173,7 +173,7 @@ class Shard:
         """Apply this one event and nothing else, so that a fault has an owner."""
         turn = self._turn(now, budget)
         self._apply(turn, event)
-        liveness.give_up_unheard(turn)
+        liveness.remove_silent(turn)
         return turn.close()
 
     def reject(self, event: Event, fault: str, *, now: datetime) -> Batch:
@@ -184,21 +184,24 @@ class Shard:
 
     def due(self, now: datetime) -> list[Event]:
         """Everything that is due now, as events that can be applied one at a time."""
-        self.memory.live_on(now)
+        self.memory.advance_clock(now)
         found: list[Event] = list(self.memory.due(now, _TIMERS_PER_TURN))
         found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
-        found += [happened.RippleStep(run_id=run, position=position) for run, position in self.memory.ripples]
-        found += [happened.SpreadStep(run_id=run, kind=kind, parent=of) for run, kind, of in self.memory.spreads]
-        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.asides.shapes_returning())
-        shapes.update((shape, None) for _, _, shape in self.memory.come)
+        found += [happened.PropagationStep(run_id=run, position=position) for run, position in self.memory.propagations]
+        found += [
+            happened.BulkOperationStep(run_id=run, kind=kind, parent=of)
+            for run, kind, of in self.memory.bulk_operations
+        ]
+        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.blocked.shapes_returning())
+        shapes.update((shape, None) for _, _, shape in self.memory.ready_queues)
         found += [happened.PlaceShape(shape=shape) for shape in shapes]
         return found
 
     def has_more(self) -> bool:
         """Whether there is work that needs no outside event."""
         memory = self.memory
-        lines = memory.ripples or memory.undecided or memory.spreads or memory.claims.recalled
-        return self._cut_short or bool(lines or memory.asides.returning or memory.groups.freed)
+        lines = memory.propagations or memory.undecided or memory.bulk_operations or memory.claims.recalled
+        return self._cut_short or bool(lines or memory.blocked.returning or memory.groups.freed)
 
     def seconds_to_timer(self, now: datetime) -> float | None:
         """Seconds until the next timer; None if there is none."""
@@ -210,7 +213,7 @@ class Shard:
         return self._open
 
     def _turn(self, now: datetime, budget: int) -> Turn:
-        self.memory.live_on(now)
+        self.memory.advance_clock(now)
         return Turn(self.memory, now, self._random, budget)
 
     def _apply(self, turn: Turn, event: Event) -> None:
@@ -218,24 +221,24 @@ class Shard:
             case happened.WorkerRegistered():
                 liveness.register(turn, event)
             case happened.WorkerEvent():
-                if liveness.hear(turn, event):
+                if liveness.note_heartbeat(turn, event):
                     self._apply_report(turn, event)
             case happened.RunArrived():
                 adoption.adopt(turn, event)
             case happened.RunUnreadable():
                 rejected_events.reject(turn, event, event.fault)
-            case happened.EventUnfit():
-                if liveness.hear(turn, event.event):
+            case happened.EventNotStorable():
+                if liveness.note_heartbeat(turn, event.event):
                     rejected_events.reject(turn, event.event, event.fault)
-            case happened.Act():
+            case happened.RunAction():
                 actions.apply(turn, event)
-            case happened.WorkerAct():
+            case happened.WorkerAction():
                 cordon.apply(turn, event)
-            case ClaimAct():
+            case ClaimCall():
                 claims.apply(turn, event)
-            case happened.WorkerUnheard():
-                liveness.unheard(turn, event)
-            case happened.RunsAged():
+            case happened.WorkerSilent():
+                liveness.silent_workers(turn, event)
+            case happened.RunsExpired():
                 named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
                 turn.batch.archived = [run for run in named if run not in self.memory.runs]
             case _:
@@ -248,27 +251,27 @@ class Shard:
                 self._apply_timer(turn, event)
             case happened.TaskUndecided():
                 self._decide_again(turn, event.run_id, event.position)
-            case happened.RippleStep():
-                self._step_ripple(turn, event.run_id, event.position)
-            case happened.SpreadStep():
-                self._step_spread(turn, event.run_id, event.kind, event.parent)
+            case happened.PropagationStep():
+                self._step_propagation(turn, event.run_id, event.position)
+            case happened.BulkOperationStep():
+                self._step_bulk_operation(turn, event.run_id, event.kind, event.parent)
             case happened.PlaceShape():
                 dispatch.place(turn, only=event.shape)
             case happened.StoreLagged():
-                self.memory.hold_from = event.hold
-            case happened.Retuned():
-                self.memory.retune(event.tuning)
-            case happened.Ruled():
+                self.memory.suspended_from = event.hold
+            case happened.SettingsChanged():
+                self.memory.retune(event.scheduler_settings)
+            case happened.RulesChanged():
                 rule_changes.rule(turn, event)
             case happened.ShareGranted():
                 concurrency_groups.share_granted(turn, event)
             case happened.ShareWanted():
                 concurrency_groups.share_wanted(turn, event)
-            case happened.AllowanceGranted():
-                concurrency_groups.allowance_granted(turn, event)
-            case happened.Audited():
-                invariants.look(turn)
-            case ClaimDropped():
+            case happened.RateGranted():
+                concurrency_groups.rate_granted(turn, event)
+            case happened.InvariantsDue():
+                invariants.check(turn)
+            case ClaimAbandoned():
                 claims.drop(turn, event)
             case _:
                 raise Broken(f"no handler for {event}")
@@ -285,14 +288,14 @@ class Shard:
                 reports.returned(turn, event)
             case happened.CheckpointSaved():
                 reports.checkpoint(turn, event)
-            case happened.MoreTimeAsked():
+            case happened.ExtensionRequested():
                 timeouts.more_time(turn, event)
-            case happened.WorkerBeat():
+            case happened.WorkerHeartbeat():
                 reports.progressed(turn, event)
             case happened.WorkerLeaving():
                 liveness.leave(turn, event)
             case happened.WorkerGone():
-                liveness.say_goodbye(turn, event)
+                liveness.remove_gone(turn, event)
             case _:
                 raise Broken(f"no handler for {event}")
 
@@ -314,7 +317,7 @@ class Shard:
                 circuit_breakers.circuit_due(turn, timer)
             case happened.TimerKind.PACE:
                 run_pacing.due(self.memory, timer)
-            case happened.TimerKind.KEPT_ROOM:
+            case happened.TimerKind.RESERVATION:
                 reservations.due(turn, timer)
             case happened.TimerKind.RULES:
                 rule_changes.due(turn)
@@ -332,23 +335,23 @@ class Shard:
         run = self.memory.runs[timer.subject]
         run.run.timed_out = True
         turn.mark(run)
-        turn.open_spread(run, SpreadKind.CANCEL, by="shard", why="the run timed out")
+        turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by="shard", why="the run timed out")
 
     def _go_on(self, turn: Turn) -> None:
         """Run propagations and bulk operations within the budget. Each gets one step before any gets a second."""
         memory = self.memory
         while memory.undecided and not turn.spent():
             self._decide_again(turn, *memory.undecided[0])
-        self._drain_ripples(turn)
-        for _ in range(len(memory.spreads)):
-            if turn.spent() or not memory.spreads:
+        self._drain_propagations(turn)
+        for _ in range(len(memory.bulk_operations)):
+            if turn.spent() or not memory.bulk_operations:
                 return
-            self._step_spread(turn, *memory.spreads[0])
-            self._drain_ripples(turn)
+            self._step_bulk_operation(turn, *memory.bulk_operations[0])
+            self._drain_propagations(turn)
 
-    def _drain_ripples(self, turn: Turn) -> None:
-        while self.memory.ripples and not turn.spent():
-            self._step_ripple(turn, *self.memory.ripples[0])
+    def _drain_propagations(self, turn: Turn) -> None:
+        while self.memory.propagations and not turn.spent():
+            self._step_propagation(turn, *self.memory.propagations[0])
 
     def _decide_again(self, turn: Turn, run_id: str, position: int) -> None:
         _take(self.memory.undecided, (run_id, position))
@@ -358,29 +361,29 @@ class Shard:
             if task.state is TaskState.PENDING and task.due_at is None:
                 progress.free(turn, run, task)
 
-    def _step_ripple(self, turn: Turn, run_id: str, position: int) -> None:
+    def _step_propagation(self, turn: Turn, run_id: str, position: int) -> None:
         """Notify more children of an ended task. A held run is skipped until a person resumes it."""
-        _take(self.memory.ripples, (run_id, position))
+        _take(self.memory.propagations, (run_id, position))
         run = self.memory.runs.get(run_id)
-        if run is None or run.run.held is not None or position not in run.ripples:
+        if run is None or run.run.held is not None or position not in run.propagations:
             return
-        end = progress.ripple(turn, run, position)
+        end = progress.propagate(turn, run, position)
         if end is progress.Step.MORE:
-            self.memory.ripples.appendleft((run_id, position))
+            self.memory.propagations.appendleft((run_id, position))
         elif end is progress.Step.LATER:
-            run_pacing.put_off_ripple(self.memory, run, position)
+            run_pacing.defer_propagation(self.memory, run, position)
 
-    def _step_spread(self, turn: Turn, run_id: str, kind: SpreadKind, parent: str) -> None:
+    def _step_bulk_operation(self, turn: Turn, run_id: str, kind: BulkOperationKind, parent: str) -> None:
         """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
-        _take(self.memory.spreads, (run_id, kind, parent))
+        _take(self.memory.bulk_operations, (run_id, kind, parent))
         run = self.memory.runs.get(run_id)
-        if run is None or run.run.held is not None or (kind, parent) not in run.spreads:
+        if run is None or run.run.held is not None or (kind, parent) not in run.bulk_operations:
             return
-        end = bulk_operations.step(turn, run, run.spreads[kind, parent])
+        end = bulk_operations.step(turn, run, run.bulk_operations[kind, parent])
         if end is progress.Step.MORE:
-            self.memory.spreads.append((run_id, kind, parent))
+            self.memory.bulk_operations.append((run_id, kind, parent))
         elif end is progress.Step.LATER:
-            run_pacing.put_off_spread(self.memory, run, kind, parent)
+            run_pacing.defer_bulk_operation(self.memory, run, kind, parent)
 
 
 _Key = TypeVar("_Key")

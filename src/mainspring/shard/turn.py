@@ -22,33 +22,33 @@ from mainspring.core.limits.limit_shares import ShareRow
 from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
+    BulkOperation,
+    BulkOperationKind,
     Checkpoint,
     Effect,
-    Outgoing,
-    Spread,
-    SpreadKind,
-    TallyRow,
+    FailureCountRow,
+    OutboxRow,
     TaskChange,
     WorkerRow,
 )
-from mainspring.core.model.run import FINAL_RUN, Run, RunState, conclude
+from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.model.worker import Worker
 from mainspring.core.placement.shortlists import Shortlist
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.wire import Stop, ToWorker
 from mainspring.shard import alerts
-from mainspring.shard.effects import Answered, Reply, Send
-from mainspring.shard.events import Asked, TimerDue, TimerKind
+from mainspring.shard.effects import ActionReply, ActionStatus, Send
+from mainspring.shard.events import ActionRequest, TimerDue, TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
 S = TaskState
-MOST_LOOKS = 5_000
+MAX_DEADLINE_CHECKS = 5_000
 _ENCODER = msgspec.json.Encoder()
-_AUDITED = (Reply.DONE, Reply.ALREADY)
-_SIDELINED_PER_ROW = 8
+_AUDITED_RESULTS = (ActionStatus.DONE, ActionStatus.ALREADY)
+_BLOCKED_PER_ROW = 8
 """Blocking a task costs about an eighth of writing a row."""
 
 
@@ -61,27 +61,27 @@ class Turn:
         self.random = random
         self.batch = Batch()
         self.budget = budget
-        self.unheard: list[str] = []
+        self.silent_workers: list[str] = []
         """Workers that are silent according to their rows: checked when all events of the turn are applied."""
-        self.looks_left = MOST_LOOKS
+        self.deadline_checks_left = MAX_DEADLINE_CHECKS
         """How many more tasks may be checked for deadlines in this turn: a check writes no row."""
         self.shortlists: dict[Shape, Shortlist] = {}
         """Workers found for tasks placed in this turn, for the next tasks of the same shape."""
-        self._most = budget
+        self._row_limit = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
         self._runs: dict[str, RunMemory] = {}
         """Runs whose tasks have changed state."""
         self._marked: set[str] = set()
         """Runs whose own columns have changed."""
-        self._spreads: dict[tuple[str, SpreadKind, str], Spread] = {}
-        self._opened: set[tuple[str, SpreadKind, str]] = set()
+        self._spreads: dict[tuple[str, BulkOperationKind, str], BulkOperation] = {}
+        self._opened: set[tuple[str, BulkOperationKind, str]] = set()
         self._workers: dict[str, WorkerRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._breakers: dict[tuple[str, str], BreakerRow] = {}
         self._shares: dict[str, ShareRow] = {}
-        self._tallies: dict[tuple[str, datetime], TallyRow] = {}
-        self._sidelined = 0
+        self._tallies: dict[tuple[str, datetime], FailureCountRow] = {}
+        self._blocked_or_released = 0
         """Tasks that were blocked or released: no row is written, but it takes time."""
         self._signals = False
 
@@ -89,17 +89,17 @@ class Turn:
 
     def spent(self) -> bool:
         """Whether the batch has reached its size limit. Work that can wait is deferred."""
-        return self._rows() >= self._most
+        return self._rows() >= self._row_limit
 
-    def reserve(self) -> None:
+    def grant_quarter(self) -> None:
         """Grant the next phase a quarter of the budget, whatever was used before it, so that no phase starves."""
-        self._most = max(self._most, self._rows() + self.budget // 4)
+        self._row_limit = max(self._row_limit, self._rows() + self.budget // 4)
 
     def _rows(self) -> int:
         """Upper estimate of the rows that the batch would write now: not every checked run has changed."""
         written = len(self.batch.transitions) + len(self.batch.attempts)
         written += len(self._tasks) + len(self._new) + len(self._runs) + len(self._checkpoints)
-        return written + self._sidelined // _SIDELINED_PER_ROW
+        return written + self._blocked_or_released // _BLOCKED_PER_ROW
 
     def create(self, task: Task) -> None:
         """Add a new task to the batch."""
@@ -112,9 +112,9 @@ class Turn:
         start = task.state
         if start is S.QUEUED:
             if task.reserved is not None:
-                reservations.give_back(self, task)
-            if self.memory.asides:
-                self.memory.asides.discard(task)
+                reservations.release(self, task)
+            if self.memory.blocked:
+                self.memory.blocked.discard(task)
             self.memory.queues.left(task)
         elif start is S.QUARANTINED:
             self.batch.outbox.append(alerts.quarantined(task, self.now, resolved=True))
@@ -126,7 +126,7 @@ class Turn:
         if to is S.QUEUED:
             shape = self.memory.shape(task)
             self.memory.queues.push(task, shape)
-            self.memory.press_if_parked(task, shape)
+            self.memory.mark_starved_if_parked(task, shape)
         elif to is S.QUARANTINED:
             self.batch.outbox.append(alerts.quarantined(task, self.now))
         elif to is S.FAILED or to is S.TIMED_OUT:
@@ -138,14 +138,14 @@ class Turn:
         if task.due_at is None:
             self.memory.runs[task.run_id].delayed += 1
         task.due_at = due_at
-        self.memory.set_instant(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+        self.memory.set_timer_at(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
 
     def recount(self, task: Task, start: TaskState) -> None:
         """Update the counts of the run and the tenant after a change of state."""
         run, state = self.memory.runs[task.run_id], task.state
         counts, ended, had_ended = run.counts, state in FINAL, start in FINAL
         waits, waited = state not in PAST_INTAKE, start not in PAST_INTAKE
-        is_replaced = task.birth is not None and task.birth.replaced
+        is_replaced = task.origin is not None and task.origin.replaced
         if not (is_replaced and had_ended):
             counts[start] -= 1
         if not (is_replaced and ended):
@@ -155,42 +155,42 @@ class Turn:
         if waits is not waited:
             self.memory.in_memory.count(task.priority, task.tenant, 1 if waits else -1)
 
-    def prioritise(self, task: Task, priority: Priority) -> None:
+    def set_priority(self, task: Task, priority: Priority) -> None:
         """Change the priority of a task that has not ended, in its row and in every index that depends on it."""
         self.touch(task)
-        reservations.give_back(self, task)
+        reservations.release(self, task)
         was, task.priority = task.priority, priority
         if task.state not in PAST_INTAKE:
             self.memory.in_memory.count(was, task.tenant, -1)
             self.memory.in_memory.count(priority, task.tenant, 1)
         if task.state is S.QUEUED:
-            self.memory.asides.discard(task)
+            self.memory.blocked.discard(task)
             shape = self.memory.shape(task)
             self.memory.queues.change(task, shape, was)
-            self.memory.press_if_parked(task, shape)
+            self.memory.mark_starved_if_parked(task, shape)
         elif task.lease_id is not None:
-            self.memory.reconsider(self.memory.leases[task.lease_id])
+            self.memory.update_priority(self.memory.leases[task.lease_id])
 
-    def set_aside(self, subject: str, why: str, task: Task, shape: Shape) -> None:
+    def block(self, subject: str, why: str, task: Task, shape: Shape) -> None:
         """Block a task that was taken out of its queue: it waits for something other than capacity."""
-        self.memory.asides.put(subject, why, task, shape)
-        reservations.give_back(self, task)
-        self._sidelined += 1
+        self.memory.blocked.put(subject, why, task, shape)
+        reservations.release(self, task)
+        self._blocked_or_released += 1
 
     def put_back(self) -> None:
         """Return released tasks to their queues: they wait for capacity only."""
-        asides = self.memory.asides
-        while asides.returning and not self.spent():
-            for task, shape in asides.returned(_SIDELINED_PER_ROW):
+        blocked = self.memory.blocked
+        while blocked.returning and not self.spent():
+            for task, shape in blocked.returned(_BLOCKED_PER_ROW):
                 self.memory.queues.put_back(task, shape)
-            self._sidelined += _SIDELINED_PER_ROW
+            self._blocked_or_released += _BLOCKED_PER_ROW
 
     def replace(self, task: Task) -> None:
         """The creator of this task was started again: once the task has ended, it no longer counts."""
-        if task.birth is None or task.birth.replaced:
+        if task.origin is None or task.origin.replaced:
             return
         self.touch(task)
-        task.birth = msgspec.structs.replace(task.birth, replaced=True)
+        task.origin = msgspec.structs.replace(task.origin, replaced=True)
         run = self._runs[task.run_id] = self.memory.runs[task.run_id]
         if task.state in FINAL:
             run.counts[task.state] -= 1
@@ -213,8 +213,8 @@ class Turn:
         self.touch(task)
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
-        for kind in sorted(self.memory.told.get(task.attempt_id, ())):
-            self.batch.outbox.append(alerts.attempt_over(kind, task, task.attempt_id, self.now))
+        for kind in sorted(self.memory.alerted.get(task.attempt_id, ())):
+            self.batch.outbox.append(alerts.attempt_resolved(kind, task, task.attempt_id, self.now))
         self.batch.attempts.append(
             Attempt(
                 id=task.attempt_id, task_id=task.id, run_id=task.run_id, shard=task.shard, tenant=task.tenant,
@@ -223,44 +223,46 @@ class Turn:
                 error=_ENCODER.encode({"message": why}).decode() if why else error,
             )
         )  # fmt: skip
-        self.memory.leave_lease(task.attempt_id, task.lease_id)
+        self.memory.release_attempt(task.attempt_id, task.lease_id)
         task.attempt_id = task.lease_id = task.worker_id = task.stop = None
 
-    def open_spread(
-        self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "", done: int = 0,
+    def open_bulk_operation(
+        self, run: RunMemory, kind: BulkOperationKind, *, by: str, why: str, parent: str = "", done: int = 0,
         total: int | None = None,
     ) -> None:  # fmt: skip
         """Start or restart a bulk operation. Its first step is done in this turn, within the budget.
 
         By default it visits all positions.
         """
-        known = run.spreads.get((kind, parent))
+        known = run.bulk_operations.get((kind, parent))
         if known is not None:
             known.done, known.total = done, run.run.task_count if total is None else total
-            self.save_spread(known)
+            self.save_bulk_operation(known)
             return
-        spread = Spread(
+        operation = BulkOperation(
             run_id=run.run.id, parent=parent, generation=run.run.generation, kind=kind, shard=self.memory.shard,
             total=run.run.task_count if total is None else total, done=done, by=by, why=why,
         )  # fmt: skip
-        run.spreads[kind, parent] = spread
-        self.memory.spreads.append((run.run.id, kind, parent))
+        run.bulk_operations[kind, parent] = operation
+        self.memory.bulk_operations.append((run.run.id, kind, parent))
         if (run.run.id, kind, parent) not in self._spreads:
             self._opened.add((run.run.id, kind, parent))
-        self.save_spread(spread)
+        self.save_bulk_operation(operation)
 
-    def save_spread(self, spread: Spread) -> None:
+    def save_bulk_operation(self, operation: BulkOperation) -> None:
         """Record a step of a bulk operation; its row is removed with the last one."""
-        self._spreads[spread.run_id, spread.kind, spread.parent] = spread
-        self._runs[spread.run_id] = self.memory.runs[spread.run_id]
+        self._spreads[operation.run_id, operation.kind, operation.parent] = operation
+        self._runs[operation.run_id] = self.memory.runs[operation.run_id]
 
-    def drop_spreads(self, run: RunMemory, kind: SpreadKind) -> None:
+    def drop_bulk_operations(self, run: RunMemory, kind: BulkOperationKind) -> None:
         """End bulk operations of a kind early: the opposite was requested."""
-        for spread in [spread for spread in run.spreads.values() if spread.kind is kind]:
-            del run.spreads[kind, spread.parent]
-            self.memory.spreads = deque(key for key in self.memory.spreads if key != (run.run.id, kind, spread.parent))
-            spread.done = spread.total
-            self.save_spread(spread)
+        for operation in [operation for operation in run.bulk_operations.values() if operation.kind is kind]:
+            del run.bulk_operations[kind, operation.parent]
+            self.memory.bulk_operations = deque(
+                key for key in self.memory.bulk_operations if key != (run.run.id, kind, operation.parent)
+            )
+            operation.done = operation.total
+            self.save_bulk_operation(operation)
 
     def save_worker(self, worker: Worker) -> None:
         """Write a worker's row. The known row of a worker that has not registered in this term has more detail."""
@@ -278,9 +280,9 @@ class Turn:
                 labels=_ENCODER.encode(worker.labels).decode(),
                 zone=worker.zone,
                 version=worker.version,
-                status=worker.status_for_people(),
+                status=worker.display_status(),
                 since=self.now,
-                last_heard_at=self.now - timedelta(seconds=self.memory.life - worker.heard),
+                last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
                 hold=worker.hold,
                 hold_why=worker.hold_why,
             )
@@ -319,35 +321,35 @@ class Turn:
             self.batch.effects.append(Send(worker.id, worker.session, message))
             self._signals = self._signals or isinstance(message, Stop)
 
-    def answer(self, asked: Asked, reply: Reply, detail: str = "") -> None:
+    def respond(self, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
         """Reply to a request. An executed or redundant action is written to the audit log (SEC-4)."""
-        if asked.audit is not None and reply in _AUDITED:
+        if asked.audit is not None and reply in _AUDITED_RESULTS:
             after = _ENCODER.encode({"reply": reply, "detail": detail}).decode()
             self.batch.audit.append(msgspec.structs.replace(asked.audit, after=after))
-        if asked.ticket:
-            self.batch.effects.append(Answered(asked.ticket, reply, detail))
+        if asked.request_id:
+            self.batch.effects.append(ActionReply(asked.request_id, reply, detail))
 
     # the end of the turn
 
     def close(self) -> Batch:
         """Derive the states of changed runs, remove final ones from memory, and return the batch."""
         for run_id, run in self._runs.items():
-            self._settle_run(run_id, run)
+            self._update_run_state(run_id, run)
         batch = self.batch
         if self._signals:
             batch.effects = [effect for effect in batch.effects if not self._is_moot(effect)]
         batch.new_tasks = [copy(task) for task in self._new.values()]
-        batch.spreads = [
-            copy(spread)
-            for key, spread in self._spreads.items()
-            if spread.done < spread.total or key not in self._opened
+        batch.bulk_operations = [
+            copy(operation)
+            for key, operation in self._spreads.items()
+            if operation.done < operation.total or key not in self._opened
         ]
         batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
         batch.workers = list(self._workers.values())
         batch.checkpoints = list(self._checkpoints.values())
         batch.breakers = list(self._breakers.values())
         batch.shares = list(self._shares.values())
-        batch.tallies = list(self._tallies.values())
+        batch.failure_counts = list(self._tallies.values())
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
@@ -356,26 +358,26 @@ class Turn:
             return False
         return effect.message.grace_seconds > 0 and effect.message.attempt not in self.memory.attempts
 
-    def _settle_run(self, run_id: str, run: RunMemory) -> None:
+    def _update_run_state(self, run_id: str, run: RunMemory) -> None:
         row = run.run
         if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:
-            self._moves_again(run)
-        changed = conclude(row, run.state(), self.now, run.tasks)
+            self._resolve_stuck(run)
+        changed = update_state(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
             del self.memory.runs[run_id]
             self.memory.groups.leave(run_id)
-            self.memory.wake_kin(run_id)
+            self.memory.wake_affinity(run_id)
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
                 took = (self.now - row.adopted_at).total_seconds()
                 self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)
             if row.watched:
-                self.batch.outbox.append(run_ended(row, self.now))
+                self.batch.outbox.append(run_ended_message(row, self.now))
             if row.finish_by is not None:
-                self.batch.outbox += alerts.deadline_over(row, run.job.spec.name, self.now)
+                self.batch.outbox += alerts.deadline_resolved(row, run.job.spec.name, self.now)
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
 
-    def _moves_again(self, run: RunMemory) -> None:
+    def _resolve_stuck(self, run: RunMemory) -> None:
         """Record that a stuck run makes progress again (DAG-8)."""
         if run.run.stuck_at is not None:
             self.batch.outbox.append(alerts.run_stuck(run.run, run.run.stuck_at, self.now, resolved=True))
@@ -384,10 +386,10 @@ class Turn:
         self._marked.add(run.run.id)
 
 
-def run_ended(row: Run, now: datetime) -> Outgoing:
+def run_ended_message(row: Run, now: datetime) -> OutboxRow:
     """The outbox message that a run has ended."""
     news = {"run": row.id, "tenant": row.tenant, "job": row.job_id, "state": row.state, "generation": row.generation}
-    return Outgoing(
+    return OutboxRow(
         id=f"{row.id}:{row.generation}:ended", key=row.id, kind="run.ended",
         payload=_ENCODER.encode(news).decode(), created_at=now,
     )  # fmt: skip

@@ -12,9 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import Assignment, FromWorker, Offer, Outcome, Register, Seen, ToWorker
-from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
-from mainspring.worker.agent.state_machine import Duties
+from mainspring.protocol.wire import Assignment, FileProbed, FromWorker, Offer, Outcome, Register, ToWorker
+from mainspring.worker.agent.instructions import (
+    Instruction,
+    Persist,
+    Prolong,
+    RunFileProbe,
+    Send,
+    Start,
+    StopAttempt,
+    Withdraw,
+)
+from mainspring.worker.agent.state_machine import StateMachine
 
 BEAT_SECONDS = 5.0
 
@@ -48,7 +57,7 @@ def _at_once(_assignment: Assignment) -> float:
     return 0.0
 
 
-class PlayedWorker:
+class VirtualWorker:
     """A worker whose tasks succeed, at once or after a given time. A stopped task takes its full grace period."""
 
     def __init__(
@@ -64,7 +73,7 @@ class PlayedWorker:
         self._offer = offer
         self._clock = clock
         self._labels = labels or {}
-        self._duties = Duties()
+        self._state_machine = StateMachine()
         self._sessions = 0
         self._next_beat = clock.monotonic() + BEAT_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -74,43 +83,45 @@ class PlayedWorker:
     async def serve(self, server: Server[S]) -> None:
         """Work for a leader until the link is closed."""
         self._sessions += 1
-        hello = self._duties.register(Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels))
+        hello = self._state_machine.register(
+            Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels)
+        )
         link = server.open_link(hello)
         try:
-            self._wind(server, link)
+            self._set_timer(server, link)
             while not link.closed:
                 self._work(server, link, await link.next())
-                self._wind(server, link)
+                self._set_timer(server, link)
         finally:
-            self._unwind()
-        self._duties.lost_session()
+            self._cancel_timer()
+        self._state_machine.lost_session()
 
-    def _wind(self, server: Server[S], link: S) -> None:
+    def _set_timer(self, server: Server[S], link: S) -> None:
         """Set the timer of the next action.
 
         A plain timer, not a task: ten thousand of these workers run in one process.
         """
-        at = self._acts_at()
+        at = self._next_action_at()
         if self._timer is not None and self._timed_for <= at:
             return
-        self._unwind()
+        self._cancel_timer()
         after = max(0.0, at - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(after, self._act, server, link)
+        self._timer = asyncio.get_running_loop().call_later(after, self._on_timer, server, link)
         self._timed_for = at
 
-    def _unwind(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _act(self, server: Server[S], link: S) -> None:
+    def _on_timer(self, server: Server[S], link: S) -> None:
         """Run what is due."""
         self._timer = None
         if not link.closed:
             self._work(server, link, [])
-            self._wind(server, link)
+            self._set_timer(server, link)
 
-    def _acts_at(self) -> float:
+    def _next_action_at(self) -> float:
         """Time of the next action: a heartbeat, or the end of a task."""
         return min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
 
@@ -118,43 +129,43 @@ class PlayedWorker:
         """Handle messages and what is due, and send what follows."""
         said: list[FromWorker] = []
         for message in messages:
-            self._carry_out(self._duties.take(message), said)
+            self._execute(self._state_machine.take(message), said)
         now = self._clock.monotonic()
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
-            self._carry_out(self._duties.beat(), said)
+            self._execute(self._state_machine.beat(), said)
         self._end_due(said)
         if said:
             server.receive(link, said)
 
-    def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
+    def _execute(self, instructions: list[Instruction], said: list[FromWorker]) -> None:
         """Execute instructions of the state machine. This object is the journal."""
-        waiting = deque(steps)
+        waiting = deque(instructions)
         while waiting:
-            step = waiting.popleft()
-            match step:
-                case Say():
-                    said.append(step.message)
+            instruction = waiting.popleft()
+            match instruction:
+                case Send():
+                    said.append(instruction.message)
                 case Start():
-                    attempt = step.assignment.attempt
-                    waiting.extend(self._duties.started(attempt))
-                    seconds = self._seconds_of(step.assignment)
+                    attempt = instruction.assignment.attempt
+                    waiting.extend(self._state_machine.started(attempt))
+                    seconds = self._seconds_of(instruction.assignment)
                     if seconds > 0:
                         self._running.add(attempt)
                         self._end_after(seconds, attempt, Outcome.SUCCEEDED)
                     else:
                         waiting.extend(self._end(attempt, Outcome.SUCCEEDED))
-                case Kill():
-                    if step.attempt in self._running:
-                        self._end_after(step.grace_seconds, step.attempt, Outcome.STOPPED)
+                case StopAttempt():
+                    if instruction.attempt in self._running:
+                        self._end_after(instruction.grace_seconds, instruction.attempt, Outcome.STOPPED)
                     else:
-                        waiting.extend(self._end(step.attempt, Outcome.STOPPED))
-                case LookFor():
-                    said.append(Seen(step.question, exists=False))
-                case Keep() | TakeBack() | Prolong():
+                        waiting.extend(self._end(instruction.attempt, Outcome.STOPPED))
+                case RunFileProbe():
+                    said.append(FileProbed(instruction.question, exists=False))
+                case Persist() | Withdraw() | Prolong():
                     pass  # tasks start at once, and are never late
                 case _:
-                    raise TypeError(f"no handler for {step}")
+                    raise TypeError(f"no handler for {instruction}")
 
     def _end_after(self, seconds: float, attempt: str, outcome: Outcome) -> None:
         heapq.heappush(self._ends, (self._clock.monotonic() + seconds, attempt, outcome))
@@ -166,8 +177,8 @@ class PlayedWorker:
             _, attempt, outcome = heapq.heappop(self._ends)
             if attempt in self._running:
                 self._running.discard(attempt)
-                self._carry_out(self._end(attempt, outcome), said)
+                self._execute(self._end(attempt, outcome), said)
 
-    def _end(self, attempt: str, outcome: Outcome) -> list[Step]:
+    def _end(self, attempt: str, outcome: Outcome) -> list[Instruction]:
         self.done += outcome is Outcome.SUCCEEDED
-        return self._duties.ended(attempt, outcome, "null" if outcome is Outcome.SUCCEEDED else None)
+        return self._state_machine.ended(attempt, outcome, "null" if outcome is Outcome.SUCCEEDED else None)

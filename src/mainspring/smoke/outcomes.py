@@ -10,12 +10,12 @@ from itertools import combinations
 import msgspec
 
 from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, WorkerView
-from mainspring.smoke.probes import ABOUT, GROUP_MOST, Kind, Probe, Want
+from mainspring.smoke.probes import ABOUT, MAX_IN_GROUP, Kind, Probe, Requirements
 
 _NOT_PLACED = frozenset({"PENDING", "QUEUED"})
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A task and its attempts."""
 
     task: TaskView
@@ -39,13 +39,13 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.last is None else self.last.worker
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     """A submitted probe with its run and tasks."""
 
     probe: Probe
     run: RunView
-    tasks: list[Tried]
-    said: str = ""
+    tasks: list[TaskRecord]
+    verdict_text: str = ""
     """Verdict of an unplaceable probe, if its diagnosis is that it never starts."""
 
 
@@ -77,7 +77,7 @@ Fault = tuple[FaultCode, str]
 """Code and message of a violation."""
 
 
-class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """A violation of a task's requirements."""
 
     kind: str
@@ -93,7 +93,7 @@ class KindLine(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     about: str
     tasks: int
-    right: int
+    passed: int
     waited_p50_seconds: float | None
     """From submission to start; None if no task started, or all had to wait for others."""
     waited_max_seconds: float | None
@@ -101,108 +101,120 @@ class KindLine(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that ran some of the tasks."""
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Results of all probes."""
 
     kinds: list[KindLine]
-    wrong: list[Wrong]
+    violations: list[Violation]
     notes: list[str]
     """Observations that are not violations."""
 
 
-def judge(traces: Sequence[Trace], workers: Mapping[str, WorkerView], *, is_strict: bool = False) -> Judgement:
+def judge(
+    probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView], *, is_strict: bool = False
+) -> Assessment:
     """Check all probes. With `is_strict`, workers that overstate their machine are violations too."""
-    faults = [(trace, check(trace, workers)) for trace in traces]
-    wrong = [one for _, found in faults for one in found] + overloaded(traces, workers)
-    boasting = boasts(traces, workers)
-    return Judgement(
-        kinds=[_sum_up(trace, found) for trace, found in faults],
-        wrong=wrong + (boasting if is_strict else []),
-        notes=[*_notes(traces, workers), *([] if is_strict else [one.why for one in boasting])],
+    faults = [(probe_result, check(probe_result, workers)) for probe_result in probe_results]
+    violations = [one for _, found in faults for one in found] + overloaded(probe_results, workers)
+    overstating = overstated_workers(probe_results, workers)
+    return Assessment(
+        kinds=[_sum_up(probe_result, found) for probe_result, found in faults],
+        violations=violations + (overstating if is_strict else []),
+        notes=[*_notes(probe_results, workers), *([] if is_strict else [one.why for one in overstating])],
     )
 
 
-def check(trace: Trace, workers: Mapping[str, WorkerView]) -> list[Wrong]:
+def check(probe_result: ProbeResult, workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return all violations of a probe; a task may have several."""
-    tasks = {tried.name: tried for tried in trace.tasks}
-    found: list[Wrong] = []
-    for name, want in trace.probe.wants.items():
-        tried = tasks.get(name)
-        if tried is None:
+    tasks = {record.name: record for record in probe_result.tasks}
+    found: list[Violation] = []
+    for name, requirements in probe_result.probe.task_requirements.items():
+        record = tasks.get(name)
+        if record is None:
             code, why = FaultCode.NOT_MADE, "the task was not created"
-            found.append(Wrong(kind=trace.probe.kind, code=code, task=name, worker="", why=why))
+            found.append(Violation(kind=probe_result.probe.kind, code=code, task=name, worker="", why=why))
             continue
         found += [
-            Wrong(kind=trace.probe.kind, code=code, task=tried.task.id, worker=tried.worker, why=why)
-            for code, why in _faults(trace, tried, want, tasks, workers)
+            Violation(kind=probe_result.probe.kind, code=code, task=record.task.id, worker=record.worker, why=why)
+            for code, why in _faults(probe_result, record, requirements, tasks, workers)
         ]
-    if trace.probe.kind is Kind.APART:
-        found += _together(trace)
-    if trace.probe.kind is Kind.GROUP:
-        found += _crowded(trace)
+    if probe_result.probe.kind is Kind.APART:
+        found += _colocated(probe_result)
+    if probe_result.probe.kind is Kind.GROUP:
+        found += _over_limit(probe_result)
     return found
 
 
-def overloaded(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
+def overloaded(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return workers that were assigned more at once than their capacity."""
     found = []
     for worker in workers.values():
         parts = [
-            (attempt.assigned_at, attempt.ended_at, trace.probe.wants[tried.name].cpu_millis)
-            for trace in traces
-            for tried in trace.tasks
-            for attempt in tried.attempts
+            (attempt.assigned_at, attempt.ended_at, probe_result.probe.task_requirements[record.name].cpu_millis)
+            for probe_result in probe_results
+            for record in probe_result.tasks
+            for attempt in record.attempts
             if attempt.worker == worker.id
         ]
-        most = _most_at_once(parts)
+        most = _max_concurrent(parts)
         if most > worker.cpu_millis:
             why = f"{most / 1_000:g} cores were assigned at once, but it has {worker.cpu_millis / 1_000:g}"
-            found.append(Wrong(kind="capacity", code=FaultCode.OVERLOADED, task="", worker=worker.id, why=why))
+            found.append(Violation(kind="capacity", code=FaultCode.OVERLOADED, task="", worker=worker.id, why=why))
     return found
 
 
-def _sum_up(trace: Trace, wrong: Iterable[Wrong]) -> KindLine:
+def _sum_up(probe_result: ProbeResult, violations: Iterable[Violation]) -> KindLine:
     """Summarize a probe."""
-    faulty = {one.task for one in wrong}
-    right = sum(tried.task.id not in faulty for tried in trace.tasks)
+    faulty = {one.task for one in violations}
+    passed = sum(record.task.id not in faulty for record in probe_result.tasks)
     waits = sorted(
-        (tried.last.started_at - trace.run.created_at).total_seconds()
-        for tried in trace.tasks
-        if tried.last is not None
-        and tried.last.started_at is not None
-        and _starts_at_once(trace.probe.wants.get(tried.name))
+        (record.last.started_at - probe_result.run.created_at).total_seconds()
+        for record in probe_result.tasks
+        if record.last is not None
+        and record.last.started_at is not None
+        and _starts_at_once(probe_result.probe.task_requirements.get(record.name))
     )
     return KindLine(
-        kind=trace.probe.kind,
-        about=ABOUT[trace.probe.kind],
-        tasks=len(trace.probe.wants),
-        right=right,
+        kind=probe_result.probe.kind,
+        about=ABOUT[probe_result.probe.kind],
+        tasks=len(probe_result.probe.task_requirements),
+        passed=passed,
         waited_p50_seconds=waits[len(waits) // 2] if waits else None,
         waited_max_seconds=waits[-1] if waits else None,
-        workers=len({attempt.worker for tried in trace.tasks for attempt in tried.attempts}),
+        workers=len({attempt.worker for record in probe_result.tasks for attempt in record.attempts}),
     )
 
 
-def _notes(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> Iterator[str]:
+def _notes(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> Iterator[str]:
     """Observations that are not violations."""
-    used = {attempt.worker for trace in traces for tried in trace.tasks for attempt in tried.attempts}
+    used = {
+        attempt.worker for probe_result in probe_results for record in probe_result.tasks for attempt in record.attempts
+    }
     idle = sorted(worker for worker in workers if worker not in used)
     if idle:
         more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
         yield f"no task ran on {', '.join(idle[:3])}{more}"
-    for trace in traces:
-        if trace.probe.kind is Kind.PREFER:
-            liked = sum(_has(workers, tried, trace.probe.wants[tried.name].prefer) for tried in trace.tasks)
-            yield f"{liked} of {len(trace.tasks)} tasks with a preferred label ran on a worker with it"
+    for probe_result in probe_results:
+        if probe_result.probe.kind is Kind.PREFER:
+            liked = sum(
+                _has(workers, record, probe_result.probe.task_requirements[record.name].prefer)
+                for record in probe_result.tasks
+            )
+            yield f"{liked} of {len(probe_result.tasks)} tasks with a preferred label ran on a worker with it"
 
 
-def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
+def overstated_workers(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return workers that offer more than their machine has, as measured by a task."""
     seen: dict[str, str] = {}
-    large = (tried for trace in traces if trace.probe.kind is Kind.LARGE for tried in trace.tasks)
-    for tried in large:
-        worker = workers.get(tried.worker)
-        output = _output(tried.task)
+    large = (
+        record
+        for probe_result in probe_results
+        if probe_result.probe.kind is Kind.LARGE
+        for record in probe_result.tasks
+    )
+    for record in large:
+        worker = workers.get(record.worker)
+        output = _output(record.task)
         if worker is None:
             continue
         cores, memory = _number(output.get("cores")), _number(output.get("memory_kib")) * 1_024
@@ -212,82 +224,90 @@ def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[W
             offered, there = worker.memory_bytes / 2**30, memory / 2**30
             seen[worker.id] = f"{worker.id} offers {offered:.1f} GiB of memory, but its machine has {there:.1f}"
     return [
-        Wrong(kind="machine", code=FaultCode.OVERSTATED, task="", worker=worker, why=why)
+        Violation(kind="machine", code=FaultCode.OVERSTATED, task="", worker=worker, why=why)
         for worker, why in sorted(seen.items())
     ]
 
 
 def _faults(
-    trace: Trace, tried: Tried, want: Want, tasks: Mapping[str, Tried], workers: Mapping[str, WorkerView]
+    probe_result: ProbeResult,
+    record: TaskRecord,
+    requirements: Requirements,
+    tasks: Mapping[str, TaskRecord],
+    workers: Mapping[str, WorkerView],
 ) -> list[Fault]:
     """Return the violations of one task."""
-    task = tried.task
-    if trace.probe.kind is Kind.NEVER:
-        return _never_faults(trace, tried)
+    task = record.task
+    if probe_result.probe.kind is Kind.NEVER:
+        return _never_faults(probe_result, record)
     if task.state != "SUCCEEDED":
-        return [(FaultCode.NOT_SUCCEEDED, f"{task.state}: {tried.verdict or task.because}{_error(tried)}")]
+        return [(FaultCode.NOT_SUCCEEDED, f"{task.state}: {record.verdict or task.because}{_error(record)}")]
     found: list[Fault] = []
-    worker = workers.get(tried.worker)
+    worker = workers.get(record.worker)
     if worker is None:
-        found.append((FaultCode.UNKNOWN_WORKER, f"ran on {tried.worker}, which is not a worker of the pool"))
+        found.append((FaultCode.UNKNOWN_WORKER, f"ran on {record.worker}, which is not a worker of the pool"))
     else:
-        found += _misplaced(want, worker)
-    before = None if want.near is None else tasks.get(want.near)
-    if before is not None and before.worker != tried.worker:
-        why = f"ran on {tried.worker} instead of {before.worker}, where {before.name} ran"
+        found += _misplaced(requirements, worker)
+    before = None if requirements.affinity is None else tasks.get(requirements.affinity)
+    if before is not None and before.worker != record.worker:
+        why = f"ran on {record.worker} instead of {before.worker}, where {before.name} ran"
         found.append((FaultCode.NOT_NEAR, why))
-    if len(tried.attempts) != want.attempts:
-        why = f"took {len(tried.attempts)} attempts instead of {want.attempts}"
+    if len(record.attempts) != requirements.attempts:
+        why = f"took {len(record.attempts)} attempts instead of {requirements.attempts}"
         found.append((FaultCode.ATTEMPTS, why))
     if _output(task).get("task") != task.name:
         found.append((FaultCode.OUTPUT, f"output is {bytes(task.output).decode()[:80]} instead of its name"))
     return found
 
 
-def _never_faults(trace: Trace, tried: Tried) -> list[Fault]:
-    if tried.task.state not in _NOT_PLACED or tried.attempts:
-        return [(FaultCode.PLACED, f"unplaceable, but {tried.task.state} on {tried.worker}")]
-    return [] if trace.said else [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
+def _never_faults(probe_result: ProbeResult, record: TaskRecord) -> list[Fault]:
+    if record.task.state not in _NOT_PLACED or record.attempts:
+        return [(FaultCode.PLACED, f"unplaceable, but {record.task.state} on {record.worker}")]
+    return (
+        []
+        if probe_result.verdict_text
+        else [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
+    )
 
 
-def _misplaced(want: Want, worker: WorkerView) -> Iterator[Fault]:
-    lacking = [name for name, value in want.labels.items() if worker.labels.get(name) != value]
+def _misplaced(requirements: Requirements, worker: WorkerView) -> Iterator[Fault]:
+    lacking = [name for name, value in requirements.labels.items() if worker.labels.get(name) != value]
     if lacking:
-        labels = ", ".join(f"{name}={want.labels[name]}" for name in lacking)
+        labels = ", ".join(f"{name}={requirements.labels[name]}" for name in lacking)
         yield FaultCode.LABELS, f"requires {labels}, which {worker.id} does not have"
-    if want.zone is not None and worker.zone != want.zone:
-        yield FaultCode.ZONE, f"requires zone {want.zone}, but {worker.id} is in {worker.zone or 'none'}"
-    if want.gpus > worker.gpus:
-        yield FaultCode.GPUS, f"requires {want.gpus} GPUs, but {worker.id} has {worker.gpus}"
-    if want.cpu_millis > worker.cpu_millis or want.memory_bytes > worker.memory_bytes:
+    if requirements.zone is not None and worker.zone != requirements.zone:
+        yield FaultCode.ZONE, f"requires zone {requirements.zone}, but {worker.id} is in {worker.zone or 'none'}"
+    if requirements.gpus > worker.gpus:
+        yield FaultCode.GPUS, f"requires {requirements.gpus} GPUs, but {worker.id} has {worker.gpus}"
+    if requirements.cpu_millis > worker.cpu_millis or requirements.memory_bytes > worker.memory_bytes:
         yield FaultCode.SIZE, f"requires more than {worker.id} has"
 
 
-def _together(trace: Trace) -> Iterator[Wrong]:
+def _colocated(probe_result: ProbeResult) -> Iterator[Violation]:
     """Return tasks with anti-affinity that ran on the same worker at the same time."""
-    for one, other in combinations(trace.tasks, 2):
-        if one.worker and one.worker == other.worker and _meet(one.last, other.last):
+    for one, other in combinations(probe_result.tasks, 2):
+        if one.worker and one.worker == other.worker and _overlap(one.last, other.last):
             why = f"ran on {one.worker} at the same time as {other.name}, despite anti-affinity"
             code = FaultCode.NOT_APART
-            yield Wrong(kind=trace.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
+            yield Violation(kind=probe_result.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
 
 
-def _crowded(trace: Trace) -> Iterator[Wrong]:
-    attempts = [attempt for tried in trace.tasks for attempt in tried.attempts]
-    most = _most_at_once([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
-    if most > GROUP_MOST:
-        why = f"{most} tasks of the group ran at once; the limit is {GROUP_MOST}"
-        first = trace.tasks[0].task.id
-        yield Wrong(kind=trace.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
+def _over_limit(probe_result: ProbeResult) -> Iterator[Violation]:
+    attempts = [attempt for record in probe_result.tasks for attempt in record.attempts]
+    most = _max_concurrent([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
+    if most > MAX_IN_GROUP:
+        why = f"{most} tasks of the group ran at once; the limit is {MAX_IN_GROUP}"
+        first = probe_result.tasks[0].task.id
+        yield Violation(kind=probe_result.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
 
 
-def _meet(one: AttemptView | None, other: AttemptView | None) -> bool:
+def _overlap(one: AttemptView | None, other: AttemptView | None) -> bool:
     if one is None or other is None or one.ended_at is None or other.ended_at is None:
         return False
     return one.assigned_at < other.ended_at and other.assigned_at < one.ended_at
 
 
-def _most_at_once(parts: Iterable[tuple[datetime | None, datetime | None, int]]) -> int:
+def _max_concurrent(parts: Iterable[tuple[datetime | None, datetime | None, int]]) -> int:
     """Return the maximum of concurrent amounts. Intervals are half-open."""
     steps = []
     for start, end, amount in parts:
@@ -300,13 +320,19 @@ def _most_at_once(parts: Iterable[tuple[datetime | None, datetime | None, int]])
     return most
 
 
-def _has(workers: Mapping[str, WorkerView], tried: Tried, labels: Mapping[str, str]) -> bool:
-    worker = workers.get(tried.worker)
+def _has(workers: Mapping[str, WorkerView], record: TaskRecord, labels: Mapping[str, str]) -> bool:
+    worker = workers.get(record.worker)
     return worker is not None and all(worker.labels.get(name) == value for name, value in labels.items())
 
 
-def _starts_at_once(want: Want | None) -> bool:
-    return want is not None and want.near is None and not want.groups and not want.apart and want.attempts == 1
+def _starts_at_once(requirements: Requirements | None) -> bool:
+    return (
+        requirements is not None
+        and requirements.affinity is None
+        and not requirements.groups
+        and not requirements.anti_affinity
+        and requirements.attempts == 1
+    )
 
 
 def _output(task: TaskView) -> dict[str, object]:
@@ -321,12 +347,12 @@ def _number(value: object) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _error(tried: Tried) -> str:
+def _error(record: TaskRecord) -> str:
     """Format the error of the last attempt on one line, as a suffix."""
-    error = b"null" if tried.last is None else bytes(tried.last.error)
+    error = b"null" if record.last is None else bytes(record.last.error)
     try:
-        said = msgspec.json.decode(error, type=dict[str, object] | None)
+        verdict_text = msgspec.json.decode(error, type=dict[str, object] | None)
     except msgspec.DecodeError:
         return ""
-    message = None if said is None else said.get("message")
+    message = None if verdict_text is None else verdict_text.get("message")
     return f": {str(message).splitlines()[0][:120]}" if message else ""

@@ -18,22 +18,22 @@ from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.protocol.rest.runs import WorkerView
 from mainspring.protocol.rest.sharing import Amounts
 
-GROUP_MOST = 2
+MAX_IN_GROUP = 2
 """Concurrency limit of the test group."""
 ATTEMPTS_OF_RETRY = 2
-NOBODY = "mainspring-smoke-nobody"
+IMPOSSIBLE_LABEL = "mainspring-smoke-nobody"
 """A label that no worker has."""
 _CPU_MILLIS = 50
 _MEMORY_BYTES = 16 * 1024 * 1024
 _SECONDS = 0.3
 """Duration of a task, long enough for forbidden overlaps to show."""
 _LIMIT_SECONDS = 60.0
-_MOST_PLACES = 5
+_MAX_CHOICES = 5
 """Maximum number of zones and of labels to test."""
-_FOUND_OUT = (HANDLER_LABEL, ISOLATION_LABEL, RUNS_LABEL)
-_MOST_APART = 16
-_TELL = 'echo "task=$MAINSPRING_TASK_NAME" >> "$MAINSPRING_OUTPUT"'
-_MACHINE = (
+_DETECTED_LABELS = (HANDLER_LABEL, ISOLATION_LABEL, RUNS_LABEL)
+_MAX_APART = 16
+_REPORT_NAME = 'echo "task=$MAINSPRING_TASK_NAME" >> "$MAINSPRING_OUTPUT"'
+_REPORT_MACHINE = (
     'echo "cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null)" >> "$MAINSPRING_OUTPUT"; '
     'echo "memory_kib=$(awk \'/^MemTotal/ {print $2}\' /proc/meminfo 2>/dev/null)" >> "$MAINSPRING_OUTPUT"'
 )
@@ -46,8 +46,8 @@ class Kind(StrEnum):
     LARGE = "large"
     ZONE = "zone"
     LABEL = "label"
-    NEAR = "near"
-    APART = "apart"
+    NEAR = "affinity"
+    APART = "anti_affinity"
     RETRY = "retry"
     P1 = "p1"
     NEVER = "never"
@@ -69,7 +69,7 @@ ABOUT = {
     Kind.RETRY: "fails, then succeeds on retry",
     Kind.NEVER: "unplaceable: label that no worker has",
     Kind.GPU: "GPU",
-    Kind.GROUP: f"concurrency group of {GROUP_MOST}",
+    Kind.GROUP: f"concurrency group of {MAX_IN_GROUP}",
     Kind.PREFER: "preferred label",
 }
 _SHARES = {
@@ -77,10 +77,10 @@ _SHARES = {
     Kind.RETRY: 3, Kind.NEVER: 1, Kind.GPU: 4, Kind.GROUP: 4, Kind.PREFER: 4,
 }  # fmt: skip
 """Percentage of tasks per kind."""
-_LEAST = {Kind.NEAR: 2, Kind.APART: 2}
+_MIN_TASKS = {Kind.NEAR: 2, Kind.APART: 2}
 
 
-class Want(msgspec.Struct, frozen=True, kw_only=True):
+class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements of a task."""
 
     cpu_millis: int = _CPU_MILLIS
@@ -89,8 +89,8 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     zone: str | None = None
     prefer: dict[str, str] = {}
-    near: str | None = None
-    apart: tuple[str, ...] = ()
+    affinity: str | None = None
+    anti_affinity: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     attempts: int = 1
     """Attempts that it takes to succeed."""
@@ -101,7 +101,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     priority: str = "P2"
-    wants: dict[str, Want]
+    task_requirements: dict[str, Requirements]
     """Requirements of each task by name."""
 
     @property
@@ -110,7 +110,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         return f"smoke-{self.kind}"
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The installation under test."""
 
     workers: Sequence[WorkerView]
@@ -118,7 +118,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     largest: Amounts | None = None
     """Maximum size of a task, if the pool has one."""
     may_p0: bool = False
-    has_room: bool = True
+    has_capacity: bool = True
     """Whether the pool has free capacity, so that P0 preempts nothing."""
     group: str
     """Name of the test group."""
@@ -128,46 +128,50 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Probes to submit, and skipped kinds."""
 
     probes: list[Probe]
-    left_out: dict[str, str]
+    skipped: dict[str, str]
     """Skipped kinds with reasons."""
 
 
-def plan(scene: Scene, tasks: int) -> Plan:
+def plan(environment: Environment, tasks: int) -> Plan:
     """Plan a number of tasks, of all kinds that the workers support."""
-    left_out = dict(_left_out(scene))
-    numbers = _numbers([kind for kind in Kind if kind not in left_out], tasks)
+    skipped = dict(_skipped(environment))
+    numbers = _numbers([kind for kind in Kind if kind not in skipped], tasks)
     for kind in Kind:
-        if kind not in left_out and kind not in numbers:
-            left_out[kind] = f"too few tasks ({tasks}) for all kinds"
+        if kind not in skipped and kind not in numbers:
+            skipped[kind] = f"too few tasks ({tasks}) for all kinds"
     probes = [
-        Probe(kind=kind, priority=kind.upper() if kind in _PRIORITIES else "P2", wants=_MAKERS[kind](scene, number))
+        Probe(
+            kind=kind,
+            priority=kind.upper() if kind in _PRIORITIES else "P2",
+            task_requirements=_MAKERS[kind](environment, number),
+        )
         for kind, number in numbers.items()
     ]
-    return Plan(probes=probes, left_out={str(kind): why for kind, why in left_out.items()})
+    return Plan(probes=probes, skipped={str(kind): why for kind, why in skipped.items()})
 
 
 def definition(probe: Probe, pool: str | None) -> dict[str, object]:
     """Return the job definition of a probe."""
-    said: dict[str, object] = {
+    verdict_text: dict[str, object] = {
         "name": probe.job,
         "description": f"mainspring smoke: {ABOUT[probe.kind]}",
         "on_failure": "fail_after_all",
-        "tasks": [_task(probe.kind, name, want) for name, want in probe.wants.items()],
+        "tasks": [_task(probe.kind, name, requirements) for name, requirements in probe.task_requirements.items()],
     }
-    return said if pool is None else {**said, "pool": pool}
+    return verdict_text if pool is None else {**verdict_text, "pool": pool}
 
 
-def _left_out(scene: Scene) -> Iterator[tuple[Kind, str]]:
-    if not _zones(scene):
+def _skipped(environment: Environment) -> Iterator[tuple[Kind, str]]:
+    if not _zones(environment):
         yield Kind.ZONE, "no worker has a valid zone"
-    if not _labels(scene):
+    if not _labels(environment):
         yield Kind.LABEL, "no worker has a valid label"
         yield Kind.PREFER, "no worker has a valid label"
-    if not any(worker.gpus for worker in scene.workers):
+    if not any(worker.gpus for worker in environment.workers):
         yield Kind.GPU, "no worker has a GPU"
-    if not scene.may_p0:
+    if not environment.may_p0:
         yield Kind.P0, "the tenant has no P0 grant"
-    elif not scene.has_room:
+    elif not environment.has_capacity:
         yield Kind.P0, "the pool is full, and P0 would preempt other tasks"
 
 
@@ -176,14 +180,14 @@ def _numbers(kinds: Sequence[Kind], tasks: int) -> dict[Kind, int]:
     numbers: dict[Kind, int] = {}
     left = tasks
     for kind in kinds:
-        least = _LEAST.get(kind, 1)
-        if least <= left:
-            numbers[kind] = least
-            left -= least
+        minimum = _MIN_TASKS.get(kind, 1)
+        if minimum <= left:
+            numbers[kind] = minimum
+            left -= minimum
     total = sum(_SHARES[kind] for kind in numbers)
-    for kind, least in numbers.items():
+    for kind, minimum in numbers.items():
         wanted = tasks * _SHARES[kind] // total
-        more = min(left, max(0, _fitting(kind, wanted) - least))
+        more = min(left, max(0, _fitting(kind, wanted) - minimum))
         numbers[kind] += more
         left -= more
     numbers[Kind.P2] += left
@@ -198,112 +202,116 @@ def _fitting(kind: Kind, number: int) -> int:
         case Kind.NEVER:
             return 1
         case Kind.APART:
-            return min(number, _MOST_APART)
+            return min(number, _MAX_APART)
         case _:
             return number
 
 
-def _small(_: Scene, number: int) -> dict[str, Want]:
-    return {f"t{place}": Want() for place in range(number)}
+def _small(_: Environment, number: int) -> dict[str, Requirements]:
+    return {f"t{place}": Requirements() for place in range(number)}
 
 
-def _large(scene: Scene, number: int) -> dict[str, Want]:
-    worker = max(scene.workers, key=lambda one: (one.cpu_millis, one.memory_bytes))
+def _large(environment: Environment, number: int) -> dict[str, Requirements]:
+    worker = max(environment.workers, key=lambda one: (one.cpu_millis, one.memory_bytes))
     cpu, memory = max(1, worker.cpu_millis // 2), max(1, worker.memory_bytes // 2)
-    if scene.largest is not None:
-        cpu = min(cpu, cpu if scene.largest.cpu is None else int(1_000 * scene.largest.cpu))
-        memory = min(memory, memory if scene.largest.memory is None else scene.largest.memory)
-    return {f"t{place}": Want(cpu_millis=cpu, memory_bytes=memory) for place in range(number)}
+    if environment.largest is not None:
+        cpu = min(cpu, cpu if environment.largest.cpu is None else int(1_000 * environment.largest.cpu))
+        memory = min(memory, memory if environment.largest.memory is None else environment.largest.memory)
+    return {f"t{place}": Requirements(cpu_millis=cpu, memory_bytes=memory) for place in range(number)}
 
 
-def _zoned(scene: Scene, number: int) -> dict[str, Want]:
-    zones = _zones(scene)
-    return {f"t{place}": Want(zone=zones[place % len(zones)]) for place in range(number)}
+def _zoned(environment: Environment, number: int) -> dict[str, Requirements]:
+    zones = _zones(environment)
+    return {f"t{place}": Requirements(zone=zones[place % len(zones)]) for place in range(number)}
 
 
-def _labelled(scene: Scene, number: int) -> dict[str, Want]:
-    labels = _labels(scene)
-    return {f"t{place}": Want(labels=dict([labels[place % len(labels)]])) for place in range(number)}
+def _labelled(environment: Environment, number: int) -> dict[str, Requirements]:
+    labels = _labels(environment)
+    return {f"t{place}": Requirements(labels=dict([labels[place % len(labels)]])) for place in range(number)}
 
 
-def _preferring(scene: Scene, number: int) -> dict[str, Want]:
-    label = _labels(scene)[0]
-    return {f"t{place}": Want(prefer=dict([label])) for place in range(number)}
+def _preferring(environment: Environment, number: int) -> dict[str, Requirements]:
+    label = _labels(environment)[0]
+    return {f"t{place}": Requirements(prefer=dict([label])) for place in range(number)}
 
 
-def _near(_: Scene, number: int) -> dict[str, Want]:
-    wants: dict[str, Want] = {}
+def _affinity_workers(_: Environment, number: int) -> dict[str, Requirements]:
+    task_requirements: dict[str, Requirements] = {}
     for place in range(number // 2):
-        wants[f"first{place}"] = Want()
-        wants[f"second{place}"] = Want(near=f"first{place}")
-    return wants
+        task_requirements[f"first{place}"] = Requirements()
+        task_requirements[f"second{place}"] = Requirements(affinity=f"first{place}")
+    return task_requirements
 
 
-def _apart(_: Scene, number: int) -> dict[str, Want]:
+def _apart(_: Environment, number: int) -> dict[str, Requirements]:
     names = [f"t{place}" for place in range(number)]
-    return {name: Want(apart=tuple(other for other in names if other != name)) for name in names}
+    return {name: Requirements(anti_affinity=tuple(other for other in names if other != name)) for name in names}
 
 
-def _grouped(scene: Scene, number: int) -> dict[str, Want]:
-    return {f"t{place}": Want(groups=(scene.group,)) for place in range(number)}
+def _grouped(environment: Environment, number: int) -> dict[str, Requirements]:
+    return {f"t{place}": Requirements(groups=(environment.group,)) for place in range(number)}
 
 
-def _retried(_: Scene, number: int) -> dict[str, Want]:
-    return {f"t{place}": Want(attempts=ATTEMPTS_OF_RETRY) for place in range(number)}
+def _retried(_: Environment, number: int) -> dict[str, Requirements]:
+    return {f"t{place}": Requirements(attempts=ATTEMPTS_OF_RETRY) for place in range(number)}
 
 
-def _never(_: Scene, number: int) -> dict[str, Want]:
-    return {f"t{place}": Want(labels={NOBODY: "yes"}) for place in range(number)}
+def _never(_: Environment, number: int) -> dict[str, Requirements]:
+    return {f"t{place}": Requirements(labels={IMPOSSIBLE_LABEL: "yes"}) for place in range(number)}
 
 
-def _gpu(_: Scene, number: int) -> dict[str, Want]:
-    return {f"t{place}": Want(gpus=1) for place in range(number)}
+def _gpu(_: Environment, number: int) -> dict[str, Requirements]:
+    return {f"t{place}": Requirements(gpus=1) for place in range(number)}
 
 
 _PRIORITIES = frozenset({Kind.P0, Kind.P1, Kind.P2})
-_MAKERS: Mapping[Kind, Callable[[Scene, int], dict[str, Want]]] = {
+_MAKERS: Mapping[Kind, Callable[[Environment, int], dict[str, Requirements]]] = {
     Kind.P2: _small, Kind.P1: _small, Kind.P0: _small, Kind.LARGE: _large, Kind.ZONE: _zoned, Kind.LABEL: _labelled,
-    Kind.PREFER: _preferring, Kind.NEAR: _near, Kind.APART: _apart, Kind.GROUP: _grouped, Kind.RETRY: _retried,
+    Kind.PREFER: _preferring, Kind.NEAR: _affinity_workers, Kind.APART: _apart, Kind.GROUP: _grouped, Kind.RETRY: _retried,
     Kind.NEVER: _never, Kind.GPU: _gpu,
 }  # fmt: skip
 
 
-def _zones(scene: Scene) -> list[str]:
+def _zones(environment: Environment) -> list[str]:
     """Return valid zones of workers."""
-    return sorted({worker.zone for worker in scene.workers if NAME.fullmatch(worker.zone)})[:_MOST_PLACES]
+    return sorted({worker.zone for worker in environment.workers if NAME.fullmatch(worker.zone)})[:_MAX_CHOICES]
 
 
-def _labels(scene: Scene) -> list[tuple[str, str]]:
+def _labels(environment: Environment) -> list[tuple[str, str]]:
     """Return valid labels of workers, except detected ones."""
     found = {
         (name, value)
-        for worker in scene.workers
+        for worker in environment.workers
         for name, value in worker.labels.items()
-        if not name.startswith(_FOUND_OUT) and LABEL.fullmatch(name) and LABEL.fullmatch(value)
+        if not name.startswith(_DETECTED_LABELS) and LABEL.fullmatch(name) and LABEL.fullmatch(value)
     }
-    return sorted(found)[:_MOST_PLACES]
+    return sorted(found)[:_MAX_CHOICES]
 
 
-def _task(kind: Kind, name: str, want: Want) -> dict[str, object]:
-    text = f"{_TELL}; sleep {_SECONDS}"
+def _task(kind: Kind, name: str, requirements: Requirements) -> dict[str, object]:
+    text = f"{_REPORT_NAME}; sleep {_SECONDS}"
     if kind is Kind.LARGE:
-        text = f"{_MACHINE}; {text}"
-    if want.attempts > 1:
-        text = f'if [ "$MAINSPRING_ATTEMPT" -lt {want.attempts} ]; then exit 75; fi; {text}'
+        text = f"{_REPORT_MACHINE}; {text}"
+    if requirements.attempts > 1:
+        text = f'if [ "$MAINSPRING_ATTEMPT" -lt {requirements.attempts} ]; then exit 75; fi; {text}'
     task: dict[str, object] = {
         "name": name,
         "work": {"shell": text},
-        "resources": {"cpu_millis": want.cpu_millis, "memory_bytes": want.memory_bytes, "gpus": want.gpus},
-        "max_attempts": want.attempts,
+        "resources": {
+            "cpu_millis": requirements.cpu_millis,
+            "memory_bytes": requirements.memory_bytes,
+            "gpus": requirements.gpus,
+        },
+        "max_attempts": requirements.attempts,
         "retry_delay_seconds": 0.0,
         "timeout_seconds": _LIMIT_SECONDS,
-        "labels": want.labels,
-        "prefer": want.prefer,
-        "groups": want.groups,
-        "apart": want.apart,
+        "labels": requirements.labels,
+        "prefer": requirements.prefer,
+        "groups": requirements.groups,
+        "anti_affinity": requirements.anti_affinity,
     }
-    if want.zone is not None:
-        task["zone"] = want.zone
-    if want.near is not None:
-        task |= {"needs": [{"task": want.near}], "near": [want.near]}
+    if requirements.zone is not None:
+        task["zone"] = requirements.zone
+    if requirements.affinity is not None:
+        task |= {"needs": [{"task": requirements.affinity}], "affinity": [requirements.affinity]}
     return task

@@ -13,20 +13,20 @@ from contextlib import contextmanager
 import msgspec
 
 from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, NotFound, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.runs import RunView, WorkerView
 from mainspring.protocol.rest.sharing import Amounts, GroupRequest, QueueView
-from mainspring.smoke.outcomes import KindLine, Trace, Tried, Wrong, judge
-from mainspring.smoke.probes import GROUP_MOST, Kind, Plan, Probe, Scene, definition, plan
+from mainspring.smoke.outcomes import KindLine, ProbeResult, TaskRecord, Violation, judge
+from mainspring.smoke.probes import MAX_IN_GROUP, Environment, Kind, Plan, Probe, definition, plan
 
 _POLL_SECONDS = 0.5
 _WHY = "mainspring smoke"
-_MOST_DIAGNOSED = 5
+_MAX_DIAGNOSED = 5
 """Maximum number of open tasks to diagnose per run; the others have the same cause."""
 _NEVER = "never"
-_ROOM_CORES = 1.0
+_MIN_FREE_CORES = 1.0
 """A pool with less free CPU counts as full."""
 
 
@@ -49,43 +49,44 @@ class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     pool: str
     tasks: int
-    right: int
+    passed: int
     seconds: float
-    is_over_time: bool
+    is_timed_out: bool
     kinds: list[KindLine]
-    wrong: list[Wrong]
-    left_out: dict[str, str]
+    violations: list[Violation]
+    skipped: dict[str, str]
     """Skipped kinds with reasons."""
     notes: list[str]
 
 
-def carry_out(client: Client, clock: MachineClock, trial: Trial, advance: Callable[[int], None]) -> SmokeReport:
+def run_trial(client: Client, clock: SystemClock, trial: Trial, advance: Callable[[int], None]) -> SmokeReport:
     """Run a trial as the client's tenant. Errors of the server are raised after cleanup."""
     began = clock.monotonic()
     with _group(client) as group:
-        scene, pool = _look(client, trial.pool, group)
-        wanted = plan(scene, trial.tasks)
+        environment, pool = _inspect(client, trial.pool, group)
+        wanted = plan(environment, trial.tasks)
         with _started(client, wanted, trial.pool) as runs:
             until = began + trial.seconds
-            said = _wait(client, clock, runs, until, advance)
-            is_over_time = clock.monotonic() >= until
-            traces = [
-                Trace(probe=probe, run=client.run(run.id), tasks=_tried(client, run), said=said) for probe, run in runs
+            verdict_text = _wait(client, clock, runs, until, advance)
+            is_timed_out = clock.monotonic() >= until
+            probe_results = [
+                ProbeResult(probe=probe, run=client.run(run.id), tasks=_records(client, run), verdict_text=verdict_text)
+                for probe, run in runs
             ]
     # Workers that joined meanwhile may have run some of the tasks.
-    workers = {one.id: one for one in scene.workers} | _takers(client, pool)
-    found = judge(traces, workers, is_strict=trial.is_strict)
+    workers = {one.id: one for one in environment.workers} | _available_workers(client, pool)
+    found = judge(probe_results, workers, is_strict=trial.is_strict)
     return SmokeReport(
         server=client.url,
         tenant=client.tenant or "",
         pool=pool,
         tasks=sum(line.tasks for line in found.kinds),
-        right=sum(line.right for line in found.kinds),
+        passed=sum(line.passed for line in found.kinds),
         seconds=clock.monotonic() - began,
-        is_over_time=is_over_time,
+        is_timed_out=is_timed_out,
         kinds=found.kinds,
-        wrong=found.wrong,
-        left_out=wanted.left_out,
+        violations=found.violations,
+        skipped=wanted.skipped,
         notes=found.notes,
     )
 
@@ -94,7 +95,7 @@ def carry_out(client: Client, clock: MachineClock, trial: Trial, advance: Callab
 def _group(client: Client) -> Iterator[str]:
     """Create the test group, which also verifies that the caller may cancel: it takes the same role."""
     name = f"smoke-{entropy() & 0xFFFFFF:06x}"
-    client.put_group(name, GroupRequest(most=GROUP_MOST, note=_WHY))
+    client.put_group(name, GroupRequest(most=MAX_IN_GROUP, note=_WHY))
     try:
         yield name
     finally:
@@ -103,25 +104,25 @@ def _group(client: Client) -> Iterator[str]:
             client.drop_group(name, _WHY)
 
 
-def _look(client: Client, pool: str | None, group: str) -> tuple[Scene, str]:
+def _inspect(client: Client, pool: str | None, group: str) -> tuple[Environment, str]:
     """Inspect the pool. Raises Refused if it has no schedulable worker."""
     queue = client.queue(pool)
-    workers = _takers(client, queue.pool)
+    workers = _available_workers(client, queue.pool)
     if not workers:
         refused = Refused(f"pool {queue.pool} has no schedulable worker")
         refused.hint = "start one with `mainspring worker`, or see `mainspring doctor`"
         raise refused
-    scene = Scene(
+    environment = Environment(
         workers=list(workers.values()),
         largest=_largest(client, queue.pool),
         may_p0=client.tenant is not None and client.tenant_use(client.tenant, queue.pool).p0,
-        has_room=_free_cores(queue) >= _ROOM_CORES,
+        has_capacity=_free_cores(queue) >= _MIN_FREE_CORES,
         group=group,
     )
-    return scene, queue.pool
+    return environment, queue.pool
 
 
-def _takers(client: Client, pool: str) -> dict[str, WorkerView]:
+def _available_workers(client: Client, pool: str) -> dict[str, WorkerView]:
     """Return the schedulable workers of a pool."""
     return {one.id: one for one in client.workers() if one.pool == pool and one.status == "ready" and not one.hold}
 
@@ -164,48 +165,48 @@ def _cancel(client: Client, runs: list[tuple[Probe, RunView]]) -> None:
 
 def _wait(
     client: Client,
-    clock: MachineClock,
+    clock: SystemClock,
     runs: list[tuple[Probe, RunView]],
     until: float,
     advance: Callable[[int], None],
 ) -> str:
     """Wait until all placeable runs have ended or the time is up. Return the verdict of the unplaceable task."""
-    said = ""
+    verdict_text = ""
     done = 0
     open_runs = {run.id: probe for probe, run in runs}
     while open_runs and clock.monotonic() < until:
-        under_way = 0
+        in_progress = 0
         for run_id, probe in list(open_runs.items()):
             run = client.run(run_id)
             over = sum(number for state, number in (run.task_states or {}).items() if state in FINAL_TASK_STATES)
             if probe.kind is Kind.NEVER:
-                said = _what_is_said(client, run_id)
-                over = len(probe.wants) if said else 0
-            if run.state in FINAL_RUN_STATES or (probe.kind is Kind.NEVER and said):
+                verdict_text = _never_verdict(client, run_id)
+                over = len(probe.task_requirements) if verdict_text else 0
+            if run.state in FINAL_RUN_STATES or (probe.kind is Kind.NEVER and verdict_text):
                 del open_runs[run_id]
                 done += over
             else:
-                under_way += over
-        advance(done + under_way)
+                in_progress += over
+        advance(done + in_progress)
         if open_runs:
             clock.pause(min(_POLL_SECONDS, max(0.0, until - clock.monotonic())))
-    return said
+    return verdict_text
 
 
-def _tried(client: Client, run: RunView) -> list[Tried]:
+def _records(client: Client, run: RunView) -> list[TaskRecord]:
     """Return the tasks of a run with their attempts; ended tasks no longer have a worker themselves."""
     found = []
     for place, task in enumerate(client.tasks_of(run.id)):
-        is_open = task.state not in FINAL_TASK_STATES and place < _MOST_DIAGNOSED
+        is_open = task.state not in FINAL_TASK_STATES and place < _MAX_DIAGNOSED
         verdict = client.diagnosis("tasks", task.id).verdict if is_open else ""
-        found.append(Tried(task=task, attempts=client.attempts(task.id), verdict=verdict))
+        found.append(TaskRecord(task=task, attempts=client.attempts(task.id), verdict=verdict))
     return found
 
 
-def _what_is_said(client: Client, run_id: str) -> str:
+def _never_verdict(client: Client, run_id: str) -> str:
     """Return the verdict of an unplaceable task once its diagnosis says that it never starts; empty before."""
     for task in client.tasks_of(run_id, limit=1):
         found = client.diagnosis("tasks", task.id)
-        if found.expected is not None and found.expected.foresight == _NEVER:
+        if found.expected is not None and found.expected.kind == _NEVER:
             return found.verdict
     return ""

@@ -25,21 +25,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused
 
 TASK_ATTRIBUTE = "mainspring_task_name"
 """Attribute that `@task` sets on a function: its handler name."""
 
 
-class Voice(Protocol):
+class ContextBackend(Protocol):
     """Backend of a context: how it communicates with the worker."""
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
         ...
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Save a checkpoint, as JSON."""
         ...
 
@@ -90,7 +90,7 @@ class Context:
         outputs: Mapping[str, str],
         checkpoint: str | None,
         item: str | None,
-        voice: Voice,
+        backend: ContextBackend,
         deadline: datetime | None = None,
         timeout_seconds: float = 0.0,
         token: str = "",
@@ -100,12 +100,12 @@ class Context:
         self._outputs = outputs
         self._checkpoint = checkpoint
         self._item = item
-        self._voice = voice
+        self._backend = backend
         self.token = token
         """API token of the attempt, valid while it runs."""
         self._deadline = deadline
         if deadline is None and timeout_seconds:
-            self._deadline = MachineClock().wall() + timedelta(seconds=timeout_seconds)
+            self._deadline = SystemClock().wall() + timedelta(seconds=timeout_seconds)
 
     @property
     def run_id(self) -> str:
@@ -172,7 +172,7 @@ class Context:
     @property
     def deadline(self) -> datetime | None:
         """When the attempt times out, including extensions; None without a limit."""
-        return self._voice.deadline() or self._deadline
+        return self._backend.deadline() or self._deadline
 
     @cached_property
     def item(self) -> Any:
@@ -197,33 +197,33 @@ class Context:
     @cached_property
     def artifacts(self) -> Path:
         """The folder for artifacts: the worker stores its files when the task has ended (WRK-11)."""
-        return self._voice.artifacts()
+        return self._backend.artifacts()
 
     @property
     def inputs(self) -> Path:
         """The folder with the fetched artifacts: `inputs / "extract" / "orders.csv"`."""
-        return self._voice.inputs()
+        return self._backend.inputs()
 
     def save_checkpoint(self, document: object) -> None:
         """Save a checkpoint for the next attempt, on any worker: JSON-compatible, up to 256 KiB."""
-        from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+        from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 
         text = msgspec.json.encode(document)
-        if len(text) > LARGEST_CHECKPOINT_BYTES:
-            raise Refused(f"the checkpoint has {len(text)} bytes; the limit is {LARGEST_CHECKPOINT_BYTES}")
-        self._voice.save(text.decode())
+        if len(text) > MAX_CHECKPOINT_BYTES:
+            raise Refused(f"the checkpoint has {len(text)} bytes; the limit is {MAX_CHECKPOINT_BYTES}")
+        self._backend.report_checkpoint(text.decode())
 
     def progress(self, percent: float | None = None, note: str = "") -> None:
         """Report progress, from 0 to 100, and a note."""
-        self._voice.move(percent, note)
+        self._backend.report_progress(percent, note)
 
     def extend(self, seconds: float) -> None:
         """Request this many seconds from now on. Granted to tasks that report progress: see `deadline`."""
-        from mainspring.core.work.work import LONGEST_EXTENSION_SECONDS
+        from mainspring.core.work.work import MAX_EXTENSION_SECONDS
 
-        if not 0 < seconds <= LONGEST_EXTENSION_SECONDS:
-            raise Refused(f"an extension must be above 0 and at most {LONGEST_EXTENSION_SECONDS:.0f} seconds")
-        self._voice.extend(seconds)
+        if not 0 < seconds <= MAX_EXTENSION_SECONDS:
+            raise Refused(f"an extension must be above 0 and at most {MAX_EXTENSION_SECONDS:.0f} seconds")
+        self._backend.extend(seconds)
 
 
 _current: Context | None = None
@@ -308,15 +308,15 @@ class _SavedDeadline(msgspec.Struct, frozen=True):
     deadline: datetime | None
 
 
-class _Files:
+class _FileBackend:
     """Context backend of a command: files that the worker polls."""
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Write the progress file."""
         said = {"note": note} if percent is None else {"percent": percent, "note": note}
         _replace(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Write the checkpoint file."""
         _replace(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
 
@@ -359,7 +359,7 @@ def _read(path: Path) -> Context:
         outputs={name: bytes(output).decode() for name, output in saved.outputs.items()},
         checkpoint=_unless_null(saved.checkpoint),
         item=_unless_null(saved.item),
-        voice=_Files(),
+        backend=_FileBackend(),
         deadline=saved.deadline,
         token=Path(token).read_text(encoding="utf-8") if token is not None else "",
     )

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from mainspring.host.background import BackgroundLoops
 
 
-class BackgroundNumbers(Collector):
+class BackgroundCollector(Collector):
     """Collects the state of the supervised loops."""
 
     def __init__(self, background: BackgroundLoops) -> None:

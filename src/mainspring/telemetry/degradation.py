@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mainspring.host.degradation import Levels
+from mainspring.host.degradation import DegradationMonitor
 
 
-class LevelNumbers(Collector):
+class DegradationCollector(Collector):
     """Collects the degradation levels."""
 
-    def __init__(self, levels: Callable[[], Levels]) -> None:
-        self._levels = levels
+    def __init__(self, degradation: Callable[[], DegradationMonitor]) -> None:
+        self._levels = degradation
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return level and waiting runs by pool."""
@@ -26,8 +26,8 @@ class LevelNumbers(Collector):
             "mainspring_level", "0 normal, 1 degraded, 2 recovery, 3 partial, 4 major.", labels=["shard"]
         )
         waiting = GaugeMetricFamily("mainspring_runs_waiting", "Waiting runs of a pool.", labels=["shard"])
-        levels = self._levels()
-        for pool, level in sorted(levels.pools().items()):
+        degradation = self._levels()
+        for pool, level in sorted(degradation.pools().items()):
             degrees.add_metric([pool], level.severity)
-            waiting.add_metric([pool], levels.waiting(pool))
+            waiting.add_metric([pool], degradation.waiting(pool))
         yield from (degrees, waiting)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 
 from mainspring.protocol.errors import Refused
-from mainspring.telemetry.run_events import Teller
+from mainspring.telemetry.run_events import Exporter
 
 
-def make_tellers(*, otlp: str | None, lineage: str | None, server: str, version: str) -> list[Teller]:
+def make_exporters(*, otlp: str | None, lineage: str | None, server: str, version: str) -> list[Exporter]:
     """Create the exporters that have an address. Raises Refused for a missing extra."""
-    tellers: list[Teller] = []
+    exporters: list[Exporter] = []
     if otlp:
         _require("opentelemetry.sdk", "--otlp", "otel")
         from mainspring.telemetry.tracing import Tracer
 
-        tellers.append(Tracer(otlp, server=server, version=version))
+        exporters.append(Tracer(otlp, server=server, version=version))
     if lineage:
         _require("openlineage.client", "--lineage", "lineage")
         from mainspring.telemetry.lineage import Lineage
 
-        tellers.append(Lineage(lineage, instance="mainspring", version=version))
-    return tellers
+        exporters.append(Lineage(lineage, instance="mainspring", version=version))
+    return exporters
 
 
 def _require(module: str, option: str, extra: str) -> None:

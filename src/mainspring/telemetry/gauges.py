@@ -3,7 +3,7 @@
     mainspring_leader{shard}  mainspring_shards_led  mainspring_inbox_events{shard}
     mainspring_tasks_queued{tenant,priority,reason}  mainspring_queue_oldest_age_seconds{priority}
     mainspring_tenant_slots{tenant,kind}             mainspring_worker_slots{zone,state}      in cores
-    mainspring_tenant_rooms{tenant}
+    mainspring_tenant_leases{tenant}
     mainspring_workers{shard,status}                 mainspring_heartbeat_age_seconds{shard}
 
 The reason of queued tasks is the diagnosis of the oldest task of each queue; `PRIORITY_QUEUE_WAIT` also covers tasks
@@ -20,14 +20,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from mainspring.core.explain.diagnosis import Reason
-from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.resources import ZERO_RESOURCES
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import WorkerStatus
 from mainspring.host.loop import Leader
-from mainspring.shard.explain.diagnosis_context import Survey
-from mainspring.shard.explain.queue_reasons import of_line
+from mainspring.shard.explain.diagnosis_context import DiagnosisContext
+from mainspring.shard.explain.queue_reasons import of_queue
 from mainspring.shard.state.memory import ShardMemory
-from mainspring.telemetry.labels import largest, shared_names
+from mainspring.telemetry.labels import bounded_labels, largest
 
 _CORE = 1000
 
@@ -47,7 +47,7 @@ class LeaderGauges(Collector):
         yield _queued(leaders)
         yield _oldest(leaders)
         yield _used_by_tenants(leaders)
-        yield _rooms_of_tenants(memories)
+        yield _leases_of_tenants(memories)
         yield _slots(memories)
 
 
@@ -64,9 +64,9 @@ def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
         inbox.add_metric([shard], len(leader.inbox))
         for status, number in Tally(one.status for one in memory.workers.values()).items():
             workers.add_metric([shard, status.value], number)
-        heard = [one.heard for one in memory.workers.values() if one.status is WorkerStatus.READY]
-        if heard:
-            silence.add_metric([shard], max(0.0, memory.life - min(heard)))
+        last_heartbeat = [one.last_heartbeat for one in memory.workers.values() if one.status is WorkerStatus.READY]
+        if last_heartbeat:
+            silence.add_metric([shard], max(0.0, memory.life - min(last_heartbeat)))
     yield from (leads, inbox, workers, silence)
 
 
@@ -79,16 +79,16 @@ def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     counts: Tally[tuple[str, Priority, str]] = Tally()
     for leader in leaders.values():
         memory, now = leader.shard.memory, leader.time.now()
-        survey = Survey(memory, now)
-        by_line: dict[tuple[Priority, str], dict[str, int]] = {}
-        for line in memory.queues.lines():
-            reason = (of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT).value
-            lengths = by_line.setdefault((line.priority, line.tenant), {})
-            lengths[reason] = lengths.get(reason, 0) + line.length
+        diagnosis = DiagnosisContext(memory, now)
+        by_queue: dict[tuple[Priority, str], dict[str, int]] = {}
+        for queue in memory.queues.queues():
+            reason = (of_queue(diagnosis, queue).reason or Reason.PRIORITY_QUEUE_WAIT).value
+            counts_by_reason = by_queue.setdefault((queue.priority, queue.tenant), {})
+            counts_by_reason[reason] = counts_by_reason.get(reason, 0) + queue.length
         for (priority, tenant), depth in memory.queues.depth.items():
-            for reason, share in _split(depth, by_line.get((priority, tenant), {})).items():
+            for reason, share in _split(depth, by_queue.get((priority, tenant), {})).items():
                 counts[tenant, priority, reason] += share
-    tenants = shared_names(tenant for tenant, _, _ in counts)
+    tenants = bounded_labels(tenant for tenant, _, _ in counts)
     summed: Tally[tuple[str, str, str]] = Tally()
     for (tenant, priority, reason), number in counts.items():
         summed[tenants[tenant], priority.name, reason] += number
@@ -97,12 +97,12 @@ def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     return gauge
 
 
-def _split(depth: int, lengths: Mapping[str, int]) -> dict[str, int]:
+def _split(depth: int, counts_by_reason: Mapping[str, int]) -> dict[str, int]:
     """Distribute a number of tasks over reasons in proportion to the queue lengths."""
-    total = sum(lengths.values())
+    total = sum(counts_by_reason.values())
     if not total:
         return {Reason.PRIORITY_QUEUE_WAIT.value: depth}
-    shares = {reason: depth * length // total for reason, length in lengths.items()}
+    shares = {reason: depth * length // total for reason, length in counts_by_reason.items()}
     longest = max(shares, key=lambda reason: shares[reason])
     shares[longest] += depth - sum(shares.values())
     return {reason: share for reason, share in shares.items() if share}
@@ -116,8 +116,8 @@ def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     oldest: dict[Priority, float] = dict.fromkeys(Priority, 0.0)
     for leader in leaders.values():
         now = leader.time.now()
-        for line in leader.shard.memory.queues.lines():
-            oldest[line.priority] = max(oldest[line.priority], (now - line.since).total_seconds())
+        for queue in leader.shard.memory.queues.queues():
+            oldest[queue.priority] = max(oldest[queue.priority], (now - queue.since).total_seconds())
     for priority, age in oldest.items():
         gauge.add_metric([priority.name], age)
     return gauge
@@ -127,7 +127,7 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     """Return the use of each tenant and, for tenants with a guarantee, the guarantee and the use beyond it."""
     gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores of tenants.", labels=["tenant", "kind"])
     used: Tally[str] = Tally()
-    promised: Tally[str] = Tally()
+    guaranteed_millis: Tally[str] = Tally()
     beyond: Tally[str] = Tally()
     for leader in leaders.values():
         memory, now = leader.shard.memory, leader.time.now()
@@ -136,20 +136,20 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
         for tenant, row in memory.rules.quotas.items():
             guaranteed = row.at(now).guaranteed.cpu_millis
             if guaranteed:
-                promised[tenant] += guaranteed
-                beyond[tenant] += max(0, memory.use.get(tenant, NOTHING).cpu_millis - guaranteed)
-    for kind, millis in (("used", used), ("guaranteed", promised), ("burst", beyond)):
+                guaranteed_millis[tenant] += guaranteed
+                beyond[tenant] += max(0, memory.use.get(tenant, ZERO_RESOURCES).cpu_millis - guaranteed)
+    for kind, millis in (("used", used), ("guaranteed", guaranteed_millis), ("burst", beyond)):
         for tenant, number in largest(millis).items():
             gauge.add_metric([tenant, kind], number / _CORE)
     return gauge
 
 
-def _rooms_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Leases of tenants on workers.", labels=["tenant"])
-    rooms: Tally[str] = Tally()
+def _leases_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily("mainspring_tenant_leases", "Leases of tenants on workers.", labels=["tenant"])
+    lease_counts: Tally[str] = Tally()
     for memory in memories:
-        rooms.update(memory.lease_counts)
-    for tenant, number in largest(rooms).items():
+        lease_counts.update(memory.lease_counts)
+    for tenant, number in largest(lease_counts).items():
         gauge.add_metric([tenant], number)
     return gauge
 
@@ -158,9 +158,9 @@ def _slots(memories: list[ShardMemory]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily("mainspring_worker_slots", "Cores of workers, by zone.", labels=["zone", "state"])
     found: Tally[tuple[str, str]] = Tally()
     workers = [worker for memory in memories for worker in memory.workers.values() if worker.total.cpu_millis]
-    zones = shared_names(worker.zone for worker in workers)
+    zones = bounded_labels(worker.zone for worker in workers)
     for worker in workers:
-        free = "free" if worker.status is WorkerStatus.READY and worker.takes_new() else "held"
+        free = "free" if worker.status is WorkerStatus.READY and worker.accepts_work() else "held"
         found[zones[worker.zone], "used"] += worker.used.cpu_millis
         found[zones[worker.zone], free] += worker.total.cpu_millis - worker.used.cpu_millis
     for (zone, state), millis in sorted(found.items()):

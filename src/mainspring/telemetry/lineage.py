@@ -25,7 +25,7 @@ from openlineage.client.transport.http import HttpConfig, HttpTransport
 from mainspring.core.model import run as runs
 from mainspring.core.model.run import RunState
 from mainspring.core.model.trace_ids import uuid_text
-from mainspring.telemetry.run_events import AttemptOver, Piece, RunBegun, RunEnded
+from mainspring.telemetry.run_events import AttemptFinished, RunEnded, RunStarted, TelemetryEvent
 
 _ENDS = {
     RunState.SUCCEEDED: EventType.COMPLETE,
@@ -45,16 +45,16 @@ class Lineage:
         self._instance = instance
         self._version = version
 
-    def tell(self, pieces: Sequence[Piece]) -> None:
+    def export(self, events: Sequence[TelemetryEvent]) -> None:
         """Send an event for each start and end of a run."""
-        for piece in pieces:
-            match piece:
-                case RunBegun():
-                    begun_at = piece.run.adopted_at or piece.run.created_at
-                    self._client.emit(self._event(EventType.START, piece.run, piece.job, begun_at))
-                case RunEnded() if piece.run.ended_at is not None:
-                    self._client.emit(self._event(_ENDS[piece.run.state], piece.run, piece.job, piece.run.ended_at))
-                case AttemptOver() | RunEnded():
+        for event in events:
+            match event:
+                case RunStarted():
+                    started_at = event.run.adopted_at or event.run.created_at
+                    self._client.emit(self._event(EventType.START, event.run, event.job, started_at))
+                case RunEnded() if event.run.ended_at is not None:
+                    self._client.emit(self._event(_ENDS[event.run.state], event.run, event.job, event.run.ended_at))
+                case AttemptFinished() | RunEnded():
                     pass
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ def configure_logging(form: str, level: str) -> None:
     logging.basicConfig(handlers=[handler], level=_LIBRARIES_FROM, force=True)
 
 
-def configure_inside(level: str) -> None:
+def configure_embedded_logging(level: str) -> None:
     """Log to stderr from `level` up inside another program, unless it has configured structlog.
 
     The program's `logging` configuration is not touched, and it may configure structlog later.

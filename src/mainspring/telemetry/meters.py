@@ -22,11 +22,11 @@ from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import FINAL_RUN, Run
 from mainspring.core.model.task import Attempt, AttemptEnd, Priority, StopKind, TaskState
 from mainspring.host.loop import Leader
-from mainspring.telemetry.labels import FewLabels
+from mainspring.telemetry.labels import BoundedLabels
 
-_LENGTHS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
+_DURATION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
 _CLASSES = {AttemptEnd.TIMED_OUT: FailureClass.TIMEOUT, AttemptEnd.LOST: FailureClass.INFRASTRUCTURE}
-_MOST_REMEMBERED = 500_000
+_MAX_REMEMBERED_TASKS = 500_000
 """More tasks than a leader has in its queues."""
 _LEFT_THE_QUEUE = FINAL | {TaskState.PENDING, TaskState.RUNNING, TaskState.QUARANTINED}
 
@@ -49,24 +49,24 @@ class Meters:
         self.preemptions = {priority: preemptions.labels(priority.name) for priority in Priority}
         self.runs = Counter("mainspring_runs", "Runs that ended.", ["job", "result"], registry=registry)
         self.run_seconds = Histogram(
-            "mainspring_run_seconds", "From a run's first start to its end.", ["result"], buckets=_LENGTHS,
+            "mainspring_run_seconds", "From a run's first start to its end.", ["result"], buckets=_DURATION_BUCKETS,
             registry=registry,
         )  # fmt: skip
         self.late = Histogram(
             "mainspring_run_late_seconds", "Scheduled runs: from the window to the first start.",
-            buckets=_LENGTHS, registry=registry,
+            buckets=_DURATION_BUCKETS, registry=registry,
         )  # fmt: skip
         waits = Histogram(
             "mainspring_task_wait_seconds", "From QUEUED to the start of the process.", ["priority"],
-            buckets=_LENGTHS, registry=registry,
+            buckets=_DURATION_BUCKETS, registry=registry,
         )  # fmt: skip
         lasts = Histogram(
             "mainspring_task_run_seconds", "From the start of an attempt to its end.", ["priority"],
-            buckets=_LENGTHS, registry=registry,
+            buckets=_DURATION_BUCKETS, registry=registry,
         )  # fmt: skip
         self.wait = {priority: waits.labels(priority.name) for priority in Priority}
         self.run = {priority: lasts.labels(priority.name) for priority in Priority}
-        self.jobs = FewLabels()
+        self.jobs = BoundedLabels()
 
 
 class LeaderMeter:
@@ -102,7 +102,7 @@ class LeaderMeter:
                 since = ready.pop(moved.task_id, None)
                 if since is not None and moved.end is TaskState.RUNNING:
                     wait[priorities.get(moved.task_id, Priority.P2)].observe((moved.at - since).total_seconds())
-        if len(ready) > _MOST_REMEMBERED:
+        if len(ready) > _MAX_REMEMBERED_TASKS:
             ready.clear()
 
     def _count_preempted(self, batch: Batch) -> None:

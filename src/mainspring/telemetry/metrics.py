@@ -27,7 +27,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from mainspring.core.model.batch import Batch
-from mainspring.host.batch_sizer import Pace
+from mainspring.host.batch_sizer import BatchSizer
 from mainspring.host.loop import Leader
 from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.meters import LeaderMeter, Meters
@@ -35,7 +35,7 @@ from mainspring.telemetry.meters import LeaderMeter, Meters
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Refusal(StrEnum):
+class RefusalReason(StrEnum):
     """Why a valid submission was rejected."""
 
     RATE = "rate"
@@ -77,7 +77,7 @@ class Metrics:
         self._requests.labels(operation, status).inc()
         self._request_seconds.labels(operation).observe(seconds)
 
-    def refused(self, reason: Refusal) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         """Count a rejected submission."""
         self._refused.labels(reason.value).inc()
 
@@ -97,7 +97,7 @@ class Metrics:
                 others(number, batch)
 
         leader.on_commit = committed
-        leader.pace = _MeasuredPace(self)
+        leader.batch_sizer = _MeasuredBatchSizer(self)
 
     def watch(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
         """Collect gauges of these leaders at scrape time."""
@@ -112,7 +112,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _MeasuredPace(Pace):
+class _MeasuredBatchSizer(BatchSizer):
     """A batch sizer that also reports the commits."""
 
     def __init__(self, metrics: Metrics) -> None:

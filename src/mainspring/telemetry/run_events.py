@@ -23,19 +23,19 @@ from mainspring.host.loop import Leader
 
 log = structlog.get_logger()
 
-MOST_WAITING = 20_000
-AT_ONCE = 500
-_BEGUN_REMEMBERED = 100_000
+MAX_WAITING = 20_000
+MAX_EVENTS_PER_CALL = 500
+_MAX_REMEMBERED_RUNS = 100_000
 
 
-class RunBegun(msgspec.Struct, frozen=True, gc=False):
+class RunStarted(msgspec.Struct, frozen=True, gc=False):
     """A run was adopted. May be repeated after a change of leaders."""
 
     run: Run
     job: str
 
 
-class AttemptOver(msgspec.Struct, frozen=True, gc=False):
+class AttemptFinished(msgspec.Struct, frozen=True, gc=False):
     """A started attempt ended."""
 
     attempt: Attempt
@@ -51,13 +51,13 @@ class RunEnded(msgspec.Struct, frozen=True, gc=False):
     job: str
 
 
-Piece: TypeAlias = RunBegun | AttemptOver | RunEnded
+TelemetryEvent: TypeAlias = RunStarted | AttemptFinished | RunEnded
 
 
-class Teller(Protocol):
+class Exporter(Protocol):
     """Exports events to another system."""
 
-    def tell(self, pieces: Sequence[Piece]) -> None:
+    def export(self, events: Sequence[TelemetryEvent]) -> None:
         """Export events in order. Called in a thread; may be slow, and may fail."""
         ...
 
@@ -66,40 +66,40 @@ class Teller(Protocol):
         ...
 
 
-class Stories:
+class RunEventQueue:
     """One server's queue of events to export."""
 
-    def __init__(self, tellers: Sequence[Teller], most_waiting: int = MOST_WAITING) -> None:
-        self._tellers = tellers
-        self._waiting: asyncio.Queue[Piece] = asyncio.Queue(most_waiting)
-        self._begun: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, exporters: Sequence[Exporter], max_queued: int = MAX_WAITING) -> None:
+        self._exporters = exporters
+        self._waiting: asyncio.Queue[TelemetryEvent] = asyncio.Queue(max_queued)
+        self._started: OrderedDict[str, None] = OrderedDict()
         self.dropped = 0
         """Events dropped because the queue was full."""
 
     @property
-    def is_wanted(self) -> bool:
+    def has_exporters(self) -> bool:
         """Whether there are exporters."""
-        return bool(self._tellers)
+        return bool(self._exporters)
 
     def follow(self, leader: Leader) -> None:
         """Queue events of a leader's commits, in addition to existing listeners. For `Host.on_lead`."""
         others = leader.on_commit
 
         def committed(number: int, batch: Batch) -> None:
-            for piece in self.pieces_of(leader, batch):
-                self._put(piece)
+            for event in self.events_of(leader, batch):
+                self._put(event)
             if others is not None:
                 others(number, batch)
 
         leader.on_commit = committed
 
-    def pieces_of(self, leader: Leader, batch: Batch) -> Iterator[Piece]:
+    def events_of(self, leader: Leader, batch: Batch) -> Iterator[TelemetryEvent]:
         """Yield the events of a batch: starts of runs, attempts, ends of runs."""
         jobs = {run.id: leader.job_name(run.job_id) or "" for run in batch.runs}
         for run in batch.runs:
-            if run.adopted_at is not None and run.id not in self._begun:
+            if run.adopted_at is not None and run.id not in self._started:
                 self._remember(run.id)
-                yield RunBegun(run, jobs[run.id])
+                yield RunStarted(run, jobs[run.id])
         names = {change.task.id: change.task.name for change in batch.tasks}
         for attempt in batch.attempts:
             if attempt.started_at is not None:
@@ -107,54 +107,54 @@ class Stories:
                 if job is None:
                     memory = leader.shard.memory.runs.get(attempt.run_id)
                     job = memory.job.spec.name if memory is not None else ""
-                yield AttemptOver(attempt, job, names.get(attempt.task_id, ""))
+                yield AttemptFinished(attempt, job, names.get(attempt.task_id, ""))
         for run in batch.runs:
             if run.state in FINAL_RUN:
-                self._begun.pop(run.id, None)
+                self._started.pop(run.id, None)
                 yield RunEnded(run, jobs[run.id])
 
     async def run(self) -> None:
         """Export until cancelled, then flush the queue."""
-        telling: asyncio.Task[None] | None = None
+        exporting: asyncio.Task[None] | None = None
         try:
             while True:
-                telling = asyncio.create_task(self._tell(await self._some()))
-                await asyncio.shield(telling)
+                exporting = asyncio.create_task(self._export(await self._some()))
+                await asyncio.shield(exporting)
         except asyncio.CancelledError:
             left = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
-            await asyncio.shield(self._finish(telling, left))
+            await asyncio.shield(self._finish(exporting, left))
             raise
 
-    async def _finish(self, telling: asyncio.Task[None] | None, left: Sequence[Piece]) -> None:
+    async def _finish(self, exporting: asyncio.Task[None] | None, left: Sequence[TelemetryEvent]) -> None:
         """Finish the export in progress, export the rest, and close the exporters."""
-        if telling is not None:
-            await telling
-        await self._tell(left)
-        for teller in self._tellers:
-            await asyncio.to_thread(teller.close)
+        if exporting is not None:
+            await exporting
+        await self._export(left)
+        for exporter in self._exporters:
+            await asyncio.to_thread(exporter.close)
 
-    async def _some(self) -> list[Piece]:
-        pieces = [await self._waiting.get()]
-        while len(pieces) < AT_ONCE and not self._waiting.empty():
-            pieces.append(self._waiting.get_nowait())
-        return pieces
+    async def _some(self) -> list[TelemetryEvent]:
+        events = [await self._waiting.get()]
+        while len(events) < MAX_EVENTS_PER_CALL and not self._waiting.empty():
+            events.append(self._waiting.get_nowait())
+        return events
 
-    async def _tell(self, pieces: Sequence[Piece]) -> None:
-        for teller in self._tellers if pieces else ():
+    async def _export(self, events: Sequence[TelemetryEvent]) -> None:
+        for exporter in self._exporters if events else ():
             try:
-                await asyncio.to_thread(teller.tell, pieces)
+                await asyncio.to_thread(exporter.export, events)
             except Exception as fault:  # noqa: BLE001 - a failing exporter must not affect the server
-                log.warning("telemetry.export_failed", events=len(pieces), fault=repr(fault))
+                log.warning("telemetry.export_failed", events=len(events), fault=repr(fault))
 
-    def _put(self, piece: Piece) -> None:
+    def _put(self, event: TelemetryEvent) -> None:
         try:
-            self._waiting.put_nowait(piece)
+            self._waiting.put_nowait(event)
         except asyncio.QueueFull:
             self.dropped += 1
             if self.dropped == 1:
                 log.warning("telemetry.queue_full", waiting=self._waiting.qsize())
 
     def _remember(self, run_id: str) -> None:
-        self._begun[run_id] = None
-        if len(self._begun) > _BEGUN_REMEMBERED:
-            self._begun.popitem(last=False)
+        self._started[run_id] = None
+        if len(self._started) > _MAX_REMEMBERED_RUNS:
+            self._started.popitem(last=False)

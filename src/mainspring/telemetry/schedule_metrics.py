@@ -22,15 +22,15 @@ from mainspring.core.model.run import RunState
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, Unavailable
-from mainspring.store.ports.schedules import FireFilter, Settled
+from mainspring.store.ports.schedules import EvaluationResult, FireFilter
 from mainspring.store.ports.store import Store
 
 log = structlog.get_logger()
 
 READ_SECONDS = 30.0
-SHOWN = 200
-_LOOKED_AHEAD = timedelta(days=400)
-_FIRES_LOOKED_AT = 20
+MAX_SHOWN = 200
+_HORIZON = timedelta(days=400)
+_MAX_FIRES = 20
 _LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0)
 
 
@@ -41,7 +41,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     succeeded_at: datetime | None
 
 
-class Timetable(Collector):
+class ScheduleCollector(Collector):
     """Collects the metrics of schedules."""
 
     def __init__(self, store: Store, clock: Clock, registry: CollectorRegistry) -> None:
@@ -54,13 +54,13 @@ class Timetable(Collector):
         )  # fmt: skip
         registry.register(self)
 
-    def settled(self, settled: Settled) -> None:
-        """Record the lag of fired windows. For `Triggers.on_settled`."""
-        for decision in settled.decisions:
+    def evaluated(self, evaluated: EvaluationResult) -> None:
+        """Record the lag of fired windows. For `Triggers.on_evaluated`."""
+        for decision in evaluated.decisions:
             for fire in decision.fires:
                 if fire.outcome is Outcome.RAN and not fire.is_catch_up and not fire.by:
                     due_at = fire.start_at or fire.window_at
-                    self._lag.observe(max(0.0, (settled.now - due_at).total_seconds()))
+                    self._lag.observe(max(0.0, (evaluated.now - due_at).total_seconds()))
 
     async def run(self) -> None:
         """Read periodically, until cancelled."""
@@ -75,10 +75,10 @@ class Timetable(Collector):
         """Read the next schedules and their last successes."""
         now = await self._store.time()
         shown = []
-        for row in await self._store.next_schedules(None, now + _LOOKED_AHEAD, SHOWN):
+        for row in await self._store.next_schedules(None, now + _HORIZON, MAX_SHOWN):
             wanted = FireFilter(schedule_id=row.id, outcomes=(Outcome.RAN,))
             try:
-                fires = await self._store.fires(wanted, _FIRES_LOOKED_AT)
+                fires = await self._store.fires(wanted, _MAX_FIRES)
             except Broken as fault:
                 log.warning("metrics.fires_unreadable", schedule=row.id, fault=str(fault))
                 fires = []

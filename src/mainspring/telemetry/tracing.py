@@ -34,7 +34,7 @@ from opentelemetry.trace import (
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.trace_ids import span_of, trace_of
-from mainspring.telemetry.run_events import AttemptOver, Piece, RunBegun, RunEnded
+from mainspring.telemetry.run_events import AttemptFinished, RunEnded, RunStarted, TelemetryEvent
 
 NAMES = {
     "job": "cicd.pipeline.name",
@@ -72,7 +72,7 @@ class Tracer:
             {"service.name": "mainspring", "service.version": version, "service.instance.id": server}
         )
         base = endpoint.rstrip("/")
-        self._ids = _GivenIds()
+        self._ids = _FixedIdGenerator()
         self._spans = TracerProvider(resource=resource, id_generator=self._ids)
         self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{base}/v1/traces")))
         self._tracer = self._spans.get_tracer("mainspring", version)
@@ -83,31 +83,31 @@ class Tracer:
         self._active = meter.create_up_down_counter("cicd.pipeline.run.active", "{run}", "Active runs.")
         self._errors = meter.create_counter("cicd.pipeline.run.errors", "{error}", "Runs that did not succeed.")
 
-    def tell(self, pieces: Sequence[Piece]) -> None:
+    def export(self, events: Sequence[TelemetryEvent]) -> None:
         """Create spans of ended runs and attempts."""
-        for piece in pieces:
-            match piece:
-                case RunBegun():
-                    self._active.add(1, {NAMES["job"]: piece.job})
-                case AttemptOver():
-                    self._attempt(piece)
+        for event in events:
+            match event:
+                case RunStarted():
+                    self._active.add(1, {NAMES["job"]: event.job})
+                case AttemptFinished():
+                    self._attempt(event)
                 case RunEnded():
-                    self._run(piece)
+                    self._run(event)
 
     def close(self) -> None:
         """Flush and close."""
         self._spans.shutdown()
         self._numbers.shutdown()
 
-    def _attempt(self, over: AttemptOver) -> None:
-        attempt = over.attempt
+    def _attempt(self, finished: AttemptFinished) -> None:
+        attempt = finished.attempt
         if attempt.started_at is None:
             return
         result = _ATTEMPT_RESULTS.get(attempt.end, "failure")
         attributes: dict[str, str | int] = {
-            NAMES["job"]: over.job,
+            NAMES["job"]: finished.job,
             NAMES["run"]: attempt.run_id,
-            NAMES["task"]: over.task,
+            NAMES["task"]: finished.task,
             NAMES["task_run"]: attempt.id,
             NAMES["task_result"]: result,
             NAMES["worker"]: attempt.worker_id,
@@ -115,7 +115,7 @@ class Tracer:
             NAMES["attempt"]: attempt.number,
         }
         self._span(
-            over.task, attempt.run_id, span_of(attempt.id), attributes, attempt.started_at, attempt.ended_at, result,
+            finished.task, attempt.run_id, span_of(attempt.id), attributes, attempt.started_at, attempt.ended_at, result,
             parent=span_of(attempt.run_id),
         )  # fmt: skip
 
@@ -150,24 +150,24 @@ class Tracer:
         result: str, *, parent: int | None = None, kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:  # fmt: skip
         trace = trace_of(run_id)
-        self._ids.give(trace, span_id)
+        self._ids.set_next(trace, span_id)
         context = None
         if parent is not None:
-            above = SpanContext(trace, parent, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-            context = set_span_in_context(NonRecordingSpan(above))
+            parent_context = SpanContext(trace, parent, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+            context = set_span_in_context(NonRecordingSpan(parent_context))
         span = self._tracer.start_span(name, context, kind, attributes, start_time=_nanoseconds(start))
         if result in _FAILED:
             span.set_status(Status(StatusCode.ERROR, result))
         span.end(_nanoseconds(max(start, end)))
 
 
-class _GivenIds(IdGenerator):
+class _FixedIdGenerator(IdGenerator):
     """Gives the next span predefined ids. For one thread."""
 
     def __init__(self) -> None:
         self._trace = self._span = 0
 
-    def give(self, trace: int, span: int) -> None:
+    def set_next(self, trace: int, span: int) -> None:
         """Set the ids of the next span."""
         self._trace, self._span = trace, span
 

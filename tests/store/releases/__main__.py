@@ -11,15 +11,23 @@ import asyncpg
 from msgspec.structs import replace
 
 from mainspring.core.model.audit_entry import seal
-from mainspring.core.model.batch import Checkpoint, LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.model.batch import (
+    BulkOperation,
+    BulkOperationKind,
+    Checkpoint,
+    LateResult,
+    RejectedEvent,
+    TaskChange,
+    WorkerRow,
+)
 from mainspring.core.model.run import RunState
-from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.model.schedule_rows import ScheduleDecision
 from mainspring.core.model.task import TaskState
 from mainspring.core.schedules.windows import Outcome
 from mainspring.store.ports.admin import AuditFilter
 from mainspring.store.ports.front import DecisionFilter, RunFilter, ServerRow, TaskFilter
 from mainspring.store.ports.schedules import FireFilter, ScheduleFilter
-from mainspring.store.ports.store import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
+from mainspring.store.ports.store import PRUNABLE, IdempotencyKey, IntakeRequest, KeyedRun, Store
 from mainspring.store.postgres.store import PostgresStore
 from tests.postgres import running_postgres
 from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
@@ -57,11 +65,11 @@ from tests.store.sharing_builders import (
     a_policy,
     a_pool,
     a_quota,
+    a_request,
     a_share,
     a_tally,
-    a_wish,
 )
-from tests.store.test_breakers import a_breaker, a_duration
+from tests.store.test_circuit_breakers import a_breaker, a_duration
 from tests.store.test_tokens import a_token
 
 
@@ -76,7 +84,7 @@ async def session(store: Store) -> None:
     await store.insert_runs([second], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
     await store.insert_runs([second], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
     await store.waiting("main", 10)
-    await store.intake("main", [Want(second.priority, "acme", 10)])
+    await store.intake("main", [IntakeRequest(second.priority, "acme", 10)])
     await store.next_start("main")
     (task,) = await leader.adopt(first)
     await write_everything(leader, a_change(task, state=TaskState.RUNNING, attempt_id="att_1", worker_id="w1"))
@@ -85,7 +93,7 @@ async def session(store: Store) -> None:
     await store.load_run(first.id)
     await store.jobs([job.id])
     await store.find_attempts(["att_1"])
-    (outgoing,) = await store.take_outgoing("host-1", 1, HOUR)
+    (outgoing,) = await store.claim_outbox("host-1", 1, HOUR)
     await store.postpone(outgoing.id, -HOUR, "no answer")
     await store.delivered([outgoing.id])
     await leader.commit(runs=[ended(first)])
@@ -96,7 +104,7 @@ async def session(store: Store) -> None:
     await store.find_run(first.id)
     await store.find_task(task.id)
     await take_part(store)
-    await settle_schedules(store)
+    await evaluate_schedules_session(store)
     await administer(store)
     await share(leader)
     for what in PRUNABLE:
@@ -138,11 +146,13 @@ async def take_part(store: Store) -> None:
     for _ in range(2):
         await store.insert_keyed([KeyedRun(run=a_run(), key=key, audit=an_entry())])
     await store.insert_runs([a_run()], audit=[an_entry()])
-    await store.heard("main", ["w1"])
-    await store.unheard("main", DAY, 10, DAY)
-    await store.server_heard(ServerRow(name="a", address="http://a", version="1", started_at=NOW, heard_at=NOW))
+    await store.record_heartbeats("main", ["w1"])
+    await store.silent_workers("main", DAY, 10, DAY)
+    await store.record_server_heartbeat(
+        ServerRow(name="a", address="http://a", version="1", started_at=NOW, last_heartbeat_at=NOW)
+    )
     await store.servers(HOUR)
-    await store.server_gone("a")
+    await store.delete_server("a")
     await store.setting("jitter", "1")
     token = a_token()
     await store.insert_token(token, an_entry())
@@ -153,23 +163,27 @@ async def take_part(store: Store) -> None:
     await store.revoke_token(token.id, an_entry())
 
 
-async def settle_schedules(store: Store) -> None:
+async def evaluate_schedules_session(store: Store) -> None:
     """Everything that happens to schedules, and what is told about it."""
     other = a_schedule(job="load", next_at=None)
-    schedule = a_schedule(after_job="load", event_type="file.arrived", has_waiting=True)
+    schedule = a_schedule(after_job="load", event_type="file.arrived", has_waiting_windows=True)
     await given(store, other, schedule)
     await store.next_due()
-    await store.settle_due(10, rule(fire_once))
+    await store.evaluate_due(10, rule(fire_once))
     backfill, outgoing = a_backfill(schedule), an_outgoing()
     waits = a_fire(schedule, outcome=Outcome.WAITING, backfill_id=backfill.id)
     await given_fires(
         store, schedule, waits, backfills=(backfill,), changes=(a_change_of(schedule),), outgoing=(outgoing,)
     )
-    await store.settle_waiting(10, 0.0, rule(lambda case: Ruling(schedule=replace(case.schedule, paused=True))))
+    await store.evaluate_waiting(
+        10, 0.0, rule(lambda case: ScheduleDecision(schedule=replace(case.schedule, paused=True)))
+    )
     event = an_event()
-    heard = replace(waits, event=event.document)
+    record_heartbeats = replace(waits, event=event.document)
     await store.receive_events(
-        schedule.tenant, [event], rule(lambda case: Ruling(schedule=case.schedule, fires=(heard,)))
+        schedule.tenant,
+        [event],
+        rule(lambda case: ScheduleDecision(schedule=case.schedule, fires=(record_heartbeats,))),
     )
     alert = an_alert()
     await store.open_alert(alert, [an_outgoing()])
@@ -185,7 +199,7 @@ async def settle_schedules(store: Store) -> None:
     await store.backfills(schedule.id, 10)
     await store.list_events(None, None, NOW, 10)
     await store.list_alerts(None, True, "", 10)
-    await store.list_dead("acme", "report", None, 10)
+    await store.list_dead_letters("acme", "report", None, 10)
     await store.durations("acme", "report")
     await store.breakers()
 
@@ -202,13 +216,13 @@ async def administer(store: Store) -> None:
     await store.put_tenant(a_tenant(), 0, an_entry())
     await store.find_tenant("acme")
     await store.list_tenants("", 10)
-    await store.put_measure(a_measure(), None, an_entry())
-    await store.measures()
-    await store.drop_measure(a_measure().name, an_entry())
+    await store.put_setting_override(a_measure(), None, an_entry())
+    await store.setting_overrides()
+    await store.drop_setting_override(a_measure().name, an_entry())
     hook = await store.put_webhook(a_webhook(), None, an_entry())
     message = a_delivery(hook)
     await store.add_deliveries([message], [an_outgoing()])
-    await store.note_delivery(message.id, state="failed", status=500, fault="broken")
+    await store.record_delivery(message.id, state="failed", status=500, fault="broken")
     await store.resend(message.id, an_outgoing(), an_entry())
     await store.find_webhook(hook.id)
     await store.list_webhooks("acme", "", 10)
@@ -220,7 +234,7 @@ async def administer(store: Store) -> None:
 
 
 async def share(leader: Leader) -> None:
-    """Who may use what, and what is used of limits."""
+    """Who may use what, and what is used of rate_usage."""
     store = leader.store
     await store.put_pool(a_pool(), 0, an_entry())
     policy = await store.put_policy(a_policy(), None, an_entry())
@@ -232,8 +246,8 @@ async def share(leader: Leader) -> None:
     await store.rules()
     for _ in range(2):
         await store.take_share(leader.term, LIMIT, 10, 7)
-        await store.take_allowances([a_wish(), a_wish(limit="other")])
-    await leader.commit(shares=[a_share()], tallies=[a_tally()])
+        await store.take_rate_grants([a_request(), a_request(limit="other")])
+    await leader.commit(shares=[a_share()], failure_counts=[a_tally()])
     await store.shares([LIMIT])
     await store.count_intake("main", 10)
     await store.load("main")
@@ -248,24 +262,24 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     """A batch with something of everything."""
     task = change.task
     attempt = an_attempt(task)
-    spread = Spread(
-        run_id=task.run_id, parent="", generation=1, kind=SpreadKind.CANCEL, shard="main", total=2, done=1, by="ann",
+    bulk_operation = BulkOperation(
+        run_id=task.run_id, parent="", generation=1, kind=BulkOperationKind.CANCEL, shard="main", total=2, done=1, by="ann",
         why="asked to",
     )  # fmt: skip
     worker = WorkerRow(
         id="w1", shard="main", offer="{}", labels="{}", zone="", version="1", status="ready", since=NOW,
-        last_heard_at=NOW, hold="cordoned", hold_why="ann: new disk",
+        last_heartbeat_at=NOW, hold="cordoned", hold_why="ann: new disk",
     )  # fmt: skip
     fault = RejectedEvent(id="r1", shard="main", kind="k", subject=task.id, event="{}", fault="f", at=NOW)
     checkpoint = Checkpoint(task_id=task.id, run_id=task.run_id, attempt_id="att_1", document="{}", saved_at=NOW)
     late = LateResult(attempt_id=attempt.id, outcome="failed", output=None, error="e", at=NOW)
     await leader.commit(
-        tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], spreads=[spread],
+        tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], bulk_operations=[bulk_operation],
         outbox=[an_outgoing()], rejected=[fault], workers=[worker], checkpoints=[checkpoint],
         breakers=[a_breaker()], durations=[a_duration()], audit=[an_entry()], decisions=[a_decision(task)],
     )  # fmt: skip
-    spread.done = spread.total
-    await leader.commit(spreads=[spread], workers=[worker], breakers=[a_breaker(closed_at=NOW)])
+    bulk_operation.done = bulk_operation.total
+    await leader.commit(bulk_operations=[bulk_operation], workers=[worker], breakers=[a_breaker(closed_at=NOW)])
 
 
 class Recorder:
@@ -309,7 +323,7 @@ class Recorder:
         setattr(asyncpg.Connection, "copy_records_to_table", copy)  # noqa: B010 - the driver's class is not ours to type
 
     async def note(self, connection: Any, query: str, args: Sequence[Any], outcome: str) -> None:
-        """One statement, with its arguments in place of the marks."""
+        """One statement, with its arguments in location of the marks."""
         if args:
             types = (await self._driver["prepare"](connection, query)).get_parameters()
             for place in range(len(args), 0, -1):

@@ -12,11 +12,11 @@ import msgspec
 import psutil
 import pytest
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.wire import Offer
 from mainspring.worker.agent.agent import Agent, AgentSettings
-from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, GuardSettings
-from tests.worker.agent.desk import Desk, open_desk
+from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, SupervisorSettings
+from tests.worker.agent.fake_server import FakeServer, open_fake_server
 
 
 def pytest_asyncio_loop_factories(
@@ -26,7 +26,7 @@ def pytest_asyncio_loop_factories(
     return {"real": asyncio.new_event_loop}
 
 
-class Shop:
+class AgentHarness:
     """Successive agents on one state directory."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -34,12 +34,16 @@ class Shop:
         state_dir.mkdir()
         self.code = state_dir.parent / "code"
         self.code.mkdir()
-        guard = GuardSettings(children=1, orphan_seconds=3.0, orphan_grace_seconds=0.1, python_path=(str(self.code),))
-        (state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(guard))
+        supervisor = SupervisorSettings(
+            children=1, orphan_seconds=3.0, orphan_grace_seconds=0.1, python_path=(str(self.code),)
+        )
+        (state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(supervisor))
         self.agent: Agent | None = None
         self._working: asyncio.Task[None] | None = None
 
-    def open(self, *servers: str, token: str = "", drain_seconds: float = 20.0, journal_bytes: int = 1 << 28) -> Agent:
+    def open(
+        self, *servers: str, token: str = "", drain_seconds: float = 20.0, max_spool_bytes: int = 1 << 28
+    ) -> Agent:
         """Start an agent."""
         settings = AgentSettings(
             name="w1",
@@ -50,9 +54,9 @@ class Shop:
             zone="eu",
             token=token,
             drain_seconds=drain_seconds,
-            journal_bytes=journal_bytes,
+            max_spool_bytes=max_spool_bytes,
         )
-        self.agent = Agent(settings, MachineClock(), Random(7))
+        self.agent = Agent(settings, SystemClock(), Random(7))
         self._working = asyncio.create_task(self.agent.run())
         return self.agent
 
@@ -95,15 +99,15 @@ class Shop:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
+async def fake_server() -> AsyncIterator[FakeServer]:
     """A fake server."""
-    async with open_desk() as desk:
-        yield desk
+    async with open_fake_server() as fake_server:
+        yield fake_server
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+async def harness(tmp_path: Path) -> AsyncIterator[AgentHarness]:
     """A state directory with its agents."""
-    shop = Shop(tmp_path / "state")
-    yield shop
-    await shop.end()
+    harness = AgentHarness(tmp_path / "state")
+    yield harness
+    await harness.end()

@@ -5,7 +5,7 @@
         entry = audit.entry(run_id, tenant=run.tenant, why=body.why)
 
 A route that changes something takes an `Auditor`, creates one entry, and passes it to the write. A request that
-changes nothing by design (a dry run) calls `nothing_to_say`. `api/http/routing.py` checks that each answered request
+changes nothing by design (a dry run) calls `skip_entry`. `api/http/routing.py` checks that each answered request
 has done one of the two (I-73).
 """
 
@@ -16,19 +16,19 @@ import msgspec
 from mainspring.api.services import Principal
 from mainspring.core.model.audit_entry import AuditEntry
 
-LARGEST_SIDE_BYTES = 16 * 1024
+MAX_SIDE_BYTES = 16 * 1024
 """Size limit of `before` and `after` as JSON; of larger values only the size is recorded."""
 
 
 class Auditor:
     """Creates the audit entries of one request."""
 
-    def __init__(self, principal: Principal, *, request_id: str, source: str, act: str) -> None:
+    def __init__(self, principal: Principal, *, request_id: str, source: str, action: str) -> None:
         self._principal = principal
         self._request_id = request_id
         self._source = source
-        self._act = act
-        self.made = 0
+        self._act = action
+        self.entry_count = 0
         """Number of entries created."""
         self.is_done = False
         """Whether an entry was created, or none is needed."""
@@ -37,19 +37,19 @@ class Auditor:
         self, object: str, *, tenant: str, why: str = "", before: object = None, after: object = None
     ) -> AuditEntry:
         """Create an entry: the object, its tenant's chain, the reason, and the values before and after."""
-        number = f".{self.made}" if self.made else ""
-        self.made += 1
+        number = f".{self.entry_count}" if self.entry_count else ""
+        self.entry_count += 1
         self.is_done = True
         return AuditEntry(
             id=f"{self._request_id}{number}", tenant=tenant, actor=self._principal.name, source=self._source,
-            act=self._act, object=object, why=why, before=_side(before), after=_side(after),
+            action=self._act, object=object, why=why, before=_side(before), after=_side(after),
         )  # fmt: skip
 
-    def will_tell(self) -> None:
+    def defer_entries(self) -> None:
         """Announce that entries are created while the response is streamed, one for each part that is executed."""
         self.is_done = True
 
-    def nothing_to_say(self) -> None:
+    def skip_entry(self) -> None:
         """Mark the request as one that changes nothing."""
         self.is_done = True
 
@@ -59,6 +59,6 @@ def _side(value: object) -> str | None:
     if value is None:
         return None
     text = msgspec.json.encode(value)
-    if len(text) > LARGEST_SIDE_BYTES:
+    if len(text) > MAX_SIDE_BYTES:
         text = msgspec.json.encode({"bytes": len(text)})
     return text.decode()

@@ -5,7 +5,7 @@
 2. Requests without credentials are accepted only by a server that is open locally, only from this machine under a
    name of this machine, and not with a foreign Origin: browsers send requests of foreign pages to any address (CSRF),
    under any name (DNS rebinding). Proxied requests do not count as local.
-3. Tokens and workers are cached for KNOWN_SECONDS: a revoked one may work that much longer.
+3. Tokens and workers are cached for CACHE_SECONDS: a revoked one may work that much longer.
 4. A certificate identifies a worker only if its key is the one on record for its name.
 """
 
@@ -19,9 +19,9 @@ from typing import Generic, TypeVar
 import structlog
 
 from mainspring.api.auth import tokens
-from mainspring.api.services import EVERY_TENANT, GIVEN_TO_TOKENS, Principal, Role, WorkerIdentity
-from mainspring.api.store_time import AskedTime
-from mainspring.api.worker_link.enrolment import ENROL
+from mainspring.api.services import ALL_TENANTS, TOKEN_ROLES, Principal, Role, WorkerIdentity
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.worker_link.enrollment import ENROLL_HINT
 from mainspring.event_loop import start_task
 from mainspring.protocol.certificates import WorkerCertificate
 from mainspring.protocol.clock import Clock
@@ -31,11 +31,11 @@ from mainspring.store.ports.store import Store
 log = structlog.get_logger()
 Row = TypeVar("Row")
 
-KNOWN_SECONDS = 5.0
-USE_NOTED_SECONDS = 60.0
-_MOST_KNOWN = 10_000
-_LOCAL = Principal(name="local", tenant=EVERY_TENANT, roles=frozenset({Role.ADMIN}))
-_ROLES = {role.value: role for role in GIVEN_TO_TOKENS}
+CACHE_SECONDS = 5.0
+LAST_USE_WRITE_SECONDS = 60.0
+_MAX_CACHED = 10_000
+_LOCAL = Principal(name="local", tenant=ALL_TENANTS, roles=frozenset({Role.ADMIN}))
+_ROLES = {role.value: role for role in TOKEN_ROLES}
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -46,14 +46,14 @@ class TokenIdentities:
         """`open_locally`: the server listens on loopback only and requires no token there."""
         self._store = store
         self._clock = clock
-        self._time = AskedTime(store, clock)
+        self._time = StoreTimeCache(store, clock)
         self._secret = cluster_secret
         self._open_locally = open_locally
-        self._tokens = _Known(clock, store.find_token)
-        self._workers = _Known(clock, store.find_identity)
+        self._tokens = _RowCache(clock, store.find_token)
+        self._workers = _RowCache(clock, store.find_identity)
         self._used: set[str] = set()
-        self._next_note = clock.monotonic()
-        self._noting: asyncio.Task[None] | None = None
+        self._next_recording = clock.monotonic()
+        self._recording: asyncio.Task[None] | None = None
 
     async def of(
         self, headers: Mapping[str, str], client: str, certificate: WorkerCertificate | None = None
@@ -62,17 +62,21 @@ class TokenIdentities:
 
         Raises Unauthenticated.
         """
-        said = headers.get("authorization")
-        if said is None:
-            return self._local(headers, client) if certificate is None else await self._worker(certificate)
-        scheme, _, token = said.partition(" ")
+        header = headers.get("authorization")
+        if header is None:
+            return (
+                self._local_principal(headers, client)
+                if certificate is None
+                else await self._worker_principal(certificate)
+            )
+        scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated("invalid Authorization header: use `Authorization: Bearer TOKEN`")
         if token.startswith("msa_"):
-            return await self._attempt(token)
+            return await self._attempt_principal(token)
         if token.startswith("msj_"):
-            return await self._joining(token)
-        return await self._holder(token)
+            return await self._join_principal(token)
+        return await self._token_principal(token)
 
     async def worker_named(self, name: str) -> WorkerIdentity | None:
         """Return the worker that has a certificate for this name, if any."""
@@ -81,7 +85,7 @@ class TokenIdentities:
             return None
         return WorkerIdentity(name=row.name, pools=row.pools, key=row.key)
 
-    def _local(self, headers: Mapping[str, str], client: str) -> Principal:
+    def _local_principal(self, headers: Mapping[str, str], client: str) -> Principal:
         if not self._open_locally:
             raise Unauthenticated("a token is required")
         if not is_loopback(client) or any(name in headers for name in _FORWARDED):
@@ -94,7 +98,7 @@ class TokenIdentities:
             raise Unauthenticated("a token is required for cross-origin requests")
         return _LOCAL
 
-    async def _holder(self, token: str) -> Principal:
+    async def _token_principal(self, token: str) -> Principal:
         token_id = tokens.id_of(token)
         row = await self._tokens.find(token_id) if token_id is not None else None
         if row is None or not tokens.is_token_of(row, token):
@@ -103,11 +107,11 @@ class TokenIdentities:
             raise Unauthenticated("token revoked")
         if row.expires_at <= await self._time.now():
             raise Unauthenticated("token expired")
-        self._note_use(row.id)
+        self._record_use(row.id)
         roles = frozenset(_ROLES[role] for role in row.roles if role in _ROLES)
         return Principal(name=f"token:{row.name}", tenant=row.tenant, roles=roles)
 
-    async def _attempt(self, token: str) -> Principal:
+    async def _attempt_principal(self, token: str) -> Principal:
         attempt = tokens.read_attempt_token(self._secret, token, await self._time.now())
         found = await self._store.find_attempts([attempt]) if attempt is not None else []
         task = await self._store.find_task(found[0].task_id) if found and found[0].end is None else None
@@ -117,25 +121,25 @@ class TokenIdentities:
             name=f"attempt:{attempt}", tenant=task.tenant, roles=frozenset({Role.ATTEMPT}), attempt=attempt
         )
 
-    async def _worker(self, certificate: WorkerCertificate) -> Principal:
+    async def _worker_principal(self, certificate: WorkerCertificate) -> Principal:
         """Return the worker of a certificate that TLS has verified against the CA of workers."""
         row = await self._workers.find(certificate.name)
         if row is None or row.key != certificate.key:
-            row = await self._workers.find(certificate.name, anew=True)  # it may have just enrolled
+            row = await self._workers.find(certificate.name, refresh=True)  # it may have just enrolled
         if row is None or row.key != certificate.key:
-            raise Unauthenticated(f"the certificate belongs to no registered worker: {ENROL}")
+            raise Unauthenticated(f"the certificate belongs to no registered worker: {ENROLL_HINT}")
         if row.revoked_at is not None:
-            raise Unauthenticated(f"the certificate of worker {row.name} was revoked: {ENROL}")
+            raise Unauthenticated(f"the certificate of worker {row.name} was revoked: {ENROLL_HINT}")
         if certificate.expires_at <= await self._time.now():
-            raise Unauthenticated(f"the certificate of worker {row.name} has expired: {ENROL}")
+            raise Unauthenticated(f"the certificate of worker {row.name} has expired: {ENROLL_HINT}")
         return Principal(
             name=f"worker:{row.name}",
-            tenant=EVERY_TENANT,
+            tenant=ALL_TENANTS,
             roles=frozenset({Role.WORKER}),
             worker=WorkerIdentity(name=row.name, pools=row.pools, key=row.key),
         )
 
-    async def _joining(self, token: str) -> Principal:
+    async def _join_principal(self, token: str) -> Principal:
         """Return the caller of a join token. Its remaining uses are checked when it is used."""
         token_id = tokens.id_of(token)
         row = await self._store.find_join_token(token_id) if token_id is not None else None
@@ -145,15 +149,15 @@ class TokenIdentities:
             raise Unauthenticated("join token revoked")
         if row.expires_at <= await self._time.now():
             raise Unauthenticated("join token expired")
-        return Principal(name=f"join:{row.name}", tenant=EVERY_TENANT, roles=frozenset({Role.JOIN}), join_token=row.id)
+        return Principal(name=f"join:{row.name}", tenant=ALL_TENANTS, roles=frozenset({Role.JOIN}), join_token=row.id)
 
-    def _note_use(self, id: str) -> None:
+    def _record_use(self, id: str) -> None:
         """Record the use of a token; uses are written together, once a minute."""
         self._used.add(id)
-        if self._clock.monotonic() >= self._next_note and (self._noting is None or self._noting.done()):
-            self._next_note = self._clock.monotonic() + USE_NOTED_SECONDS
+        if self._clock.monotonic() >= self._next_recording and (self._recording is None or self._recording.done()):
+            self._next_recording = self._clock.monotonic() + LAST_USE_WRITE_SECONDS
             used, self._used = list(self._used), set()
-            self._noting = start_task(self._write_use(used), "token_uses")
+            self._recording = start_task(self._write_use(used), "token_uses")
 
     async def _write_use(self, ids: list[str]) -> None:
         try:
@@ -163,24 +167,24 @@ class TokenIdentities:
             log.warning("tokens.use_not_noted", tokens=len(ids), fault=str(fault))
 
 
-class _Known(Generic[Row]):
+class _RowCache(Generic[Row]):
     """Cache of rows, including missing ones."""
 
-    def __init__(self, clock: Clock, ask: Callable[[str], Awaitable[Row | None]]) -> None:
+    def __init__(self, clock: Clock, load: Callable[[str], Awaitable[Row | None]]) -> None:
         self._clock = clock
-        self._ask = ask
+        self._load = load
         self._rows: dict[str, tuple[float, Row | None]] = {}
 
-    async def find(self, key: str, *, anew: bool = False) -> Row | None:
-        """Return the row, at most KNOWN_SECONDS old; with `anew`, read it now."""
+    async def find(self, key: str, *, refresh: bool = False) -> Row | None:
+        """Return the row, at most CACHE_SECONDS old; with `refresh`, read it now."""
         until, row = self._rows.get(key, (0.0, None))
-        if self._clock.monotonic() < until and not anew:
+        if self._clock.monotonic() < until and not refresh:
             return row
         asked_at = self._clock.monotonic()
-        row = await self._ask(key)
-        if len(self._rows) >= _MOST_KNOWN:
+        row = await self._load(key)
+        if len(self._rows) >= _MAX_CACHED:
             self._rows.clear()
-        self._rows[key] = (asked_at + KNOWN_SECONDS, row)
+        self._rows[key] = (asked_at + CACHE_SECONDS, row)
         return row
 
 

@@ -4,21 +4,22 @@
     approver ⊃ viewer                               decides what needs approval, and runs nothing
     worker                                          the worker link and the routes for workers only
     join                                            enrolling as a worker only
-    attempt                                         OF_AN_ATTEMPT on its own task only
+    attempt                                         ATTEMPT_OPERATIONS on its own task only
 
 A role that is not listed has no permissions. Visibility of tenants is separate: `Principal.sees`. An attempt sees less
-than its tenant: the routes of OF_AN_ATTEMPT check that (`routes_tasks.find_task`). tests/api/matrix.txt lists every
+than its tenant: the routes of ATTEMPT_OPERATIONS check that (`routes_tasks.find_task`). tests/api/matrix.txt lists
+every
 route and every role.
 """
 
 from __future__ import annotations
 
-from mainspring.api.services import DEFAULT_TENANT, EVERY_TENANT, Principal, Role
+from mainspring.api.services import ALL_TENANTS, DEFAULT_TENANT, Principal, Role
 from mainspring.protocol.errors import Forbidden
 
 R = Role
 
-HAVE: dict[Role, frozenset[Role]] = {
+SATISFIED_BY: dict[Role, frozenset[Role]] = {
     R.VIEWER: frozenset({R.VIEWER, R.SUBMITTER, R.OPERATOR, R.APPROVER, R.ADMIN}),
     R.SUBMITTER: frozenset({R.SUBMITTER, R.OPERATOR, R.ADMIN}),
     R.OPERATOR: frozenset({R.OPERATOR, R.ADMIN}),
@@ -30,36 +31,36 @@ HAVE: dict[Role, frozenset[Role]] = {
 }
 """Roles that satisfy the role of a route."""
 
-OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint", "put_checkpoint", "list_run_artifacts"})
+ATTEMPT_OPERATIONS = frozenset({"get_task", "get_checkpoint", "put_checkpoint", "list_run_artifacts"})
 """Operations that an attempt may call for its own task or run, with its token."""
 
 
 def check(principal: Principal, role: Role, operation: str) -> None:
     """Raise Forbidden if the caller lacks the role of an operation."""
-    if principal.roles & HAVE[role] or (R.ATTEMPT in principal.roles and operation in OF_AN_ATTEMPT):
+    if principal.roles & SATISFIED_BY[role] or (R.ATTEMPT in principal.roles and operation in ATTEMPT_OPERATIONS):
         return
     raise Forbidden(f"{principal.name} is not permitted: role {role} required")
 
 
-def check_every_tenant(principal: Principal) -> None:
+def check_all_tenants(principal: Principal) -> None:
     """Raise Forbidden for a caller of one tenant: the operation concerns the whole installation."""
-    if not principal.sees_everybody():
+    if not principal.sees_all_tenants():
         raise Forbidden(f"{principal.name} is not permitted: access to all tenants required")
 
 
-def tenant_to_act_for(principal: Principal, wanted: str | None) -> str:
+def tenant_to_write(principal: Principal, wanted: str | None) -> str:
     """Return the tenant of new work. Raises Forbidden if the caller may not act for it."""
-    own = DEFAULT_TENANT if principal.sees_everybody() else principal.tenant
+    own = DEFAULT_TENANT if principal.sees_all_tenants() else principal.tenant
     tenant = own if wanted is None else wanted
     if not principal.sees(tenant):
         raise Forbidden(f"{principal.name} is limited to tenant {principal.tenant}")
     return tenant
 
 
-def tenant_to_look_at(principal: Principal, wanted: str | None) -> str | None:
+def tenant_to_read(principal: Principal, wanted: str | None) -> str | None:
     """Return the tenant to list; None for all. Raises Forbidden if the caller may not see it."""
-    if wanted is None or wanted == EVERY_TENANT:
-        return None if principal.sees_everybody() else principal.tenant
+    if wanted is None or wanted == ALL_TENANTS:
+        return None if principal.sees_all_tenants() else principal.tenant
     if not principal.sees(wanted):
         raise Forbidden(f"{principal.name} is limited to tenant {principal.tenant}")
     return wanted

@@ -11,24 +11,24 @@ from starlette.requests import HTTPConnection
 from mainspring.api.services import Services
 from mainspring.protocol.errors import Unauthenticated, Unavailable
 
-ASK_AGAIN_SECONDS = 5.0
+VALIDITY_CHECK_SECONDS = 5.0
 
 
-class Standing:
+class SessionValidity:
     """Validity of one caller's session."""
 
     def __init__(self, services: Services, connection: HTTPConnection) -> None:
         self._services = services
         self._connection = connection
-        self._asked_at = services.clock.monotonic()
+        self._checked_at = services.clock.monotonic()
 
     async def is_valid(self) -> bool:
         """Return whether the credential is still valid. If the store is unavailable, assume that it is."""
-        if self._services.clock.monotonic() < self._asked_at + ASK_AGAIN_SECONDS:
+        if self._services.clock.monotonic() < self._checked_at + VALIDITY_CHECK_SECONDS:
             return True
-        self._asked_at = self._services.clock.monotonic()
+        self._checked_at = self._services.clock.monotonic()
         try:
-            await self._services.who_asks(self._connection)
+            await self._services.authenticate(self._connection)
         except Unauthenticated:
             return False
         except Unavailable:

@@ -22,8 +22,8 @@ from mainspring.protocol.ids import entropy
 from mainspring.store.ports.front import TokenRow
 from mainspring.store.ports.workers import JoinTokenRow
 
-LONGEST_LIFE = timedelta(days=365)
-SHORTEST_LIFE = timedelta(minutes=1)
+MAX_LIFETIME = timedelta(days=365)
+MIN_LIFETIME = timedelta(minutes=1)
 _TOKEN = re.compile(r"ms[pj]_([0-9a-f]{16})_[0-9a-f]{64}")
 _ATTEMPT_TOKEN = re.compile(r"msa_(att_[0-9a-f]{12}-[0-9a-f]{16})\.([0-9]{1,12})\.([0-9a-f]{64})")
 
@@ -66,7 +66,7 @@ def make_join_token(
     return token, row
 
 
-def described(row: TokenRow) -> dict[str, object]:
+def audit_summary(row: TokenRow) -> dict[str, object]:
     """Return the audit summary of a token, without its secret."""
     return {"name": row.name, "tenant": row.tenant, "roles": row.roles, "expires_at": row.expires_at}
 

@@ -28,14 +28,14 @@ log = structlog.get_logger()
 
 SECRET_HEADER = "X-Mainspring-Cluster"  # noqa: S105 - the name of a header
 SECRET_SETTING = "cluster_secret"  # noqa: S105 - the name of a setting
-HEARD_EVERY_SECONDS = 2.0
-ALIVE = timedelta(seconds=10)
+HEARTBEAT_SECONDS = 2.0
+ALIVE_WITHIN = timedelta(seconds=10)
 """A server without a heartbeat for this long is not called."""
-_KNOWN_FOR_SECONDS = 1.0
+_CACHE_SECONDS = 1.0
 _DEADLINE_SECONDS = 10.0
 
 
-class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class PeerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Response of another server."""
 
     status: int
@@ -64,30 +64,34 @@ class Peers:
         self._http = httpx2.AsyncClient(timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or machine_trust())
         self._servers: list[ServerRow] = []
         self._leaders: dict[str, str] = {}
-        self._looked_at = float("-inf")
-        self._looking = asyncio.Lock()
+        self._refreshed_at = float("-inf")
+        self._refresh_lock = asyncio.Lock()
 
-    async def take_part(self) -> None:
+    async def heartbeat(self) -> None:
         """Write this server's heartbeat until cancelled."""
         started_at = None
         while True:
             try:
                 now = await self._store.time()
                 started_at = started_at or now
-                await self._store.server_heard(
+                await self._store.record_server_heartbeat(
                     ServerRow(
-                        name=self.name, address=self.address, version=__version__, started_at=started_at, heard_at=now
+                        name=self.name,
+                        address=self.address,
+                        version=__version__,
+                        started_at=started_at,
+                        last_heartbeat_at=now,
                     )
                 )
-                self._servers = await self._store.servers(ALIVE)
+                self._servers = await self._store.servers(ALIVE_WITHIN)
             except Unavailable as fault:
                 log.warning("server.unheard", fault=str(fault))
-            await self._clock.sleep(HEARD_EVERY_SECONDS)
+            await self._clock.sleep(HEARTBEAT_SECONDS)
 
     async def leave(self) -> None:
         """Delete this server's row and close connections."""
         try:
-            await self._store.server_gone(self.name)
+            await self._store.delete_server(self.name)
         except Unavailable as fault:
             log.warning("server.row_left", fault=str(fault))
         await self._http.aclose()
@@ -98,45 +102,45 @@ class Peers:
 
     async def others(self) -> list[ServerRow]:
         """Return the other live servers."""
-        await self._look()
+        await self._refresh()
         return [server for server in self._servers if server.name != self.name]
 
     async def leader_address(self, shard: str) -> str | None:
         """Return the address of the server that leads a shard; None if there is none, or if it is this one."""
-        await self._look()
+        await self._refresh()
         leader = self._leaders.get(shard)
         return next((server.address for server in await self.others() if server.name == leader), None)
 
     def forget(self) -> None:
         """Invalidate the cache."""
-        self._looked_at = float("-inf")
+        self._refreshed_at = float("-inf")
 
     async def call(
         self, method: str, address: str, path: str, *, body: bytes = b"", query: Mapping[str, str] | None = None,
-        waits: float = 0.0,
-    ) -> PeerAnswer:  # fmt: skip
-        """Call another server, with `waits` seconds added to the timeout. Raises Unreachable."""
+        extra_seconds: float = 0.0,
+    ) -> PeerResponse:  # fmt: skip
+        """Call another server, with `extra_seconds` seconds added to the timeout. Raises Unreachable."""
         try:
             answer = await self._http.request(
                 method, address + path, content=body, params=query, headers={SECRET_HEADER: self._secret},
-                timeout=_DEADLINE_SECONDS + waits,
+                timeout=_DEADLINE_SECONDS + extra_seconds,
             )  # fmt: skip
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             self.forget()
             raise Unreachable(f"{address} does not answer: {error!r}") from error
-        return PeerAnswer(status=answer.status_code, body=answer.content)
+        return PeerResponse(status=answer.status_code, body=answer.content)
 
     def check(self, request: Request) -> None:
         """Raise NotFound unless the caller is a server of this store."""
-        said = request.headers.get(SECRET_HEADER, "")
-        if not hmac.compare_digest(said.encode(), self._secret.encode()):
+        header = request.headers.get(SECRET_HEADER, "")
+        if not hmac.compare_digest(header.encode(), self._secret.encode()):
             raise NotFound(f"there is no {request.url.path}")
 
-    async def _look(self) -> None:
-        async with self._looking:
-            if self._clock.monotonic() < self._looked_at + _KNOWN_FOR_SECONDS:
+    async def _refresh(self) -> None:
+        async with self._refresh_lock:
+            if self._clock.monotonic() < self._refreshed_at + _CACHE_SECONDS:
                 return
-            self._servers = await self._store.servers(ALIVE)
+            self._servers = await self._store.servers(ALIVE_WITHIN)
             now = await self._store.time()
             self._leaders = {row.id: row.leader for row in await self._store.shards() if row.lease_until > now}
-            self._looked_at = self._clock.monotonic()
+            self._refreshed_at = self._clock.monotonic()

@@ -17,36 +17,36 @@ LARGE_BYTES = 64 * 1024
 """Bodies of this size are decoded in a thread, to keep the event loop free."""
 
 
-async def read(request: Request, most: int) -> bytes:
-    """Return the whole body. Raises TooLarge as soon as it exceeds `most` bytes."""
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > most:
-        raise _too_large(most)
+async def read(request: Request, max_bytes: int) -> bytes:
+    """Return the whole body. Raises TooLarge as soon as it exceeds `max_bytes` bytes."""
+    header = request.headers.get("content-length", "")
+    if header.isdecimal() and int(header) > max_bytes:
+        raise _too_large(max_bytes)
     parts: list[bytes] = []
     size = 0
     async for part in _stream(request):
         size += len(part)
-        if size > most:
-            raise _too_large(most)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
         parts.append(part)
     return b"".join(parts)
 
 
-async def lines(request: Request, longest: int) -> AsyncIterator[bytes]:
+async def lines(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
     """Yield the non-empty lines of a body of any length, as they arrive.
 
-    Raises TooLarge for a line of more than `longest` bytes.
+    Raises TooLarge for a line of more than `max_bytes` bytes.
     """
     rest = b""
     async for part in _stream(request):
         *whole, rest = (rest + part).split(b"\n") if b"\n" in part else [rest + part]
         for line in whole:
-            if len(line) > longest:
-                raise TooLarge(f"a line has more than {longest} bytes")
+            if len(line) > max_bytes:
+                raise TooLarge(f"a line has more than {max_bytes} bytes")
             if line.strip():
                 yield line
-        if len(rest) > longest:
-            raise TooLarge(f"a line has more than {longest} bytes")
+        if len(rest) > max_bytes:
+            raise TooLarge(f"a line has more than {max_bytes} bytes")
     if rest.strip():
         yield rest
 
@@ -61,7 +61,7 @@ def decode(text: bytes, kind: type) -> object:
     if not strict_json.is_clean(text):
         found = strict_json.Reader().read(text.decode(), "")[1]
         if found:
-            raise _say(found)
+            raise _refuse_all(found)
     return value
 
 
@@ -91,12 +91,12 @@ def _refusal(text: bytes, kind: type, first: str) -> Refused:
         faults.add("", f"is not UTF-8 (byte {error.start})")
     if not faults.total():
         faults.add("", first[:1].lower() + first[1:])
-    return _say(faults.all())
+    return _refuse_all(faults.all())
 
 
-def _say(faults: list[Fault]) -> Refused:
+def _refuse_all(faults: list[Fault]) -> Refused:
     return Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body has more than {most} bytes")
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"the body has more than {max_bytes} bytes")

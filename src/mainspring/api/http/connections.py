@@ -1,6 +1,6 @@
 """One client connection, with limits on everything before a route runs (SEC-6).
 
-    head      request line and headers; more than LARGEST_HEAD_BYTES is answered with 431, then the connection closes
+    head      request line and headers; more than MAX_HEAD_BYTES is answered with 431, then the connection closes
     body      read by the route (`api/http/bodies.py`), at its pace, with backpressure
     rest      unread body: discarded up to a limit, so that the client sees the response; then closed
 
@@ -17,8 +17,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from mainspring.api.http.problems import MEDIA_TYPE, problem_of
 from mainspring.protocol.errors import MainspringError, Refused, TooLarge
 
-LARGEST_HEAD_BYTES = 64 * 1024
-MOST_THROWN_AWAY_BYTES = 1024 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+MAX_DISCARDED_BYTES = 1024 * 1024
 """Limit of unread body bytes before closing, and of input after that."""
 _LINGER_SECONDS = 2.0
 """Closing a connection with pending input loses the response: until then, only the write side is closed."""
@@ -29,25 +29,25 @@ class Connection(HttpToolsProtocol):
 
     _unread_bytes = 0
     """Bytes received since the last body part, or the end of a request."""
-    _thrown_away_bytes = 0
+    _discarded_bytes = 0
     _has_head = False
     _is_too_large = False
-    _has_hung_up = False
+    _is_shut_down = False
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes."""
-        if self._has_hung_up:
-            self._throw_away(data)
+        if self._is_shut_down:
+            self._discard(data)
             return
         self._unread_bytes += len(data)
         super().data_received(data)
-        if self._unread_bytes > LARGEST_HEAD_BYTES and not self._has_hung_up:
+        if self._unread_bytes > MAX_HEAD_BYTES and not self._is_shut_down:
             self._is_too_large = True
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
         """Handle the start of a request."""
-        self._unread_bytes = self._thrown_away_bytes = 0
+        self._unread_bytes = self._discarded_bytes = 0
         self._has_head = False
         super().on_message_begin()
 
@@ -60,7 +60,7 @@ class Connection(HttpToolsProtocol):
         """Check the size of the head."""
         self._has_head = True
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        self._is_too_large = size > LARGEST_HEAD_BYTES
+        self._is_too_large = size > MAX_HEAD_BYTES
         if self._is_too_large:
             raise TooLarge("the head of the request is too large")  # the parser stops and sends the response
         super().on_headers_complete()
@@ -70,7 +70,7 @@ class Connection(HttpToolsProtocol):
         self._unread_bytes = 0
         super().on_body(body)
         if self.cycle.response_complete:
-            self._throw_away(body)
+            self._discard(body)
 
     def on_message_complete(self) -> None:
         """Handle the end of a request."""
@@ -81,43 +81,43 @@ class Connection(HttpToolsProtocol):
         """Close after a response unless the rest of the body is known to be small."""
         super().on_response_complete()
         is_left = self.cycle.response_complete and self.cycle.more_body
-        if is_left and (self.expect_100_continue or self._announced_bytes() > MOST_THROWN_AWAY_BYTES):
-            self._hang_up()
+        if is_left and (self.expect_100_continue or self._content_length() > MAX_DISCARDED_BYTES):
+            self._shut_down_writing()
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP or an oversized head, and close."""
         error: MainspringError = Refused("invalid HTTP request")
         status = 400
         if self._is_too_large:
-            error, status = TooLarge(f"the request line and the headers have more than {LARGEST_HEAD_BYTES} bytes"), 431
-        under_way: RequestResponseCycle | None = self.cycle
-        if under_way is None or under_way.response_complete:
+            error, status = TooLarge(f"the request line and the headers have more than {MAX_HEAD_BYTES} bytes"), 431
+        current: RequestResponseCycle | None = self.cycle
+        if current is None or current.response_complete:
             problem = msgspec.structs.replace(problem_of(error), status=status)
             body = msgspec.json.encode(problem)
             head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[status] + head.encode() + body)
-        self._hang_up()
+        self._shut_down_writing()
 
-    def _announced_bytes(self) -> int:
+    def _content_length(self) -> int:
         """Return the Content-Length of the request; 0 if none."""
-        said = next((value for name, value in self.headers if name == b"content-length"), b"")
-        return int(said) if said.isdigit() else 0
+        header = next((value for name, value in self.headers if name == b"content-length"), b"")
+        return int(header) if header.isdigit() else 0
 
-    def _throw_away(self, data: bytes) -> None:
-        self._thrown_away_bytes += len(data)
-        if self._thrown_away_bytes <= MOST_THROWN_AWAY_BYTES:
+    def _discard(self, data: bytes) -> None:
+        self._discarded_bytes += len(data)
+        if self._discarded_bytes <= MAX_DISCARDED_BYTES:
             return
-        if self._has_hung_up:
+        if self._is_shut_down:
             self.transport.close()
         else:
-            self._hang_up()
+            self._shut_down_writing()
 
-    def _hang_up(self) -> None:
+    def _shut_down_writing(self) -> None:
         """Close the write side, and keep reading briefly so that the client receives the response."""
-        if self._has_hung_up or self.transport.is_closing():
+        if self._is_shut_down or self.transport.is_closing():
             return
-        self._has_hung_up = True
-        self._thrown_away_bytes = 0
+        self._is_shut_down = True
+        self._discarded_bytes = 0
         if not self.transport.can_write_eof():
             self.transport.close()
             return

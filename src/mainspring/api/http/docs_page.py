@@ -70,9 +70,9 @@ def _body(document: Part) -> Iterator[str]:
 
 def _operation(method: str, path: str, operation: Part) -> Iterator[str]:
     name = escape(operation["operationId"])
-    yield f'<article><h3 id="{name}"><b>{method.upper()}</b>{escape(path)}</h3><p>{_words(operation["summary"])}</p>'
+    yield f'<article><h3 id="{name}"><b>{method.upper()}</b>{escape(path)}</h3><p>{_inline_code(operation["summary"])}</p>'
     if "description" in operation:
-        yield f"<p>{_words(operation['description'])}</p>"
+        yield f"<p>{_inline_code(operation['description'])}</p>"
     role = operation.get("x-role")
     yield f"<p class=dim>{name} · {f'role {escape(role)}' if role else 'public'}</p>"
     if operation["parameters"]:
@@ -95,7 +95,7 @@ def _operation(method: str, path: str, operation: Part) -> Iterator[str]:
     yield "</article>"
 
 
-def _words(text: str) -> str:
+def _inline_code(text: str) -> str:
     """Render text whose backticked parts are code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 

@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Header, json_response
-from mainspring.protocol.errors import Outdated
+from mainspring.protocol.errors import VersionMismatch
 
 IfMatch = Annotated[str | None, Header("If-Match")]
 IfNoneMatch = Annotated[str | None, Header("If-None-Match")]
@@ -45,11 +45,11 @@ def expected(match: str | None, version: _V | None, what: str) -> _V | None:
         return None
     tags = _read(match, "If-Match")
     if version is None:
-        raise Outdated(f"there is no {what}")
+        raise VersionMismatch(f"there is no {what}")
     if tags is None:
         return None
     if tag(version) not in tags:
-        raise Outdated(f"{what} is at version {version}")
+        raise VersionMismatch(f"{what} is at version {version}")
     return version
 
 

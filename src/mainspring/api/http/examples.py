@@ -64,7 +64,7 @@ EVENT = {
     "data": {"orders": 12},
 }
 
-_EXPECTED = {"foresight": "range", "basis": "its tasks usually take 4m 10s", "earliest": _AT, "latest": _LATER}
+_EXPECTED = {"kind": "range", "basis": "its tasks usually take 4m 10s", "earliest": _AT, "latest": _LATER}
 _DIAGNOSIS = {
     "subject": TASK,
     "name": "acme/etl/load",
@@ -76,10 +76,10 @@ _DIAGNOSIS = {
     "is_problem": False,
     "expected": _EXPECTED,
     "gates": [{"name": "tenant quota", "passed": "holding", "says": "8 of 8 cores"}],
-    "in_the_way": [{"kind": "task", "id": TASK, "says": "train-42, for 4m", "tenant": "acme", "priority": "P2"}],
-    "others_in_the_way": 2,
+    "blockers": [{"kind": "task", "id": TASK, "says": "train-42, for 4m", "tenant": "acme", "priority": "P2"}],
+    "more_blockers": 2,
     "ruled_out": ["not your code: it has not started"],
-    "acts": [
+    "suggestions": [
         {
             "kind": "ask",
             "says": "raise the quota",
@@ -103,14 +103,14 @@ _PEM = "-----BEGIN {0}-----\nMIHzMIGbAgEAMDkxFTATBgNVBAMM..\n-----END {0}-----\n
 _AMOUNTS = {"cpu": 8, "memory": 34359738368}
 _QUOTA = {"weight": 2, "max_tasks": 200, "guaranteed": _AMOUNTS, "burst": _AMOUNTS}
 
-WISHES: Mapping[object, object] = {
+BODY_EXAMPLES: Mapping[object, object] = {
     JobDefinition: JOB,
     rest.RunRequest: {"job": "etl", "params": {"day": "2026-11-15"}, "priority": "P1"},
-    rest.ActRequest: {"why": "the source sent a wrong file"},
+    rest.ActionRequest: {"why": "the source sent a wrong file"},
     rest.ExtendRequest: {"seconds": 1800, "why": "the disk is slow today"},
     rest.KillRequest: {"grace_seconds": 10, "again": True, "why": "it hangs"},
     rest.PriorityRequest: {"priority": "P1", "why": "the board meets at nine"},
-    rest.BulkActRequest: {"act": "cancel", "q": "state:running job:etl-*", "dry_run": True},
+    rest.BulkActionRequest: {"action": "cancel", "q": "state:running job:etl-*", "dry_run": True},
     rest.TokenRequest: {"name": "etl-bot", "roles": ["submitter"], "expires_in_seconds": 2592000},
     rest_schedules.CloudEvent: EVENT,
     rest_admin.TenantRequest: {"title": "Acme Ltd", "contact": "ops@acme.example"},
@@ -120,7 +120,7 @@ WISHES: Mapping[object, object] = {
         "events": ["run.failed", "run.timed_out"],
     },
     rest_admin.JoinTokenRequest: {"name": "rack-7", "pools": ["gpu"], "uses": 20, "expires_in_seconds": 3600},
-    rest_admin.EnrolRequest: {"name": "gpu-3", "request": _PEM.format("CERTIFICATE REQUEST")},
+    rest_admin.EnrollRequest: {"name": "gpu-3", "request": _PEM.format("CERTIFICATE REQUEST")},
     rest_admin.RenewRequest: {"request": _PEM.format("CERTIFICATE REQUEST")},
     rest_claims.ClaimRequest: {
         "worker_id": "worker-pod-abc123",
@@ -198,7 +198,7 @@ _NAMED: Mapping[str, object] = {
     "created_at": _AT, "start_at": _AT, "adopted_at": _AT, "since": _AT, "at": _AT, "ended_at": _LATER,
     "deleted_at": None, "revoked_at": None, "secret": None, "token": None, "resolved_at": None, "roles":
     ["submitter"], "seq": 7, "hash": "9f2c" + "0" * 60, "tries": 1, "detail": "", "problem": None, "start": "RUNNING",
-    "end": "SUCCEEDED", "zone": "eu-west-1a", "status": "ready", "act": "cancel_run", "object": RUN, "before": None,
+    "end": "SUCCEEDED", "zone": "eu-west-1a", "status": "ready", "action": "cancel_run", "object": RUN, "before": None,
     "after": {"reply": "done"}, "errors": [], "faults": [], "instance": "req_5b1f0c2d3e4a6978", "title": "Conflict",
     "code": "conflict", "type": "/docs/reference/errors#conflict", "webhook_id": "hook_018f3c2e9a41-1a2b3c4d5e6f7089",
     "url": "https://hooks.example.com/mainspring", "events": ["run.failed"], "subject": RUN, "body": EVENT, "fault": "",
@@ -211,8 +211,8 @@ _SIMPLE: Mapping[type[Type], object] = {
 
 def example_of(kind: object) -> object:
     """Return an example of a type, as JSON builtins."""
-    if kind in WISHES:
-        return WISHES[kind]
+    if kind in BODY_EXAMPLES:
+        return BODY_EXAMPLES[kind]
     return _value(type_info(kind), "")
 
 
@@ -221,8 +221,8 @@ def _value(info: Type, name: str) -> object:
         return _NAMED[name]
     match info:
         case StructType():
-            if info.cls in WISHES:
-                return WISHES[info.cls]
+            if info.cls in BODY_EXAMPLES:
+                return BODY_EXAMPLES[info.cls]
             return {field.encode_name: _value(field.type, field.name) for field in info.fields}
         case UnionType():
             return _value(next(one for one in info.types if not isinstance(one, NoneType | CustomType)), name)

@@ -14,23 +14,23 @@ from mainspring.api.auth import permissions
 from mainspring.api.services import Principal, Services
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import Priority, TaskState
-from mainspring.core.query.filters import LONGEST_FILTER, Listed, Wanted, read_filter
+from mainspring.core.query.filters import MAX_FILTER_LENGTH, Filter, ListKind, read_filter
 from mainspring.protocol.errors import Fault, Refused
 from mainspring.protocol.rest.runs import Count
 from mainspring.store.ports.front import RunFilter, TaskFilter
 
-Query = Annotated[str, msgspec.Meta(max_length=LONGEST_FILTER)]
-Counting = Literal["exact", "bounded"]
+Query = Annotated[str, msgspec.Meta(max_length=MAX_FILTER_LENGTH)]
+CountMode = Literal["exact", "bounded"]
 PriorityName = Literal["P0", "P1", "P2"]
 
-_MOST_COUNTED: dict[Counting, int] = {"bounded": 10_000, "exact": 2**53}
+_MAX_COUNTED: dict[CountMode, int] = {"bounded": 10_000, "exact": 2**53}
 _IN_QUERY = "query:q"
 
 
-async def wanted_of(
+async def parse_filter(
     services: Services,
     principal: Principal,
-    listed: Listed,
+    listed: ListKind,
     q: str,
     *,
     where: str = _IN_QUERY,
@@ -42,10 +42,10 @@ async def wanted_of(
     name: str | None = None,
     priority: PriorityName | None = None,
     states: Sequence[RunState | TaskState] | None = None,
-) -> Wanted:
+) -> Filter:
     """Combine a filter with parameters; the tenant is the one to list. Raises Refused, or Forbidden."""
-    said = read_filter(q, listed, now=await services.time.now(), where=where)
-    beside = {
+    parsed = read_filter(q, listed, now=await services.time.now(), where=where)
+    parameters = {
         "tenant": tenant,
         "job": job,
         "run": run,
@@ -55,19 +55,19 @@ async def wanted_of(
         "priority": None if priority is None else Priority[priority],
         "states": tuple(state.value for state in states or ()),
     }
-    given = {field: value for field, value in beside.items() if value not in {None, ()}}
+    given = {field: value for field, value in parameters.items() if value not in {None, ()}}
     faults = [
         Fault(where=where, why=f"contradicts the parameter {field}")
         for field, value in given.items()
-        if getattr(said, field) not in {None, (), value}
+        if getattr(parsed, field) not in {None, (), value}
     ]
     if faults:
         raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
-    both = msgspec.structs.replace(said, **given)
-    return msgspec.structs.replace(both, tenant=permissions.tenant_to_look_at(principal, both.tenant))
+    merged = msgspec.structs.replace(parsed, **given)
+    return msgspec.structs.replace(merged, tenant=permissions.tenant_to_read(principal, merged.tenant))
 
 
-async def run_filter(services: Services, principal: Principal, wanted: Wanted, where: str = _IN_QUERY) -> RunFilter:
+async def run_filter(services: Services, principal: Principal, wanted: Filter, where: str = _IN_QUERY) -> RunFilter:
     """Return the store's filter for runs. Raises Refused if there is no such schedule."""
     return RunFilter(
         tenant=wanted.tenant,
@@ -81,7 +81,7 @@ async def run_filter(services: Services, principal: Principal, wanted: Wanted, w
     )
 
 
-def task_filter(wanted: Wanted) -> TaskFilter:
+def task_filter(wanted: Filter) -> TaskFilter:
     """Return the store's filter for tasks."""
     return TaskFilter(
         tenant=wanted.tenant,
@@ -94,28 +94,28 @@ def task_filter(wanted: Wanted) -> TaskFilter:
     )
 
 
-async def count_runs(services: Services, wanted: RunFilter, how: Counting | None) -> Count | None:
+async def count_runs(services: Services, wanted: RunFilter, mode: CountMode | None) -> Count | None:
     """Count the matches, if requested."""
-    return None if how is None else counted(await services.store.count_runs(wanted, _MOST_COUNTED[how]), how)
+    return None if mode is None else counted(await services.store.count_runs(wanted, _MAX_COUNTED[mode]), mode)
 
 
-async def count_tasks(services: Services, wanted: TaskFilter, how: Counting | None) -> Count | None:
+async def count_tasks(services: Services, wanted: TaskFilter, mode: CountMode | None) -> Count | None:
     """Count the matches, if requested."""
-    return None if how is None else counted(await services.store.count_tasks(wanted, _MOST_COUNTED[how]), how)
+    return None if mode is None else counted(await services.store.count_tasks(wanted, _MAX_COUNTED[mode]), mode)
 
 
-def counted(found: int, how: Counting | None) -> Count | None:
+def counted(found: int, mode: CountMode | None) -> Count | None:
     """Return a count, capped in bounded mode; None if not requested."""
-    if how is None:
+    if mode is None:
         return None
-    most = _MOST_COUNTED[how]
+    most = _MAX_COUNTED[mode]
     return Count(value=min(found, most), at_least=found >= most)
 
 
-async def _schedule_id(services: Services, principal: Principal, wanted: Wanted, where: str) -> str | None:
+async def _schedule_id(services: Services, principal: Principal, wanted: Filter, where: str) -> str | None:
     if wanted.schedule is None:
         return None
-    tenant = permissions.tenant_to_act_for(principal, wanted.tenant)
+    tenant = permissions.tenant_to_write(principal, wanted.tenant)
     row = await services.store.find_schedule(tenant, wanted.schedule)
     if row is None or not principal.sees(row.tenant):
         why = f"there is no schedule {wanted.schedule[:200]!a} of {tenant}"

@@ -13,7 +13,7 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault
 from mainspring.protocol.rest.runs import Page
 
-LONGEST_FIELDS = 1_000
+MAX_FIELDS_LENGTH = 1_000
 _SORT = "sort"
 
 
@@ -40,8 +40,8 @@ def faults_of(request: Request, item: type[msgspec.Struct], known: set[str]) -> 
 
 def fields_of(request: Request) -> list[str] | None:
     """Return the requested fields of items; None for all."""
-    said = request.query_params.get("fields")
-    return None if said is None else [name.strip() for name in said.split(",")]
+    value = request.query_params.get("fields")
+    return None if value is None else [name.strip() for name in value.split(",")]
 
 
 def respond(page: Page[msgspec.Struct], request: Request) -> Response:
@@ -59,5 +59,5 @@ def respond(page: Page[msgspec.Struct], request: Request) -> Response:
 
 
 def _only(item: msgspec.Struct, fields: list[str]) -> dict[str, msgspec.Raw]:
-    whole = msgspec.json.decode(msgspec.json.encode(item), type=dict[str, msgspec.Raw])
-    return {name: whole[name] for name in fields if name in whole}
+    fields_by_name = msgspec.json.decode(msgspec.json.encode(item), type=dict[str, msgspec.Raw])
+    return {name: fields_by_name[name] for name in fields if name in fields_by_name}

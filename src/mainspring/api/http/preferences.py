@@ -8,14 +8,14 @@ from typing import Annotated
 from mainspring.api.http.routing import Header
 
 Prefer = Annotated[str | None, Header("Prefer")]
-LONGEST_WAIT_SECONDS = 60
+MAX_WAIT_SECONDS = 60
 _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.IGNORECASE)
 
 
-def seconds_to_wait(prefer: str | None) -> int:
+def wait_seconds_of(prefer: str | None) -> int:
     """Return the seconds to wait, at most a minute; 0 if not requested."""
     match = _WAIT.search(prefer or "")
-    return min(int(match[1]), LONGEST_WAIT_SECONDS) if match is not None else 0
+    return min(int(match[1]), MAX_WAIT_SECONDS) if match is not None else 0
 
 
 def applied(seconds: int) -> dict[str, str]:

@@ -37,15 +37,15 @@ from mainspring.protocol.errors import (
     NotFound,
     NotLeading,
     NotReady,
-    Outdated,
     Overloaded,
     Refused,
     Rejected,
     StoreInUse,
-    StoreUnfit,
+    StoreUnusable,
     TooLarge,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
 )
 from mainspring.protocol.rest.runs import FaultView, Problem
 
@@ -62,16 +62,16 @@ STATUS: dict[type[Exception], int] = {
     Forbidden: 403,
     TooLarge: 413,
     Refused: 422,
-    Outdated: 412,
+    VersionMismatch: 412,
     Conflict: 409,
     Overloaded: 429,
     Unavailable: 503,
     Exception: 500,
 }
 """Status by error class; the first match in the MRO counts."""
-_ABOUT_US = (Rejected, StoreInUse, StoreUnfit, Fenced)
+_INTERNAL_ERRORS = (Rejected, StoreInUse, StoreUnusable, Fenced)
 _AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
-_OWN_WORDS = {
+_INTERNAL_DETAILS = {
     422: "the store rejected the content of the request",
     409: "conflict with a concurrent change; fetch the latest version and retry",
     503: "the store or another server is unavailable; the request may or may not have been executed",
@@ -98,7 +98,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
         title=code.replace("_", " ").capitalize(),
         status=status,
         code=code,
-        detail=str(error).partition("\n")[0] if _is_about_request(error) else _OWN_WORDS[status],
+        detail=str(error).partition("\n")[0] if _is_about_request(error) else _INTERNAL_DETAILS[status],
         hint=_HINTS.get(status, ""),
         instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
         errors=[FaultView(pointer=pointer(fault.where), detail=fault.why, code=fault.code) for fault in faults],
@@ -160,6 +160,6 @@ def _of_http(error: HTTPException) -> Problem:
 
 
 def _is_about_request(error: Exception) -> bool:
-    if isinstance(error, _ABOUT_US):
+    if isinstance(error, _INTERNAL_ERRORS):
         return False
     return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading, NotReady))

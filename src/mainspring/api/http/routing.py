@@ -17,7 +17,7 @@
 | anything else | a query parameter; a list is repeatable; limits are `msgspec.Meta` |
 
 1. A route names the role that it requires; None makes it public. There is no default.
-2. No body is read before the caller is authenticated, and none beyond `largest_body`.
+2. No body is read before the caller is authenticated, and none beyond `max_body_bytes`.
 3. A route names its rate limit class (`api/submission/rate_limits.py`); default: GET is a query, others are actions.
    The request is counted before anything else is done.
 4. The return value is the response: a struct as JSON, a `Response` as is, a `Page` with the features of all lists
@@ -42,24 +42,24 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.http import bodies, paging
 from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services, client_of
-from mainspring.api.submission.gate import counted
-from mainspring.api.submission.rate_limits import Counts, act_use, query_use, submission_uses
+from mainspring.api.submission.admission import counted
+from mainspring.api.submission.rate_limits import RateClass, action_charge, query_charge, submission_charges
 from mainspring.core.admission.validate_job import NAME
-from mainspring.core.admission.validate_submission import LONGEST_KEY
+from mainspring.core.admission.validate_submission import MAX_KEY_LENGTH
 from mainspring.core.text.strict_json import fault_in_text
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Broken, Fault, Refused
 from mainspring.protocol.rest.runs import Page
-from mainspring.telemetry.metrics import Refusal
+from mainspring.telemetry.metrics import RefusalReason
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 API = "/api/v1"
-LARGEST_STRUCT_BYTES = 1024 * 1024
+MAX_STRUCT_BYTES = 1024 * 1024
 """Maximum size of a body that is read as a struct."""
-LONGEST_PARAMETER = 2_000
+MAX_PARAMETER_LENGTH = 2_000
 """Maximum length of a path, query or header value, unless its type sets a lower one."""
-MOST_PARAMETERS = 100
+MAX_PARAMETERS = 100
 """Maximum number of values in one query."""
 
 Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
@@ -99,9 +99,9 @@ class Parameter:
             if self.required:
                 faults.append(Fault(where=where, why="is missing"))
             return self.default
-        unfit = next(filter(None, map(_fault_in, [given] if isinstance(given, str) else given)), None)
-        if unfit is not None:
-            faults.append(Fault(where=where, why=unfit))
+        fault = next(filter(None, map(_fault_in, [given] if isinstance(given, str) else given)), None)
+        if fault is not None:
+            faults.append(Fault(where=where, why=fault))
             return None
         try:
             return msgspec.convert(given, self.type, strict=False)
@@ -124,7 +124,7 @@ _FIELDS = Parameter(
     name="fields",
     source="query",
     wire_name="fields",
-    type=Annotated[str, msgspec.Meta(max_length=paging.LONGEST_FIELDS)] | None,
+    type=Annotated[str, msgspec.Meta(max_length=paging.MAX_FIELDS_LENGTH)] | None,
     default=None,
 )
 """The fields of list items, comma-separated."""
@@ -148,7 +148,7 @@ class Endpoint:
     """Type of the body in the document: `body`, unless the route reads the body itself."""
     returns: object
     """Type of the response; None if it is not our JSON."""
-    largest_body: int | None
+    max_body_bytes: int | None
     parameters: tuple[Parameter, ...]
     body: type | None
     """A struct, `bytes`, or `Request` if the route reads the body itself; None without a body."""
@@ -157,7 +157,7 @@ class Endpoint:
     """Whether each answered request has an audit entry."""
     also: int | None
     """Another success status: 201 instead of 200 for a created resource, or vice versa."""
-    counts: Counts
+    rate_class: RateClass
     texts: tuple[str, ...] = ()
     """Alternative text media types, by content negotiation."""
 
@@ -169,24 +169,24 @@ class Endpoint:
         principal: Principal | None = None
         auditor: Auditor | None = None
         if self.role is not None:
-            principal = await services.who_asks(request)
+            principal = await services.authenticate(request)
             permissions.check(principal, self.role, self.operation)
             given[Principal] = principal
             auditor = Auditor(
-                principal, request_id=request.scope[REQUEST_ID], source=client_of(request), act=self.operation
+                principal, request_id=request.scope[REQUEST_ID], source=client_of(request), action=self.operation
             )
             given[Auditor] = auditor
-            await self._count(request, principal)
+            await self._charge(request, principal)
         for name, kind in self.injected.items():
             arguments[name] = given[kind]
-        if len(request.query_params.multi_items()) > MOST_PARAMETERS:
+        if len(request.query_params.multi_items()) > MAX_PARAMETERS:
             raise Refused(
-                "the query is too long", [Fault(where="query:", why=f"has more than {MOST_PARAMETERS} values")]
+                "the query is too long", [Fault(where="query:", why=f"has more than {MAX_PARAMETERS} values")]
             )
         faults: list[Fault] = []
         for parameter in self.parameters:
             arguments[parameter.name] = parameter.read(request, faults)
-        faults += self._misspelt(request)
+        faults += self._misspelled(request)
         item = paging.item_of(self.returns) if self.method == "GET" else None
         if item is not None:
             del arguments[_FIELDS.name]
@@ -195,8 +195,8 @@ class Endpoint:
             raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
         if self.body is not None and self.body is not Request:
             arguments["body"] = await self._read_body(request, services)
-        if principal is not None and self.counts is Counts.SUBMISSION:
-            await self._count_submission(request, principal, arguments)
+        if principal is not None and self.rate_class is RateClass.SUBMISSION:
+            await self._charge_submission(request, principal, arguments)
         result = await self.call(**arguments)
         if self.audited and (auditor is None or not auditor.is_done):
             raise Broken(f"{self.operation} was answered without an audit entry")
@@ -204,32 +204,40 @@ class Endpoint:
             return paging.respond(result, request)
         return result if isinstance(result, Response) else json_response(result, self.status)
 
-    async def _count(self, request: Request, principal: Principal) -> None:
+    async def _charge(self, request: Request, principal: Principal) -> None:
         """Charge a query or an action to its rate limit; requests of attempts are exempt. Raises Overloaded."""
         services: Services = request.app.state.services
         if principal.attempt is not None:
             return
-        if self.counts is Counts.QUERY:
-            await services.rates.admit(
-                asker(request, principal), [query_use(services.settings.tuning, principal.tenant)]
+        if self.rate_class is RateClass.QUERY:
+            await services.rate_limiter.admit(
+                rate_limit_key(request, principal),
+                [query_charge(services.settings.scheduler_settings, principal.tenant)],
             )
-        elif self.counts is Counts.ACT:
-            await services.rates.admit(asker(request, principal), [act_use(services.settings.tuning, principal.name)])
+        elif self.rate_class is RateClass.ACTION:
+            await services.rate_limiter.admit(
+                rate_limit_key(request, principal),
+                [action_charge(services.settings.scheduler_settings, principal.name)],
+            )
 
-    async def _count_submission(self, request: Request, principal: Principal, said: Mapping[str, object]) -> None:
+    async def _charge_submission(self, request: Request, principal: Principal, arguments: Mapping[str, object]) -> None:
         """Charge a submission to its tenant's rate limit. Raises Overloaded."""
         services: Services = request.app.state.services
         tenant = principal.tenant
-        if principal.sees_everybody():
-            wished = getattr(said.get("body"), "tenant", None) or said.get("tenant")
-            tenant = wished if isinstance(wished, str) and NAME.fullmatch(wished) else DEFAULT_TENANT
-        wish = said.get("body")
-        part = services.submissions.part(tenant, getattr(wish, "job", ""), getattr(wish, "priority", ""))
-        uses = submission_uses(services.settings.tuning, principal.name, {tenant: 1}, part=part)
-        with counted(services.metrics, Refusal.RATE):
-            await services.rates.admit(asker(request, principal), uses)
+        if principal.sees_all_tenants():
+            requested_tenant = getattr(arguments.get("body"), "tenant", None) or arguments.get("tenant")
+            tenant = (
+                requested_tenant
+                if isinstance(requested_tenant, str) and NAME.fullmatch(requested_tenant)
+                else DEFAULT_TENANT
+            )
+        payload = arguments.get("body")
+        part = services.submissions.part(tenant, getattr(payload, "job", ""), getattr(payload, "priority", ""))
+        charges = submission_charges(services.settings.scheduler_settings, principal.name, {tenant: 1}, part=part)
+        with counted(services.metrics, RefusalReason.RATE):
+            await services.rate_limiter.admit(rate_limit_key(request, principal), charges)
 
-    def _misspelt(self, request: Request) -> Iterator[Fault]:
+    def _misspelled(self, request: Request) -> Iterator[Fault]:
         """Report unknown parameters that resemble known ones: ignoring `stat=FAILED` would return wrong results."""
         known = {parameter.wire_name for parameter in self.parameters if parameter.source == "query"}
         for name in request.query_params:
@@ -239,8 +247,8 @@ class Endpoint:
 
     async def _read_body(self, request: Request, services: Services) -> object:
         if self.body is bytes:
-            return await bodies.read(request, self.largest_body or services.most_body_bytes)
-        text = await bodies.read(request, self.largest_body or LARGEST_STRUCT_BYTES)
+            return await bodies.read(request, self.max_body_bytes or services.max_body_bytes)
+        text = await bodies.read(request, self.max_body_bytes or MAX_STRUCT_BYTES)
         assert self.body is not None
         if len(text) > bodies.LARGE_BYTES:
             return await asyncio.to_thread(bodies.decode, text, self.body)
@@ -256,22 +264,29 @@ class Router:
 
     def get(
         self, path: str, *, operation: str, role: Role | None, answers: str = JSON, returns: object = None,
-        counts: Counts = Counts.QUERY, texts: tuple[str, ...] = (),
+        rate_class: RateClass = RateClass.QUERY, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Register a GET route."""
         return self._route(
-            "GET", path, operation=operation, role=role, answers=answers, returns=returns, counts=counts, texts=texts
+            "GET",
+            path,
+            operation=operation,
+            role=role,
+            answers=answers,
+            returns=returns,
+            rate_class=rate_class,
+            texts=texts,
         )
 
     def post(
         self, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
-        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
-        audited: bool = True, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+        answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
+        audited: bool = True, also: int | None = None, rate_class: RateClass = RateClass.ACTION, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Register a POST route."""
         return self._route(
             "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
-            returns=returns, largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
+            returns=returns, max_body_bytes=max_body_bytes, audited=audited, also=also, rate_class=rate_class, texts=texts,
         )  # fmt: skip
 
     def put(
@@ -282,7 +297,7 @@ class Router:
         role: Role | None,
         takes: str = JSON,
         returns: object = None,
-        largest_body: int | None = None,
+        max_body_bytes: int | None = None,
         also: int | None = None,
     ) -> Callable[[Call], Call]:
         """Register a PUT route."""
@@ -293,7 +308,7 @@ class Router:
             role=role,
             takes=takes,
             returns=returns,
-            largest_body=largest_body,
+            max_body_bytes=max_body_bytes,
             audited=True,
             also=also,
         )
@@ -304,10 +319,10 @@ class Router:
 
     def _route(
         self, method: str, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
-        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
-        audited: bool = False, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+        answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
+        audited: bool = False, also: int | None = None, rate_class: RateClass = RateClass.ACTION, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
-        def keep(call: Call) -> Call:
+        def register(call: Call) -> Call:
             whole = self._prefix + path
             hints = get_type_hints(call, include_extras=True)
             annotated = hints.pop("return")
@@ -326,14 +341,14 @@ class Router:
             self.routes.append(
                 Endpoint(
                     method=method, path=whole, operation=operation, call=call, role=role, status=status, takes=takes,
-                    answers=answers, reads=reads or body, returns=answer, largest_body=largest_body, body=body,
+                    answers=answers, reads=reads or body, returns=answer, max_body_bytes=max_body_bytes, body=body,
                     injected=injected, audited=audited, also=also, parameters=tuple(parameters),
-                    counts=Counts.NONE if role is None else counts, texts=texts,
+                    rate_class=RateClass.NONE if role is None else rate_class, texts=texts,
                 )
             )  # fmt: skip
             return call
 
-        return keep
+        return register
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -341,13 +356,13 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
     return Response(msgspec.json.encode(value), status, headers, JSON)
 
 
-def asker(request: Request, principal: Principal) -> str:
+def rate_limit_key(request: Request, principal: Principal) -> str:
     """Return the identity of a client for rate limits, stable across retries; several clients may share one principal.
 
     The idempotency key identifies a retried request; without it the connection does.
     """
     key = request.headers.get("Idempotency-Key", "")
-    if 1 <= len(key) <= LONGEST_KEY:
+    if 1 <= len(key) <= MAX_KEY_LENGTH:
         return f"{principal.name} {key}"
     client = request.client
     return principal.name if client is None else f"{principal.name} {client.host}:{client.port}"
@@ -370,8 +385,8 @@ def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[
 
 def _fault_in(text: str) -> str | None:
     """Return why a text is not a valid parameter value; None if it is."""
-    if len(text) > LONGEST_PARAMETER:
-        return f"must have at most {LONGEST_PARAMETER} characters"
+    if len(text) > MAX_PARAMETER_LENGTH:
+        return f"must have at most {MAX_PARAMETER_LENGTH} characters"
     return fault_in_text(text)
 
 

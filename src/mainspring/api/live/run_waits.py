@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_LOOK_EVERY_SECONDS = 5.0
-_PAUSE_SECONDS = 0.05
+_POLL_SECONDS = 5.0
+_MIN_CHECK_SECONDS = 0.05
 """Minimum time between two checks of a run: in a wide run many tasks end together."""
-_REST_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
-class RunWaits:
+class RunWaiters:
     """Requests that wait for runs to end."""
 
     def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
@@ -41,51 +41,51 @@ class RunWaits:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._listening: asyncio.Task[None] | None = None
 
-    async def until_over(self, run_id: str, seconds: float) -> None:
+    async def wait_until_ended(self, run_id: str, seconds: float) -> None:
         """Wait until a run has ended, the timeout expires or this server stops. Raises Unavailable."""
         if seconds <= 0:
             return
-        something = asyncio.Event()
-        self._waiting.setdefault(run_id, set()).add(something)
+        wakeup = asyncio.Event()
+        self._waiting.setdefault(run_id, set()).add(wakeup)
         if self._listening is None:
             self._listening = asyncio.create_task(self._background.supervise("run_waits", self._listen))
         try:
             async with asyncio.timeout(seconds):
-                while not self._live.is_ending and not await self._is_over(run_id):
-                    await self._clock.sleep(_PAUSE_SECONDS)
-                    await _wait(something)
+                while not self._live.is_stopping and not await self._has_ended(run_id):
+                    await self._clock.sleep(_MIN_CHECK_SECONDS)
+                    await _wait(wakeup)
         except TimeoutError:
             pass  # the response has the current state of the run
         finally:
-            self._leave(run_id, something)
+            self._leave(run_id, wakeup)
 
-    def _leave(self, run_id: str, something: asyncio.Event) -> None:
+    def _leave(self, run_id: str, wakeup: asyncio.Event) -> None:
         others = self._waiting[run_id]
-        others.discard(something)
+        others.discard(wakeup)
         if not others:
             del self._waiting[run_id]
         if not self._waiting and self._listening is not None:
             self._listening.cancel()
             self._listening = None
 
-    async def _is_over(self, run_id: str) -> bool:
+    async def _has_ended(self, run_id: str) -> bool:
         run = await self._store.run(run_id)
         return run is None or run.state in FINAL_RUN
 
     async def _listen(self) -> None:
         """Wake the waiters whose run may have ended, until cancelled."""
-        while not self._live.is_ending:
+        while not self._live.is_stopping:
             try:
-                places = await self._live.now()
+                positions = await self._live.now()
                 self._wake_all()  # earlier transitions are visible only in the rows
-                async for group in self._live.follow(places):
-                    for told in group:
-                        if told.transition.end in FINAL:
-                            _wake(self._waiting.get(told.transition.run_id, ()))
+                async for group in self._live.follow(positions):
+                    for entry in group:
+                        if entry.transition.end in FINAL:
+                            _wake(self._waiting.get(entry.transition.run_id, ()))
                 self._wake_all()
             except Unavailable as fault:
                 log.warning("waits.unavailable", fault=str(fault))
-                await self._clock.sleep(_REST_SECONDS)
+                await self._clock.sleep(_RETRY_SECONDS)
         await asyncio.Event().wait()  # all waiters return now, and the last one cancels this task
 
     def _wake_all(self) -> None:
@@ -94,14 +94,14 @@ class RunWaits:
 
 
 def _wake(waiting: Iterable[asyncio.Event]) -> None:
-    for something in waiting:
-        something.set()
+    for wakeup in waiting:
+        wakeup.set()
 
 
-async def _wait(something: asyncio.Event) -> None:
+async def _wait(wakeup: asyncio.Event) -> None:
     try:
-        async with asyncio.timeout(_LOOK_EVERY_SECONDS):
-            await something.wait()
+        async with asyncio.timeout(_POLL_SECONDS):
+            await wakeup.wait()
     except TimeoutError:
         pass  # no transition seen: check anyway
-    something.clear()
+    wakeup.clear()

@@ -22,59 +22,59 @@ import structlog
 from mainspring.host.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused, Unavailable
-from mainspring.store.ports.front import Told
+from mainspring.store.ports.front import TransitionRecord
 from mainspring.store.ports.store import Store
 
 log = structlog.get_logger()
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """A batch number and an ordinal within it; later transitions are new."""
 
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
-AT_ONCE = 1_000
-_MOST_WAITING = 200
-"""Queue limit of one follower, in groups of at most AT_ONCE transitions."""
+MAX_BATCH = 1_000
+_MAX_WAITING = 200
+"""Queue limit of one follower, in groups of at most MAX_BATCH transitions."""
 _SHARDS_EVERY_READS = 10
-_BEGINNING: Place = (0, -1)
+_START: Position = (0, -1)
 
 
 class _Follower:
     """A follower: its queue, and whether it was disconnected."""
 
     def __init__(self) -> None:
-        self.gone = False
-        self._waiting: deque[list[Told]] = deque()
-        self._something = asyncio.Event()
+        self.is_disconnected = False
+        self._waiting: deque[list[TransitionRecord]] = deque()
+        self._wakeup = asyncio.Event()
 
-    def put(self, group: list[Told]) -> None:
+    def put(self, group: list[TransitionRecord]) -> None:
         """Enqueue a group. If the queue is full, disconnect the follower, so that it never sees a gap."""
-        if self.gone:
+        if self.is_disconnected:
             return
         self._waiting.append(group)
-        if len(self._waiting) > _MOST_WAITING:
-            self.let_go()
-        self._something.set()
+        if len(self._waiting) > _MAX_WAITING:
+            self.disconnect()
+        self._wakeup.set()
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect the follower."""
-        self.gone = True
+        self.is_disconnected = True
         self._waiting.clear()
-        self._something.set()
+        self._wakeup.set()
 
-    async def next(self) -> list[Told]:
+    async def next(self) -> list[TransitionRecord]:
         """Return the next group; an empty one after 5 s of silence or after a disconnect."""
-        if not self._waiting and not self.gone:
-            self._something.clear()
+        if not self._waiting and not self.is_disconnected:
+            self._wakeup.clear()
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._something.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 return []
         return self._waiting.popleft() if self._waiting else []
 
 
-class Live:
+class TransitionFeed:
     """Implements `services.LiveStream`."""
 
     def __init__(self, store: Store, clock: Clock, background: BackgroundLoops) -> None:
@@ -82,11 +82,11 @@ class Live:
         self._clock = clock
         self._background = background
         self._followers: set[_Follower] = set()
-        self._places: dict[str, Place] = {}
+        self._positions: dict[str, Position] = {}
         self._committed = asyncio.Event()
         self._tail: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self.is_ending = False
+        self.is_stopping = False
 
     def wake(self) -> None:
         """Wake the tail after a commit of a local leader."""
@@ -94,58 +94,60 @@ class Live:
 
     def end_followers(self) -> None:
         """Disconnect all followers, because the server is stopping."""
-        self.is_ending = True
+        self.is_stopping = True
         for follower in self._followers:
-            follower.let_go()
+            follower.disconnect()
 
-    async def now(self) -> dict[str, Place]:
+    async def now(self) -> dict[str, Position]:
         """Return the current position of each shard. Raises Unavailable."""
         return {row.id: (row.batch_no + 1, -1) for row in await self._store.shards()}
 
-    async def follow(self, after: Mapping[str, Place]) -> AsyncIterator[list[Told]]:
+    async def follow(self, after: Mapping[str, Position]) -> AsyncIterator[list[TransitionRecord]]:
         """Yield transitions after these positions; an empty list every 5 s of silence. Raises Unavailable."""
         follower = await self._join()
         try:
-            places = dict(after)
-            for shard in list(self._places):
-                async for group in self._missed(shard, places):
+            positions = dict(after)
+            for shard in list(self._positions):
+                async for group in self._backlog(shard, positions):
                     yield group
-            while not follower.gone:
+            while not follower.is_disconnected:
                 group = await follower.next()
-                fresh = [told for told in group if (told.batch_no, told.ordinal) > places.get(told.shard, _BEGINNING)]
+                fresh = [
+                    entry for entry in group if (entry.batch_no, entry.ordinal) > positions.get(entry.shard, _START)
+                ]
                 if fresh or not group:
                     yield fresh
         finally:
             self._leave(follower)
 
-    async def so_far(self, after: Mapping[str, Place]) -> AsyncIterator[list[Told]]:
+    async def catch_up(self, after: Mapping[str, Position]) -> AsyncIterator[list[TransitionRecord]]:
         """Yield the transitions after these positions, up to now. Raises Unavailable."""
-        places = dict(after)
+        positions = dict(after)
         for row in await self._store.shards():
-            async for group in self._missed(row.id, places):
+            async for group in self._backlog(row.id, positions):
                 yield group
                 if group[-1].batch_no > row.batch_no:
                     break  # newer than the request
 
-    async def _missed(self, shard: str, places: dict[str, Place]) -> AsyncIterator[list[Told]]:
+    async def _backlog(self, shard: str, positions: dict[str, Position]) -> AsyncIterator[list[TransitionRecord]]:
         """Yield the stored transitions of a shard after its position, which advances."""
         while True:
-            group = await self._store.transitions_after(shard, *places.get(shard, _BEGINNING), AT_ONCE)
+            group = await self._store.transitions_after(shard, *positions.get(shard, _START), MAX_BATCH)
             if group:
-                places[shard] = (group[-1].batch_no, group[-1].ordinal)
+                positions[shard] = (group[-1].batch_no, group[-1].ordinal)
                 yield group
-            if len(group) < AT_ONCE:
+            if len(group) < MAX_BATCH:
                 return
 
     async def _join(self) -> _Follower:
         follower = _Follower()
         async with self._starting:
             if self._tail is None:
-                self._places = await self.now()
+                self._positions = await self.now()
                 self._tail = asyncio.create_task(self._background.supervise("live_tail", self._run))
             self._followers.add(follower)
-        if self.is_ending:
-            follower.let_go()
+        if self.is_stopping:
+            follower.disconnect()
         return follower
 
     def _leave(self, follower: _Follower) -> None:
@@ -161,8 +163,8 @@ class Live:
             try:
                 if reads % _SHARDS_EVERY_READS == 0:
                     for row in await self._store.shards():
-                        self._places.setdefault(row.id, _BEGINNING)
-                for shard in list(self._places):
+                        self._positions.setdefault(row.id, _START)
+                for shard in list(self._positions):
                     await self._read(shard)
             except Unavailable as fault:
                 log.warning("live.unavailable", fault=str(fault))
@@ -174,29 +176,31 @@ class Live:
             self._committed.clear()
 
     async def _read(self, shard: str) -> None:
-        while group := await self._store.transitions_after(shard, *self._places[shard], AT_ONCE):
-            self._places[shard] = (group[-1].batch_no, group[-1].ordinal)
+        while group := await self._store.transitions_after(shard, *self._positions[shard], MAX_BATCH):
+            self._positions[shard] = (group[-1].batch_no, group[-1].ordinal)
             for follower in self._followers:
                 follower.put(group)
 
 
-def write_cursor(places: Mapping[str, Place]) -> str:
+def write_cursor(positions: Mapping[str, Position]) -> str:
     """Format a cursor: `default:1042.7,gpu:3.0`."""
-    return ",".join(f"{quote(shard, safe='')}:{batch}.{ordinal}" for shard, (batch, ordinal) in sorted(places.items()))
+    return ",".join(
+        f"{quote(shard, safe='')}:{batch}.{ordinal}" for shard, (batch, ordinal) in sorted(positions.items())
+    )
 
 
-def read_cursor(text: str) -> dict[str, Place]:
+def read_cursor(text: str) -> dict[str, Position]:
     """Parse a cursor. Raises Refused."""
-    places: dict[str, Place] = {}
+    positions: dict[str, Position] = {}
     for part in text.split(",") if text else ():
-        shard, _, place = part.rpartition(":")
-        batch, _, ordinal = place.partition(".")
+        shard, _, position = part.rpartition(":")
+        batch, _, ordinal = position.partition(".")
         try:
-            places[unquote(shard)] = (_number(batch), _number(ordinal))
+            positions[unquote(shard)] = (_number(batch), _number(ordinal))
         except ValueError:
             why = "is not a cursor of this stream"
             raise Refused("invalid cursor", [Fault(where="query:after", why=why)]) from None
-    return places
+    return positions
 
 
 def _number(text: str) -> int:

@@ -27,17 +27,17 @@ from mainspring.protocol.wire import Log
 
 log = structlog.get_logger()
 
-LARGEST_LOG_BYTES = 64 * 1024 * 1024
-LARGEST_DIRECTORY_BYTES = 10 * 1024 * 1024 * 1024
-KEPT = timedelta(days=7)
+MAX_LOG_BYTES = 64 * 1024 * 1024
+MAX_DIRECTORY_BYTES = 10 * 1024 * 1024 * 1024
+RETENTION = timedelta(days=7)
 
 _ATTEMPT = re.compile(r"att_([0-9a-f]{12})-[0-9a-f]{16}")
 _SEGMENT = re.compile(rf"({_ATTEMPT.pattern})\.(\d{{1,16}})\.(log|end)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAYS_IN_MIND = 3
+_CACHED_DAYS = 3
 """Number of days whose file names are cached: those being written or read."""
 
-_MOST_SILENT = 50_000
+_MAX_EMPTY_LOGS = 50_000
 
 
 class Segment(msgspec.Struct, kw_only=True):
@@ -53,7 +53,7 @@ class Segment(msgspec.Struct, kw_only=True):
         return self.start + self.size
 
 
-class _Moved(Exception):
+class _SizeChanged(Exception):
     """The file size changed: another process has written to it."""
 
 
@@ -78,33 +78,33 @@ class LogFiles:
         self,
         directory: Path,
         *,
-        largest_log: int = LARGEST_LOG_BYTES,
-        largest_directory: int = LARGEST_DIRECTORY_BYTES,
-        kept: timedelta = KEPT,
+        max_log_bytes: int = MAX_LOG_BYTES,
+        max_directory_bytes: int = MAX_DIRECTORY_BYTES,
+        retention: timedelta = RETENTION,
     ) -> None:
         self._directory = directory
-        self._largest_log = largest_log
-        self._largest_directory = largest_directory
-        self._kept = kept
+        self._max_log_bytes = max_log_bytes
+        self._max_directory_bytes = max_directory_bytes
+        self._retention = retention
         self._days: OrderedDict[str, dict[str, list[Segment]]] = OrderedDict()
-        self._silent: OrderedDict[str, None] = OrderedDict()
+        self._empty_logs: OrderedDict[str, None] = OrderedDict()
         self._written = 0
         """Bytes written since the last sweep."""
 
     def append(self, piece: Log) -> int:
         """Write a piece; returns the offset up to which the log is stored from its start on. Raises OSError."""
-        at = min(piece.offset, self._largest_log)
-        data = piece.data[: self._largest_log - at]
+        at = min(piece.offset, self._max_log_bytes)
+        data = piece.data[: self._max_log_bytes - at]
         try:
             segment = self._segment_for(piece, at, data)
             if segment is not None:
                 self._extend(piece.attempt, segment, data[segment.stop - at :], ended=piece.last)
                 at = segment.stop
-        except (OSError, _Moved) as fault:
+        except (OSError, _SizeChanged) as fault:
             # The disk is authoritative: another server may share the directory, or a full disk may have truncated the
             # write.
             self._days.pop(_day_of(piece.attempt), None)
-            if isinstance(fault, _Moved):
+            if isinstance(fault, _SizeChanged):
                 return self.append(piece)
             raise
         return max(at, piece.offset + len(piece.data))
@@ -116,7 +116,7 @@ class LogFiles:
         if segment is not None:
             return segment
         if not data and not (piece.last and at):
-            self._note_silence(piece)
+            self._record_empty(piece)
             return None
         segment = Segment(start=at, size=0)
         logs.setdefault(piece.attempt, []).append(segment)
@@ -128,7 +128,7 @@ class LogFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 if file.tell() != segment.size:
-                    raise _Moved
+                    raise _SizeChanged
                 file.write(fresh)
             segment.size += len(fresh)
             self._written += len(fresh)
@@ -136,18 +136,18 @@ class LogFiles:
             segment.ended = True
             path.rename(self._path(attempt, segment))
 
-    def _note_silence(self, piece: Log) -> None:
+    def _record_empty(self, piece: Log) -> None:
         """Record the end of an empty log, which has no file, for a while."""
         if piece.last:
-            self._silent[piece.attempt] = None
-            if len(self._silent) > _MOST_SILENT:
-                self._silent.popitem(last=False)
+            self._empty_logs[piece.attempt] = None
+            if len(self._empty_logs) > _MAX_EMPTY_LOGS:
+                self._empty_logs.popitem(last=False)
 
     def extent(self, attempt: str) -> Extent:
         """The local extent of a log."""
         segments = self._segments(attempt)
         if not segments:
-            return Extent(complete=attempt in self._silent)
+            return Extent(complete=attempt in self._empty_logs)
         size = max(one.stop for one in segments)
         return Extent(size=size, complete=any(one.ended and one.stop == size for one in segments))
 
@@ -170,7 +170,7 @@ class LogFiles:
 
     def is_large(self) -> bool:
         """Return whether enough was written to sweep."""
-        return self._written * 20 > self._largest_directory
+        return self._written * 20 > self._max_directory_bytes
 
     def sweep(self, today: date) -> int:
         """Delete days beyond retention, and the oldest ones while the directory is too large; return its size.
@@ -180,12 +180,14 @@ class LogFiles:
         self._written = 0
         sizes = {day.name: _size(day) for day in sorted(self._directory.glob("[0-9]*-[0-9]*-[0-9]*"))}
         total = sum(sizes.values())
-        oldest_kept = (today - self._kept).isoformat()
+        oldest_kept = (today - self._retention).isoformat()
         for day, size in sizes.items():
-            if day >= oldest_kept and (total <= self._largest_directory or day == max(sizes)):
+            if day >= oldest_kept and (total <= self._max_directory_bytes or day == max(sizes)):
                 continue
             self._days.pop(day, None)
-            left = _remove_old(self._directory / day, today - self._kept) if total <= self._largest_directory else 0
+            left = (
+                _remove_old(self._directory / day, today - self._retention) if total <= self._max_directory_bytes else 0
+            )
             if not left:
                 shutil.rmtree(self._directory / day, ignore_errors=True)
             because = "older than the retention" if day < oldest_kept else "the directory is too large"
@@ -205,13 +207,13 @@ class LogFiles:
         day = _day_of(attempt)
         known = self._days.get(day)
         if known is None:
-            known = self._days[day] = self._look(day)
-            if len(self._days) > _DAYS_IN_MIND:
+            known = self._days[day] = self._scan_day(day)
+            if len(self._days) > _CACHED_DAYS:
                 self._days.popitem(last=False)
         self._days.move_to_end(day)
         return known
 
-    def _look(self, day: str) -> dict[str, list[Segment]]:
+    def _scan_day(self, day: str) -> dict[str, list[Segment]]:
         found: dict[str, list[Segment]] = {}
         directory = self._directory / day
         for path in directory.iterdir() if directory.is_dir() else ():

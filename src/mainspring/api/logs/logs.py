@@ -1,11 +1,11 @@
 """Attempt logs (WRK-8): stored as files on the server that received them, read from any server.
 
-    link ──pieces──► queue ──one thread──► files ──LogKept──► link
+    link ──pieces──► queue ──one thread──► files ──LogStored──► link
                                              └── followers are woken
 
 1. The event loop never blocks on disk: one thread does all file work, many pieces at a time.
 2. A worker may write only the logs of its own attempts.
-3. `LogKept` follows the write. A piece that could not be written is not acknowledged, and is sent again.
+3. `LogStored` follows the write. A piece that could not be written is not acknowledged, and is sent again.
 4. A link that sends more than the queue limit is throttled; other links are not.
 
 After a change of leader, parts of one log may be on several servers: readers try this server first, then the others.
@@ -31,25 +31,25 @@ from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
-from mainspring.protocol.wire import Log, LogKept
+from mainspring.protocol.wire import Log, LogStored
 from mainspring.store.ports.store import Store
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
 
-LARGEST_READ_BYTES = 1024 * 1024
+MAX_READ_BYTES = 1024 * 1024
 SWEEP_EVERY_SECONDS = 600.0
-_MOST_WAITING_BYTES = 32 * 1024 * 1024
-_PIECE_COSTS_BYTES = 200
+_MAX_WAITING_BYTES = 32 * 1024 * 1024
+_PIECE_OVERHEAD_BYTES = 200
 """Overhead counted per piece, so that empty pieces are not free."""
-_MOST_OWNERS = 50_000
+_MAX_OWNERS = 50_000
 _PAUSE_SECONDS = 0.5
 _LAST_WRITE_SECONDS = 2.0
-_NOBODY = ""
-LOGS = "/internal/v1/logs/"
+_NO_OWNER = ""
+LOGS_PATH = "/internal/v1/logs/"
 
 
-class Part(LogPiece, frozen=True, kw_only=True):
+class LogPart(LogPiece, frozen=True, kw_only=True):
     """The part of a log on one server."""
 
     next_start: int | None = None
@@ -68,9 +68,9 @@ class LogStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logs")
         self._waiting: list[tuple[Link, Log]] = []
         self._waiting_bytes = 0
-        self._something = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._has_pieces = asyncio.Event()
+        self._has_capacity = asyncio.Event()
+        self._has_capacity.set()
         self._owners: OrderedDict[str, str] = OrderedDict()
         """Workers of attempts that have ended."""
         self._followers: dict[str, set[asyncio.Future[None]]] = {}
@@ -79,15 +79,15 @@ class LogStore:
 
     # writing
 
-    async def take(self, link: Link, pieces: Sequence[Log]) -> None:
+    async def enqueue(self, link: Link, pieces: Sequence[Log]) -> None:
         """Enqueue pieces from a worker for writing; blocks only while the queue is full."""
         for piece in pieces:
             self._waiting.append((link, piece))
-            self._waiting_bytes += len(piece.data) + _PIECE_COSTS_BYTES
-        self._something.set()
-        if self._waiting_bytes > _MOST_WAITING_BYTES:
-            self._room.clear()
-            await self._room.wait()
+            self._waiting_bytes += len(piece.data) + _PIECE_OVERHEAD_BYTES
+        self._has_pieces.set()
+        if self._waiting_bytes > _MAX_WAITING_BYTES:
+            self._has_capacity.clear()
+            await self._has_capacity.wait()
 
     async def add(self, attempt: str, data: bytes) -> None:
         """Append to a log, part of which may be on another server."""
@@ -103,12 +103,12 @@ class LogStore:
         while True:
             try:
                 async with asyncio.timeout(SWEEP_EVERY_SECONDS):
-                    await self._something.wait()
+                    await self._has_pieces.wait()
             except TimeoutError:
                 pass  # time to sweep
-            self._something.clear()
+            self._has_pieces.clear()
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            self._room.set()
+            self._has_capacity.set()
             try:
                 await self._write(waiting)
             except Exception as fault:  # noqa: BLE001 - unacknowledged pieces are sent again; the loop continues
@@ -128,16 +128,16 @@ class LogStore:
         self._thread.shutdown(wait=False)
 
     async def _write(self, waiting: Sequence[tuple[Link, Log]]) -> None:
-        own = await self._only_own(waiting)
+        own = await self._keep_owned(waiting)
         if not own:
             return
         kept = await self._in_thread(lambda: _append_all(self._files, own))
         for (link, attempt), offset in kept.items():
-            link.put(LogKept(attempt, offset))
+            link.put(LogStored(attempt, offset))
         for _, attempt in kept:
             _wake(self._followers.get(attempt, ()))
 
-    async def _only_own(self, waiting: Sequence[tuple[Link, Log]]) -> list[tuple[Link, Log]]:
+    async def _keep_owned(self, waiting: Sequence[tuple[Link, Log]]) -> list[tuple[Link, Log]]:
         """Drop pieces of other workers' attempts, and acknowledge them so that they are not sent again."""
         await self._find_owners({piece.attempt for _, piece in waiting if self._owner(piece.attempt) is None})
         own = []
@@ -147,7 +147,7 @@ class LogStore:
                 own.append((link, piece))
             elif owner is not None:
                 log.warning("log.refused", worker=link.worker, attempt=piece.attempt)
-                link.put(LogKept(piece.attempt, piece.offset + len(piece.data)))
+                link.put(LogStored(piece.attempt, piece.offset + len(piece.data)))
         return own
 
     def _owner(self, attempt: str) -> str | None:
@@ -160,7 +160,7 @@ class LogStore:
 
     async def _find_owners(self, unknown: set[str]) -> None:
         """Read the workers of attempts from the store, and cache them."""
-        found = dict.fromkeys(unknown, _NOBODY)
+        found = dict.fromkeys(unknown, _NO_OWNER)
         asked = [attempt for attempt in unknown if is_attempt(attempt)]
         while asked:
             try:
@@ -170,7 +170,7 @@ class LogStore:
                 log.warning("log.owners_unavailable", fault=str(fault))
                 await self._clock.sleep(_PAUSE_SECONDS)
         self._owners.update(found)
-        while len(self._owners) > _MOST_OWNERS:
+        while len(self._owners) > _MAX_OWNERS:
             self._owners.popitem(last=False)
 
     async def _sweep(self) -> None:
@@ -198,14 +198,14 @@ class LogStore:
         for part in parts:
             if part.data:
                 return LogPiece(offset=part.offset, data=part.data, size=size, complete=complete)
-        behind = min((part.next_start for part in parts if part.next_start is not None), default=None)
-        if behind is not None:
-            return await self.read(attempt, behind, limit)
+        after_gap = min((part.next_start for part in parts if part.next_start is not None), default=None)
+        if after_gap is not None:
+            return await self.read(attempt, after_gap, limit)
         return LogPiece(offset=offset, data=b"", size=size, complete=complete)
 
-    async def read_here(self, attempt: str, offset: int, limit: int) -> Part:
+    async def read_here(self, attempt: str, offset: int, limit: int) -> LogPart:
         """Read a piece from this server's disk."""
-        return await self._in_thread(lambda: _read(self._files, attempt, offset, min(limit, LARGEST_READ_BYTES)))
+        return await self._in_thread(lambda: _read(self._files, attempt, offset, min(limit, MAX_READ_BYTES)))
 
     async def changed(self, attempt: str, seconds: float) -> bool:
         """Wait until a local log has grown, at most this long; False if this server is stopping."""
@@ -239,16 +239,16 @@ class LogStore:
         part = await self.read_here(attempt, offset, limit) if is_attempt(attempt) else None
         return Response(msgspec.msgpack.encode(part), media_type="application/msgpack")
 
-    async def _read_elsewhere(self, attempt: str, offset: int, limit: int) -> list[Part]:
+    async def _read_elsewhere(self, attempt: str, offset: int, limit: int) -> list[LogPart]:
         query = {"offset": str(offset), "limit": str(limit)}
 
-        async def ask(address: str) -> Part | None:
+        async def ask(address: str) -> LogPart | None:
             try:
-                answer = await self._peers.call("GET", address, LOGS + attempt, query=query)
+                answer = await self._peers.call("GET", address, LOGS_PATH + attempt, query=query)
             except Unavailable as fault:
                 log.debug("log.peer_silent", address=address, fault=str(fault))
                 return None
-            return msgspec.msgpack.decode(answer.body, type=Part | None) if answer.status == 200 else None
+            return msgspec.msgpack.decode(answer.body, type=LogPart | None) if answer.status == 200 else None
 
         try:
             others = await self._peers.others()
@@ -279,11 +279,11 @@ def _append_all(files: LogFiles, pieces: Sequence[tuple[Link, Log]]) -> dict[tup
     return kept
 
 
-def _read(files: LogFiles, attempt: str, offset: int, limit: int) -> Part:
+def _read(files: LogFiles, attempt: str, offset: int, limit: int) -> LogPart:
     extent = files.extent(attempt)
     start = offset if offset >= 0 else max(0, extent.size + offset)
     data = files.read(attempt, start, limit)
-    return Part(
+    return LogPart(
         offset=start,
         data=data,
         size=extent.size,

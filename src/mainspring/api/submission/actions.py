@@ -5,29 +5,29 @@ from __future__ import annotations
 from mainspring.api.http.problems import refusal
 from mainspring.api.services import Services
 from mainspring.protocol.errors import Conflict, NotFound
-from mainspring.protocol.rest.runs import Done
-from mainspring.shard.effects import Reply
-from mainspring.shard.events import Asked
+from mainspring.protocol.rest.runs import ActionResult
+from mainspring.shard.effects import ActionStatus
+from mainspring.shard.events import ActionRequest
 
-LONGEST_REASON = 1_000
+MAX_REASON_LENGTH = 1_000
 
 
 def reason(why: str) -> str:
     """Check the length of a reason. Raises Refused if it is too long."""
-    if len(why) > LONGEST_REASON:
-        raise refusal("the body has 1 fault", "why", f"must have at most {LONGEST_REASON} characters")
+    if len(why) > MAX_REASON_LENGTH:
+        raise refusal("the body has 1 fault", "why", f"must have at most {MAX_REASON_LENGTH} characters")
     return why
 
 
-async def carry_out(services: Services, shard: str, act: Asked) -> Done:
+async def execute(services: Services, shard: str, action: ActionRequest) -> ActionResult:
     """Execute an action; returns once it is durable. Raises NotFound, or Conflict if the state does not allow it."""
-    answered = await services.shards.ask(shard, act)
+    answered = await services.shards.ask(shard, action)
     match answered.reply:
-        case Reply.DONE:
-            return Done(changed=True, detail=answered.detail)
-        case Reply.ALREADY:
-            return Done(changed=False, detail=answered.detail)
-        case Reply.NOT_FOUND:
+        case ActionStatus.DONE:
+            return ActionResult(changed=True, detail=answered.detail)
+        case ActionStatus.ALREADY:
+            return ActionResult(changed=False, detail=answered.detail)
+        case ActionStatus.NOT_FOUND:
             raise NotFound(answered.detail)
-        case Reply.REFUSED:
+        case ActionStatus.REFUSED:
             raise Conflict(answered.detail)

@@ -2,7 +2,8 @@
 
 1. An item is validated as a whole before anything of it is written: one with a fault changes nothing.
 2. Unchanged definitions are neither written nor validated, and have no audit entry. Each change has its own entry.
-3. Changes are written AT_ONCE items at a time, in one transaction for the jobs and one for the new schedules: 1,000 new
+3. Changes are written MAX_GROUP items at a time, in one transaction for the jobs and one for the new schedules: 1,000
+   new
    items written one by one would take six times as long. If a group is rejected, its items are written one by one, so
    that a bad item does not affect others.
 4. An item that names the same job or schedule as another is applied after it.
@@ -28,25 +29,25 @@ from mainspring.api.services import Principal, Services
 from mainspring.api.submission.definitions import (
     ReadJob,
     faults_in,
+    job_entry,
     new_job,
+    new_schedule_entry,
     read_job,
-    tell_job,
-    tell_new_schedule,
-    tell_schedule,
+    schedule_entry,
 )
-from mainspring.core.admission.job_routing import needs_of_spec
+from mainspring.core.admission.job_routing import requirements_of_spec
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import JobRow
 from mainspring.core.schedules.schedule_actions import check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
-from mainspring.host.schedules.schedule_actions import SpecWish
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest
 from mainspring.protocol.errors import Conflict, Fault, MainspringError, Refused
 from mainspring.protocol.ids import entropy
-from mainspring.protocol.rest.apply import AppliedSchedule, ApplyItem, ApplyLine
+from mainspring.protocol.rest.apply import AppliedSchedule, ApplyItem, ApplyItemResult
 from mainspring.store.ports.schedules import ScheduleRow
 
-AT_ONCE = 100
+MAX_GROUP = 100
 CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
 _W = TypeVar("_W")
 _R = TypeVar("_R")
@@ -91,9 +92,9 @@ class _Item:
         """Record an error; the first one is reported."""
         self.error = self.error or error
 
-    def line(self) -> ApplyLine:
+    def view(self) -> ApplyItemResult:
         """Return the result of the item."""
-        return ApplyLine(
+        return ApplyItemResult(
             number=self.number, job=self.name, change=self.change, version=self.version,
             schedules=[
                 AppliedSchedule(name=one.spec.name, id=one.row.id if one.row else None, change=one.change)
@@ -104,13 +105,13 @@ class _Item:
         )  # fmt: skip
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _JobName(msgspec.Struct, frozen=True):
     """The part of an invalid job that may still be readable."""
 
     name: str = ""
 
 
-class Applying:
+class DefinitionWriter:
     """One apply request in progress."""
 
     def __init__(self, services: Services, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> None:
@@ -121,30 +122,32 @@ class Applying:
         self._dry_run = dry_run
         self._random = Random(entropy())
 
-    async def put(self, wishes: Sequence[ApplyItem], first: int) -> list[ApplyLine]:
-        """Apply at most AT_ONCE items, the first of which has this number; return their results."""
-        items = await asyncio.to_thread(lambda: [self._read(wish, number) for number, wish in enumerate(wishes, first)])
-        for group in _apart(item for item in items if item.error is None):
+    async def put(self, requests: Sequence[ApplyItem], first: int) -> list[ApplyItemResult]:
+        """Apply at most MAX_GROUP items, the first of which has this number; return their results."""
+        items = await asyncio.to_thread(
+            lambda: [self._read(requested, number) for number, requested in enumerate(requests, first)]
+        )
+        for group in _split_groups(item for item in items if item.error is None):
             try:
                 await self._put_group(group)
             except MainspringError as error:
                 for item in group:
                     item.refuse(error)
-        return [item.line() for item in items]
+        return [item.view() for item in items]
 
-    def _read(self, wish: ApplyItem, number: int) -> _Item:
+    def _read(self, requested: ApplyItem, number: int) -> _Item:
         """Parse an item and collect its faults."""
-        item = _Item(number=number, name=_name_of(wish))
+        item = _Item(number=number, name=_name_of(requested))
         try:
-            item.tenant = permissions.tenant_to_act_for(self._principal, wish.tenant)
+            item.tenant = permissions.tenant_to_write(self._principal, requested.tenant)
         except MainspringError as error:
             item.refuse(error)
             return item
-        with _noted(item, "job"):
-            item.job = read_job(bytes(wish.job), self._services.limits)
+        with _collecting_faults(item, "job"):
+            item.job = read_job(bytes(requested.job), self._services.limits)
         names: set[str] = set()
-        for place, wanted in enumerate(wish.schedules):
-            with _noted(item, f"schedules[{place}].definition"):
+        for place, wanted in enumerate(requested.schedules):
+            with _collecting_faults(item, f"schedules[{place}].definition"):
                 spec = decode_schedule(bytes(wanted.definition))
                 one = _Schedule(item=item, place=place, spec=spec, since=wanted.since, paused=wanted.paused)
                 if item.name and spec.job != item.name:
@@ -159,7 +162,7 @@ class Applying:
         now = await self._services.time.now()
         await self._look_up(group)
         for item in group:
-            await self._check_places(item)
+            await self._check_routing(item)
         good = [item for item in group if self._is_good(item, now)]
         if self._dry_run:
             return
@@ -180,18 +183,18 @@ class Applying:
             one.row = schedules.get(one.spec.name)
             one.change = _change_of_schedule(one.spec, one.row)
 
-    async def _check_places(self, item: _Item) -> None:
+    async def _check_routing(self, item: _Item) -> None:
         """Check the routing of the job and the priorities of its schedules."""
-        gate = self._services.gate
+        admission = self._services.admission
         if item.job is None or all(
             change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
         ):
             return
-        for fault in await gate.check_job(item.job.spec):
+        for fault in await admission.check_job(item.job.spec):
             item.faults.add(f"job.{fault.where}", fault.why)
-        item.pool = (await gate.place(needs_of_spec(item.job.spec))).pool
+        item.pool = (await admission.place(requirements_of_spec(item.job.spec))).pool
         for one in item.schedules:
-            for fault in await gate.check_priority(one.spec.priority, item.tenant):
+            for fault in await admission.check_priority(one.spec.priority, item.tenant):
                 item.faults.add(f"{one.where}.{fault.where}", fault.why)
 
     def _is_good(self, item: _Item, now: datetime) -> bool:
@@ -199,7 +202,7 @@ class Applying:
         for one in item.schedules:
             start = now
             if one.row is None and one.since is not None:
-                with _noted(item, f"schedules[{one.place}]"):
+                with _collecting_faults(item, f"schedules[{one.place}]"):
                     start = one.since = check_since(one.since, now)
             if one.change != UNCHANGED:
                 for fault in check_schedule(one.spec, start, self._services.limits):
@@ -211,7 +214,7 @@ class Applying:
         return not total
 
     async def _put_jobs(self, items: Sequence[_Item], now: datetime) -> None:
-        for item, end in zip(items, await _each(items, partial(self._keep_jobs, now=now)), strict=True):
+        for item, end in zip(items, await _write_each(items, partial(self._insert_jobs, now=now)), strict=True):
             if isinstance(end, MainspringError):
                 item.change, item.version, item.schedules = "", 0, []
                 item.refuse(end)
@@ -219,13 +222,13 @@ class Applying:
                 item.version = end.version
                 await self._services.submissions.jobs.submitted(end)
 
-    async def _keep_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
+    async def _insert_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
         who = self._principal.name
         return await self._services.store.insert_jobs(
             [
                 (
                     new_job(item.job, tenant=item.tenant, by=who, now=now, random=self._random),
-                    tell_job(self._audit, item.job, tenant=item.tenant, why=self._why),
+                    job_entry(self._audit, item.job, tenant=item.tenant, why=self._why),
                 )
                 for item in items
                 if item.job is not None
@@ -237,7 +240,7 @@ class Applying:
             if one.row is not None and one.change != UNCHANGED:
                 await self._change_schedule(one, one.row)
         new = [one for one in wanted if one.row is None]
-        for one, end in zip(new, await _each(new, self._keep_schedules), strict=True):
+        for one, end in zip(new, await _write_each(new, self._insert_schedules), strict=True):
             if isinstance(end, MainspringError):
                 one.change = ""
                 one.item.refuse(end)
@@ -245,49 +248,51 @@ class Applying:
                 one.row = end
 
     async def _change_schedule(self, wanted: _Schedule, row: ScheduleRow) -> None:
-        entry = tell_schedule(self._audit, row, wanted.spec, why=self._why)
+        entry = schedule_entry(self._audit, row, wanted.spec, why=self._why)
         try:
             with faults_in(wanted.where):
-                await self._services.book.change(
+                await self._services.schedule_actions.change(
                     row.id, wanted.spec, by=self._principal.name, why=self._why, audit=entry
                 )
         except MainspringError as error:
             wanted.change = ""
             wanted.item.refuse(error)
 
-    async def _keep_schedules(self, new: Sequence[_Schedule]) -> list[ScheduleRow]:
+    async def _insert_schedules(self, new: Sequence[_Schedule]) -> list[ScheduleRow]:
         tenant = new[0].item.tenant
-        wishes = [
-            SpecWish(
+        requests = [
+            NewScheduleRequest(
                 spec=one.spec,
                 since=one.since,
                 paused=one.paused,
                 pool=one.item.pool,
-                audit=tell_new_schedule(self._audit, one.spec, tenant=tenant, why=self._why),
+                audit=new_schedule_entry(self._audit, one.spec, tenant=tenant, why=self._why),
             )
             for one in new
         ]
-        return await self._services.book.create_all(tenant, wishes, by=self._principal.name, why=self._why)
+        return await self._services.schedule_actions.create_all(
+            tenant, requests, by=self._principal.name, why=self._why
+        )
 
 
-async def _each(
-    wishes: Sequence[_W], keep: Callable[[Sequence[_W]], Awaitable[Sequence[_R]]]
+async def _write_each(
+    requests: Sequence[_W], insert: Callable[[Sequence[_W]], Awaitable[Sequence[_R]]]
 ) -> list[_R | MainspringError]:
     """Write a group together, or one by one if it is rejected; return each result."""
-    if not wishes:
+    if not requests:
         return []
     try:
-        return list(await keep(wishes))
+        return list(await insert(requests))
     except (Refused, Conflict) as error:
-        if len(wishes) == 1:
+        if len(requests) == 1:
             return [error]
-        return [end for wish in wishes for end in await _each([wish], keep)]
+        return [end for requested in requests for end in await _write_each([requested], insert)]
     except MainspringError as error:
-        return [error] * len(wishes)
+        return [error] * len(requests)
 
 
 @contextmanager
-def _noted(item: _Item, where: str) -> Iterator[None]:
+def _collecting_faults(item: _Item, where: str) -> Iterator[None]:
     """Attribute faults raised in the block to a part of an item."""
     try:
         with faults_in(where):
@@ -296,7 +301,7 @@ def _noted(item: _Item, where: str) -> Iterator[None]:
         item.faults.extend(refused.faults or [Fault(where=where, why=str(refused))])
 
 
-def _apart(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+def _split_groups(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Split items into groups of one tenant, in order, without duplicate names."""
     group: list[_Item] = []
     names: set[str] = set()
@@ -328,9 +333,9 @@ def _change_of_schedule(spec: ScheduleSpec, known: ScheduleRow | None) -> str:
     return UNCHANGED if msgspec.json.encode(spec).decode() == known.spec else UPDATED
 
 
-def _name_of(wish: ApplyItem) -> str:
+def _name_of(requested: ApplyItem) -> str:
     """Return the name of an item's job; empty if unreadable."""
     try:
-        return msgspec.json.decode(wish.job, type=_Named).name
+        return msgspec.json.decode(requested.job, type=_JobName).name
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""

@@ -29,16 +29,16 @@ from mainspring.store.ports.schedules import EventRow
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
-LARGEST_EVENT_BYTES = 256 * 1024
-LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
-MOST_EVENTS = 1_000
-LONGEST_ATTRIBUTE_BYTES = 1_024
+MAX_EVENT_BYTES = 256 * 1024
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+MAX_EVENTS = 1_000
+MAX_ATTRIBUTE_BYTES = 1_024
 """Limit of identifying attributes, which are keys in the store."""
 
 _VERSION = "1.0"
 _HEADER = "ce-"
-_FOUND_BY = ("id", "source", "type")
-_TEXTS = (*_FOUND_BY, "subject", "datacontenttype", "dataschema", "data_base64")
+_REQUIRED = ("id", "source", "type")
+_TEXTS = (*_REQUIRED, "subject", "datacontenttype", "dataschema", "data_base64")
 
 
 def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: datetime) -> list[EventRow]:
@@ -55,13 +55,13 @@ def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: da
         texts = _split(body, is_batch=None)
     else:
         raise Refused(f"{media_type[:100]!a} is not supported: use {STRUCTURED}, {BATCH}, {JSON}, or {_HEADER} headers")
-    if len(texts) > MOST_EVENTS:
-        raise TooLarge(f"the request has {len(texts)} events, at most {MOST_EVENTS} are allowed")
+    if len(texts) > MAX_EVENTS:
+        raise TooLarge(f"the request has {len(texts)} events, at most {MAX_EVENTS} are allowed")
     faults = Faults()
     rows = []
     for number, text in enumerate(texts):
-        if len(text) > LARGEST_EVENT_BYTES:
-            raise TooLarge(f"event {number} has {len(text)} bytes, at most {LARGEST_EVENT_BYTES} are allowed")
+        if len(text) > MAX_EVENT_BYTES:
+            raise TooLarge(f"event {number} has {len(text)} bytes, at most {MAX_EVENT_BYTES} are allowed")
         row = _read(text, f"[{number}]" if len(texts) > 1 else "", tenant, now, faults)
         if row is not None:
             rows.append(row)
@@ -150,17 +150,17 @@ def _check(event: Mapping[str, strict_json.Read], where: str, now: datetime, fau
 
     if event.get("specversion") != _VERSION:
         add("specversion", "is missing" if "specversion" not in event else f'must be "{_VERSION}"')
-    for name in _FOUND_BY:
+    for name in _REQUIRED:
         if name not in event:
             add(name, "is missing")
     for name in _TEXTS:
         value = event.get(name, "-")
         if not isinstance(value, str):
             add(name, "must be a string")
-        elif name in _FOUND_BY and not 1 <= len(value.encode()) <= LONGEST_ATTRIBUTE_BYTES:
-            add(name, f"must have 1 to {LONGEST_ATTRIBUTE_BYTES} bytes")
-        elif name == "subject" and len(value.encode()) > LONGEST_ATTRIBUTE_BYTES:
-            add(name, f"must have at most {LONGEST_ATTRIBUTE_BYTES} bytes")
+        elif name in _REQUIRED and not 1 <= len(value.encode()) <= MAX_ATTRIBUTE_BYTES:
+            add(name, f"must have 1 to {MAX_ATTRIBUTE_BYTES} bytes")
+        elif name == "subject" and len(value.encode()) > MAX_ATTRIBUTE_BYTES:
+            add(name, f"must have at most {MAX_ATTRIBUTE_BYTES} bytes")
     if "data" in event and "data_base64" in event:
         add("data_base64", "excludes data")
     for name in event:

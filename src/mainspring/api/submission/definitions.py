@@ -52,21 +52,21 @@ def new_job(job: ReadJob, *, tenant: str, by: str, now: datetime, random: Random
     )
 
 
-def tell_job(audit: Auditor, job: ReadJob, *, tenant: str, why: str = "") -> AuditEntry:
+def job_entry(audit: Auditor, job: ReadJob, *, tenant: str, why: str = "") -> AuditEntry:
     """Return the audit entry of a stored job: its digest, never its content."""
     after = {"tasks": len(job.spec.tasks), "digest": digest_of(job.text)}
     return audit.entry(job.spec.name, tenant=tenant, why=why, after=after)
 
 
-def tell_new_schedule(audit: Auditor, spec: ScheduleSpec, *, tenant: str, why: str) -> AuditEntry:
+def new_schedule_entry(audit: Auditor, spec: ScheduleSpec, *, tenant: str, why: str) -> AuditEntry:
     """Return the audit entry of a new schedule, whose id is not yet known."""
-    return audit.entry(spec.name, tenant=tenant, why=why, after=_shown(spec))
+    return audit.entry(spec.name, tenant=tenant, why=why, after=_definition_json(spec))
 
 
-def tell_schedule(audit: Auditor, row: ScheduleRow, spec: ScheduleSpec, *, why: str) -> AuditEntry:
+def schedule_entry(audit: Auditor, row: ScheduleRow, spec: ScheduleSpec, *, why: str) -> AuditEntry:
     """Return the audit entry of a changed schedule."""
     before = schedule_views.definition(row.spec)
-    return audit.entry(row.id, tenant=row.tenant, why=why, before=before, after=_shown(spec))
+    return audit.entry(row.id, tenant=row.tenant, why=why, before=before, after=_definition_json(spec))
 
 
 @contextmanager
@@ -83,5 +83,5 @@ def faults_in(where: str) -> Iterator[None]:
         raise Refused(str(refused).partition("\n")[0], faults) from refused
 
 
-def _shown(spec: ScheduleSpec) -> msgspec.Raw:
+def _definition_json(spec: ScheduleSpec) -> msgspec.Raw:
     return schedule_views.definition(msgspec.json.encode(spec).decode())

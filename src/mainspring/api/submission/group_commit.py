@@ -13,15 +13,15 @@ from typing import Generic, TypeVar
 from mainspring.event_loop import start_task
 from mainspring.protocol.errors import Overloaded
 
-MOST_TOGETHER = 1_000
-MOST_BYTES_TOGETHER = 8 * 1024 * 1024
-MOST_WAITING = 20_000
+MAX_GROUP_SIZE = 1_000
+MAX_GROUP_BYTES = 8 * 1024 * 1024
+MAX_WAITING = 20_000
 
 _W = TypeVar("_W")
 _E = TypeVar("_E")
 
 
-class Gatherer(Generic[_W, _E]):
+class GroupCommit(Generic[_W, _E]):
     """Groups concurrent writes.
 
     `write` writes a group and returns one result per item; `size` estimates the bytes of an item.
@@ -37,7 +37,7 @@ class Gatherer(Generic[_W, _E]):
 
     async def add(self, one: _W) -> _E:
         """Write an item together with concurrent ones. Raises Overloaded if the queue is full."""
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             raise Overloaded(f"{len(self._waiting)} runs are waiting to be written")
         ended: asyncio.Future[_E] = asyncio.get_running_loop().create_future()
         self._waiting.append((one, ended))
@@ -64,7 +64,7 @@ class Gatherer(Generic[_W, _E]):
     def _take_group(self) -> list[tuple[_W, asyncio.Future[_E]]]:
         group: list[tuple[_W, asyncio.Future[_E]]] = []
         size = 0
-        while self._waiting and len(group) < MOST_TOGETHER and size < MOST_BYTES_TOGETHER:
+        while self._waiting and len(group) < MAX_GROUP_SIZE and size < MAX_GROUP_BYTES:
             group.append(self._waiting.popleft())
             size += self._size(group[-1][0])
         return group

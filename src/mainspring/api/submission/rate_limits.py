@@ -6,7 +6,7 @@
 | `submit:tenant:NAME` | those of a tenant | tenant_submissions_per_second |
 | `submit:user:NAME` | those of a user | user_submissions_per_second |
 | `query:tenant:NAME` | status queries of a tenant | queries_per_second |
-| `act:user:NAME` | all other changes by a user | acts_per_second |
+| `action:user:NAME` | all other changes by a user | actions_per_second |
 | `slowed:pool:NAME` | P1 for a pool with a far too long backlog (`backpressure.py`) | slowed_p1_per_second |
 
 1. A request is admitted by allowances that this server has taken from the store (`core/limits/rate_grants.py`).
@@ -17,7 +17,8 @@
    that is left for this server if all servers do the same (`core/admission/retry_after_slots.py`).
 4. A client that retries on time and still finds nothing is held for up to HELD_SECONDS instead of rejected again:
    clients that retry on whole seconds arrive in bursts, some slightly early.
-5. A limit must not take the API down: if the store does not answer in ANSWER_SECONDS, each server enforces the limit by
+5. A limit must not take the API down: if the store does not answer in ANSWER_TIMEOUT_SECONDS, each server enforces the
+   limit by
    its own count until the store answers again. Several servers together then admit several times the limit.
 """
 
@@ -33,10 +34,10 @@ from math import ceil
 import msgspec
 import structlog
 
-from mainspring.api.submission.group_commit import Gatherer
-from mainspring.core.admission.retry_after_slots import HELD_SECONDS, PROMISED_PART, WaitingLine
-from mainspring.core.limits.rate_grants import KEPT_PART, Allowance, LimitRow, Wish, take
-from mainspring.core.model.settings import Tuning
+from mainspring.api.submission.group_commit import GroupCommit
+from mainspring.core.admission.retry_after_slots import ASSIGNED_FRACTION, HELD_SECONDS, RetryAfterSlots
+from mainspring.core.limits.rate_grants import USABLE_FRACTION, LimitRow, RateGrant, RateRequest, take
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Overloaded, Unavailable
@@ -45,39 +46,39 @@ from mainspring.store.ports.sharing import SharedLimits
 log = structlog.get_logger()
 
 PERIOD_SECONDS = 1.0
-ANSWER_SECONDS = 0.5
+ANSWER_TIMEOUT_SECONDS = 0.5
 """Timeout of a call to the store for allowances."""
-AWAY_SECONDS = 1.0
+STORE_RETRY_SECONDS = 1.0
 """Delay before the store is called again after a timeout."""
-RUNS_OF_ONE = 1_000
+RUNS_PER_SUBMISSION = 1_000
 """Number of runs of one request that count as one submission."""
-_AHEAD_PART = 10
+_PREFETCH_DIVISOR = 10
 """At most one part in this many of a limit is prefetched."""
-_SURE_SECONDS = 2 * PERIOD_SECONDS
+_LEFT_VALID_SECONDS = 2 * PERIOD_SECONDS
 """Validity of the remaining count that the store returned."""
-_AT_ONCE_SECONDS = 0.001
+_GRACE_SECONDS = 0.001
 """Extra validity of a grant, so that a slow answer still serves the requests that waited for it."""
-_MOST_LIMITS = 10_000
-_DEEDS = {
-    "submit": "submissions", "query": "requests", "act": "changes",
+_MAX_LIMITS = 10_000
+_ACTION_NAMES = {
+    "submit": "submissions", "query": "requests", "action": "changes",
     "slowed": "new P1 runs",
 }  # fmt: skip
 
 
-class Counts(StrEnum):
+class RateClass(StrEnum):
     """Rate limit class of a request. Each route has one (`api/http/routing.py`)."""
 
     SUBMISSION = "submission"
     """Creates a run."""
     RUNS = "runs"
-    """Creates any number of runs, which the route counts: one submission for each RUNS_OF_ONE."""
+    """Creates any number of runs, which the route counts: one submission for each RUNS_PER_SUBMISSION."""
     QUERY = "query"
-    ACT = "act"
+    ACTION = "action"
     NONE = "nothing"
     """Not limited: monitoring, and workers, which have other limits."""
 
 
-class Use(msgspec.Struct, frozen=True, gc=False):
+class RateCharge(msgspec.Struct, frozen=True, gc=False):
     """A limit that a request is charged to, with the amount."""
 
     limit: str
@@ -90,49 +91,49 @@ class Use(msgspec.Struct, frozen=True, gc=False):
         return min(self.amount, self.most)
 
 
-def submission_uses(
-    tuning: Tuning, user: str, tenants: Mapping[str, int], *, total: int = 1, part: float = 1.0
-) -> list[Use]:
+def submission_charges(
+    scheduler_settings: SchedulerSettings, user: str, tenants: Mapping[str, int], *, total: int = 1, part: float = 1.0
+) -> list[RateCharge]:
     """Return the charges of submissions: per tenant, and in total.
 
     `part` is the factor on rate limits for a degraded pool (`core/admission/degradation.py`).
     """
 
-    def use(limit: str, most: int, amount: int) -> Use:
-        return Use(limit, max(1, int(most * part)), amount)
+    def charge(limit: str, most: int, amount: int) -> RateCharge:
+        return RateCharge(limit, max(1, int(most * part)), amount)
 
-    uses = [
-        use("submit", tuning.submissions_per_second, total),
-        use(f"submit:user:{user}", tuning.user_submissions_per_second, total),
+    charges = [
+        charge("submit", scheduler_settings.submissions_per_second, total),
+        charge(f"submit:user:{user}", scheduler_settings.user_submissions_per_second, total),
     ]
     for tenant, amount in tenants.items():
-        uses.append(use(f"submit:tenant:{tenant}", tuning.tenant_submissions_per_second, amount))
-    return [one for one in uses if one.amount]
+        charges.append(charge(f"submit:tenant:{tenant}", scheduler_settings.tenant_submissions_per_second, amount))
+    return [one for one in charges if one.amount]
 
 
-def query_use(tuning: Tuning, tenant: str) -> Use:
+def query_charge(scheduler_settings: SchedulerSettings, tenant: str) -> RateCharge:
     """Return the charge of a status query."""
-    return Use(f"query:tenant:{tenant}", tuning.queries_per_second)
+    return RateCharge(f"query:tenant:{tenant}", scheduler_settings.queries_per_second)
 
 
-def act_use(tuning: Tuning, user: str) -> Use:
+def action_charge(scheduler_settings: SchedulerSettings, user: str) -> RateCharge:
     """Return the charge of an action."""
-    return Use(f"act:user:{user}", tuning.acts_per_second)
+    return RateCharge(f"act:user:{user}", scheduler_settings.actions_per_second)
 
 
-class _Ask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class _Ticket(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request that waits for admission."""
 
-    who: str
-    uses: Sequence[Use]
-    came_at: float
+    client: str
+    charges: Sequence[RateCharge]
+    received_at: float
     is_due: bool
     """Whether the client retries at its assigned time."""
 
     @property
     def until(self) -> float:
         """Return until when the request may be held."""
-        return self.came_at + HELD_SECONDS if self.is_due else self.came_at
+        return self.received_at + HELD_SECONDS if self.is_due else self.received_at
 
 
 class _Limit:
@@ -141,7 +142,7 @@ class _Limit:
     def __init__(self, name: str) -> None:
         self.name = name
         self.most = 1
-        self.line = WaitingLine()
+        self.line = RetryAfterSlots()
         self._taken: deque[tuple[float, int]] = deque()
         """Allowances with their expiry, oldest first."""
         self.more_at = 0.0
@@ -157,74 +158,74 @@ class _Limit:
             self._taken.popleft()
         return sum(amount for _, amount in self._taken)
 
-    def spend(self, who: str, amount: int, now: float) -> None:
+    def spend(self, client: str, amount: int, now: float) -> None:
         """Use allowances for a client."""
         self._count(now)
         self._used += amount
-        self._take_out(amount)
-        self.line.leave(who)
+        self._consume(amount)
+        self.line.leave(client)
 
     def claim(self, amount: int, now: float) -> int:
         """Set aside held allowances for requests that wait for other limits, so that they do not expire meanwhile."""
         claimed = min(amount, self.held(now))
-        self._take_out(claimed)
+        self._consume(claimed)
         return claimed
 
     def return_claim(self, amount: int, now: float) -> None:
         """Return claimed allowances just before they are used or dropped."""
         if amount:
-            self._taken.appendleft((now + _AT_ONCE_SECONDS, amount))
+            self._taken.appendleft((now + _GRACE_SECONDS, amount))
 
-    def _take_out(self, amount: int) -> None:
+    def _consume(self, amount: int) -> None:
         while amount:
-            until, there = self._taken.popleft()
-            if there > amount:
-                self._taken.appendleft((until, there - amount))
-            amount -= min(amount, there)
+            until, available = self._taken.popleft()
+            if available > amount:
+                self._taken.appendleft((until, available - amount))
+            amount -= min(amount, available)
 
     def is_free_by(self, until: float, now: float) -> bool:
         """Return whether more will be available after now, and by `until`."""
         return now < self.more_at <= until
 
-    def must_wait(self, who: str, now: float) -> bool:
+    def must_wait(self, client: str, now: float) -> bool:
         """Return whether a client is known to have to wait."""
-        return now < self.more_at or (self.line.stands_before(who, now) and not self._is_plenty(now))
+        return now < self.more_at or (self.line.is_ahead_of(client, now) and not self._is_mostly_free(now))
 
-    def wish(self, needed: int, now: float) -> Wish:
+    def grant_request(self, needed: int, now: float) -> RateRequest:
         """Build the request to the store for the needed amount beyond what is held."""
         self._count(now)
-        ahead = 0
-        if self._is_plenty(now) and not self.line:
-            ahead = min(self.most // _AHEAD_PART, max(self._used, self._used_before) // 2)
-        wanted = min(self.most, needed + ahead)
-        return Wish(limit=self.name, most=self.most, per_seconds=PERIOD_SECONDS, wanted=wanted)
+        prefetch = 0
+        if self._is_mostly_free(now) and not self.line:
+            prefetch = min(self.most // _PREFETCH_DIVISOR, max(self._used, self._used_before) // 2)
+        wanted = min(self.most, needed + prefetch)
+        return RateRequest(limit=self.name, most=self.most, per_seconds=PERIOD_SECONDS, wanted=wanted)
 
-    def note(self, answer: Allowance, asked_at: float, now: float) -> None:
+    def note(self, answer: RateGrant, asked_at: float, now: float) -> None:
         """Record a grant from the store."""
         if answer.granted:
-            self._taken.append((max(now, asked_at + KEPT_PART * PERIOD_SECONDS) + _AT_ONCE_SECONDS, answer.granted))
+            self._taken.append((max(now, asked_at + USABLE_FRACTION * PERIOD_SECONDS) + _GRACE_SECONDS, answer.granted))
         self._left, self._left_at = answer.left, now
         self.more_at = now + answer.wait_seconds if answer.more_at is not None else 0.0
 
-    def tell(self, who: str, now: float, servers: int) -> float:
+    def tell(self, client: str, now: float, servers: int) -> float:
         """Assign a client its retry time, in seconds from now."""
-        gap = servers * PERIOD_SECONDS / (self.most * PROMISED_PART)
-        soonest = max(self.more_at, now + gap) if servers == 1 else max(self.more_at, now + PERIOD_SECONDS)
-        return self.line.tell(who, now, soonest=soonest, gap=gap, period=PERIOD_SECONDS) - now
+        gap = servers * PERIOD_SECONDS / (self.most * ASSIGNED_FRACTION)
+        earliest = max(self.more_at, now + gap) if servers == 1 else max(self.more_at, now + PERIOD_SECONDS)
+        return self.line.tell(client, now, earliest=earliest, gap=gap, period=PERIOD_SECONDS) - now
 
-    def _is_plenty(self, now: float) -> bool:
+    def _is_mostly_free(self, now: float) -> bool:
         """Return whether at least half of the limit is left, or unknown."""
-        return 2 * self._left >= self.most or now >= self._left_at + _SURE_SECONDS
+        return 2 * self._left >= self.most or now >= self._left_at + _LEFT_VALID_SECONDS
 
     def _count(self, now: float) -> None:
         """Start a new usage count when the current one spans the validity of allowances."""
         since = now - self._used_since
-        if since >= KEPT_PART * PERIOD_SECONDS:
-            self._used_before = self._used if since < 2 * KEPT_PART * PERIOD_SECONDS else 0
+        if since >= USABLE_FRACTION * PERIOD_SECONDS:
+            self._used_before = self._used if since < 2 * USABLE_FRACTION * PERIOD_SECONDS else 0
             self._used, self._used_since = 0, now
 
 
-class Rates:
+class RateLimiter:
     """Admits requests, or assigns retry times."""
 
     def __init__(self, store: SharedLimits, clock: Clock, servers: Callable[[], int] = lambda: 1) -> None:
@@ -233,39 +234,39 @@ class Rates:
         self._store = store
         self._clock = clock
         self._limits: OrderedDict[str, _Limit] = OrderedDict()
-        self._own: dict[str, LimitRow] = {}
+        self._local_rows: dict[str, LimitRow] = {}
         """Limits enforced by this server alone while the store does not answer."""
-        self._ask_again_at = float("-inf")
-        self._gatherer: Gatherer[_Ask, bool] = Gatherer(self._let_in, lambda _: 1)
+        self._store_retry_at = float("-inf")
+        self._group_commit: GroupCommit[_Ticket, bool] = GroupCommit(self._admit_group, lambda _: 1)
 
-    async def admit(self, who: str, uses: Sequence[Use]) -> None:
+    async def admit(self, client: str, charges: Sequence[RateCharge]) -> None:
         """Charge a request to these limits. Raises Overloaded, and then it is charged to none.
 
-        `who` identifies the client across retries.
+        `client` identifies the client across retries.
         """
         now = self._clock.monotonic()
-        is_due = any(self._limit(use).line.is_due(who, now) for use in uses)
-        ask = _Ask(who=who, uses=uses, came_at=now, is_due=is_due)
-        while not self._try(ask, now):
-            seconds = self._wait(ask, now)
+        is_due = any(self._limit(charge).line.is_due(client, now) for charge in charges)
+        ticket = _Ticket(client=client, charges=charges, received_at=now, is_due=is_due)
+        while not self._try(ticket, now):
+            seconds = self._wait(ticket, now)
             if seconds:
                 await self._clock.sleep(seconds)
-            elif await self._gatherer.add(ask):
+            elif await self._group_commit.add(ticket):
                 return
             now = self._clock.monotonic()
 
-    def _wait(self, ask: _Ask, now: float) -> float:
+    def _wait(self, ticket: _Ticket, now: float) -> float:
         """Return the seconds until the missing allowances may be available; 0: ask the store. Raises Overloaded."""
         free_at = now
-        for use in ask.uses:
-            limit = self._limit(use)
-            if limit.held(now) < use.counted() and limit.must_wait(ask.who, now):
-                if not limit.is_free_by(ask.until, now):
-                    raise self._refusal(limit, ask.who, now)
+        for charge in ticket.charges:
+            limit = self._limit(charge)
+            if limit.held(now) < charge.counted() and limit.must_wait(ticket.client, now):
+                if not limit.is_free_by(ticket.until, now):
+                    raise self._refusal(limit, ticket.client, now)
                 free_at = max(free_at, limit.more_at)
         return free_at - now
 
-    async def _let_in(self, asks: Sequence[_Ask]) -> list[bool | Exception]:
+    async def _admit_group(self, tickets: Sequence[_Ticket]) -> list[bool | Exception]:
         """Request what the group needs, and admit as many as possible, those with an assigned time first.
 
         False: the request may be held until more is available.
@@ -273,76 +274,80 @@ class Rates:
         asked_at = self._clock.monotonic()
         needed: dict[str, int] = {}
         limits: dict[str, _Limit] = {}  # One group may use more limits than are cached.
-        for ask in asks:
-            for use in ask.uses:
-                needed[use.limit] = needed.get(use.limit, 0) + use.counted()
-                limits.setdefault(use.limit, self._limit(use))
-        wishes = []
+        for ticket in tickets:
+            for charge in ticket.charges:
+                needed[charge.limit] = needed.get(charge.limit, 0) + charge.counted()
+                limits.setdefault(charge.limit, self._limit(charge))
+        grant_requests = []
         claimed = {name: limits[name].claim(amount, asked_at) for name, amount in needed.items()}
         for name, amount in needed.items():
             if amount > claimed[name]:
-                wishes.append(limits[name].wish(amount - claimed[name], asked_at))
-        answers = await self._take(wishes) if wishes else []
+                grant_requests.append(limits[name].grant_request(amount - claimed[name], asked_at))
+        answers = await self._take(grant_requests) if grant_requests else []
         now = self._clock.monotonic()
         for name, amount in claimed.items():
             limits[name].return_claim(amount, now)
         for answer in answers:
             limits[answer.limit].note(answer, asked_at, now)
-        ends: list[bool | Exception] = [True] * len(asks)
-        for place in sorted(range(len(asks)), key=lambda place: not asks[place].is_due):
-            ask = asks[place]
-            if not self._try(ask, now):
-                lacking = next(use for use in ask.uses if self._limit(use).held(now) < use.counted())
-                limit = self._limit(lacking)
-                ends[place] = False if limit.is_free_by(ask.until, now) else self._refusal(limit, ask.who, now)
+        ends: list[bool | Exception] = [True] * len(tickets)
+        for place in sorted(range(len(tickets)), key=lambda place: not tickets[place].is_due):
+            ticket = tickets[place]
+            if not self._try(ticket, now):
+                exhausted = next(
+                    charge for charge in ticket.charges if self._limit(charge).held(now) < charge.counted()
+                )
+                limit = self._limit(exhausted)
+                ends[place] = False if limit.is_free_by(ticket.until, now) else self._refusal(limit, ticket.client, now)
         return ends
 
-    def _try(self, ask: _Ask, now: float) -> bool:
+    def _try(self, ticket: _Ticket, now: float) -> bool:
         """Admit a request from the held allowances of all its limits, or use none."""
-        limits = [(self._limit(use), use.counted()) for use in ask.uses]
+        limits = [(self._limit(charge), charge.counted()) for charge in ticket.charges]
         if any(limit.held(now) < amount for limit, amount in limits):
             return False
         for limit, amount in limits:
-            limit.spend(ask.who, amount, now)
+            limit.spend(ticket.client, amount, now)
         return True
 
-    async def _take(self, wishes: Sequence[Wish]) -> list[Allowance]:
+    async def _take(self, grant_requests: Sequence[RateRequest]) -> list[RateGrant]:
         """Return grants of the store, or local ones if the store does not answer."""
-        if self._clock.monotonic() >= self._ask_again_at:
+        if self._clock.monotonic() >= self._store_retry_at:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    return await self._store.take_allowances(wishes)
+                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                    return await self._store.take_rate_grants(grant_requests)
             except (Unavailable, TimeoutError) as fault:
                 log.warning("rates.unavailable", fault=str(fault))
-                self._ask_again_at = self._clock.monotonic() + AWAY_SECONDS
+                self._store_retry_at = self._clock.monotonic() + STORE_RETRY_SECONDS
         now = EPOCH + timedelta(seconds=self._clock.monotonic())
-        self._own = {name: row for name, row in self._own.items() if row.counts_until > now}
-        for wish in wishes:
-            self._own.setdefault(wish.limit, LimitRow(limit=wish.limit, takes=(), counts_until=now))
-        answers, changed = take(wishes, self._own, now)
-        self._own |= {row.limit: row for row in changed}
+        self._local_rows = {name: row for name, row in self._local_rows.items() if row.counts_until > now}
+        for grant_request in grant_requests:
+            self._local_rows.setdefault(
+                grant_request.limit, LimitRow(limit=grant_request.limit, takes=(), counts_until=now)
+            )
+        answers, changed = take(grant_requests, self._local_rows, now)
+        self._local_rows |= {row.limit: row for row in changed}
         return answers
 
-    def _limit(self, use: Use) -> _Limit:
-        limit = self._limits.get(use.limit)
+    def _limit(self, charge: RateCharge) -> _Limit:
+        limit = self._limits.get(charge.limit)
         if limit is None:
-            limit = self._limits[use.limit] = _Limit(use.limit)
-            if len(self._limits) > _MOST_LIMITS:
+            limit = self._limits[charge.limit] = _Limit(charge.limit)
+            if len(self._limits) > _MAX_LIMITS:
                 self._limits.popitem(last=False)
-        self._limits.move_to_end(use.limit)
-        limit.most = use.most
+        self._limits.move_to_end(charge.limit)
+        limit.most = charge.most
         return limit
 
-    def _refusal(self, limit: _Limit, who: str, now: float) -> Overloaded:
-        seconds = limit.tell(who, now, max(1, self.servers()))
-        why = f"{_say(limit.name, limit.most)}; retry after {ceil(seconds * 10) / 10:g}s"
+    def _refusal(self, limit: _Limit, client: str, now: float) -> Overloaded:
+        seconds = limit.tell(client, now, max(1, self.servers()))
+        why = f"{_format_limit(limit.name, limit.most)}; retry after {ceil(seconds * 10) / 10:g}s"
         return Overloaded(why, retry_after_seconds=seconds)
 
 
-def _say(limit: str, most: int) -> str:
+def _format_limit(limit: str, most: int) -> str:
     """Format an exceeded limit: `rate limit of user ann exceeded (100 submissions/s)`."""
     counted, _, whose = limit.partition(":")
     kind, _, name = whose.partition(":")
     subject = f"rate limit of {kind} {name}" if kind else "total rate limit"
-    noun = _DEEDS[counted]
+    noun = _ACTION_NAMES[counted]
     return f"{subject} exceeded ({most} {noun.removesuffix('s') if most == 1 else noun}/s)"

@@ -15,10 +15,10 @@ from random import Random
 
 import msgspec
 
-from mainspring.api.store_time import AskedTime
-from mainspring.api.submission.gate import Gate
-from mainspring.api.submission.group_commit import Gatherer
-from mainspring.api.submission.known_jobs import KnownJob, KnownJobs
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.submission.admission import AdmissionControl
+from mainspring.api.submission.group_commit import GroupCommit
+from mainspring.api.submission.job_cache import CachedJob, JobCache
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.admission.validate_submission import check_run
 from mainspring.core.model.audit_entry import AuditEntry
@@ -30,16 +30,16 @@ from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.runs import RunRequest
 from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
 
-_Insert = Callable[[Sequence["Prepared"]], Awaitable[Sequence[str | MainspringError]]]
-Tell = Callable[[Sequence["Prepared"]], Sequence[AuditEntry]]
+_Insert = Callable[[Sequence["PreparedRun"]], Awaitable[Sequence[str | MainspringError]]]
+MakeEntries = Callable[[Sequence["PreparedRun"]], Sequence[AuditEntry]]
 """Creates the audit entries of runs that are written together."""
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A validated run, ready to be inserted."""
 
     run: Run
-    job: KnownJob
+    job: CachedJob
     reference: str
     """The job as named in the request: `name`, `name@3` or id."""
     key: IdempotencyKey | None
@@ -47,11 +47,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """Its audit entry, if it has its own."""
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was created, or found under its idempotency key."""
 
     id: str
-    prepared: Prepared
+    prepared: PreparedRun
     """The prepared run, with the job that was used."""
 
     @property
@@ -60,7 +60,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
         return self.id != self.prepared.run.id
 
 
-def own_entries(runs: Sequence[Prepared]) -> list[AuditEntry]:
+def individual_entries(runs: Sequence[PreparedRun]) -> list[AuditEntry]:
     """Return the audit entries of runs that have their own."""
     return [prepared.audit for prepared in runs if prepared.audit is not None]
 
@@ -69,28 +69,32 @@ class Submissions:
     """Creates runs."""
 
     def __init__(
-        self, store: Store, clock: Clock, time: AskedTime, gate: Gate, *, limits: Limits,
+        self, store: Store, clock: Clock, time: StoreTimeCache, admission: AdmissionControl, *, limits: Limits,
         is_watched: Callable[[str], Awaitable[bool]],
     ) -> None:  # fmt: skip
         """`is_watched`: returns whether a webhook subscribes to the runs of a tenant."""
-        self.jobs = KnownJobs(store, clock)
+        self.jobs = JobCache(store, clock)
         self._store = store
         self._time = time
-        self._gate = gate
+        self._admission = admission
         self._limits = limits
         self._is_watched = is_watched
         self._random = Random(entropy())
-        self._gatherer: Gatherer[Prepared, Made] = Gatherer(self.insert_each, lambda one: len(one.run.params))
+        self._group_commit: GroupCommit[PreparedRun, CreatedRun] = GroupCommit(
+            self.insert_each, lambda one: len(one.run.params)
+        )
 
     def part(self, tenant: str, job: str, priority: str) -> float:
         """Return the factor on rate limits for such runs (HA-5), as far as their job is cached.
 
         Reading the store would cost what a limit is to save.
         """
-        known = self.jobs.recall(tenant, job)
-        return self._gate.part(None if known is None else known.needs, Priority.__members__.get(priority, Priority.P2))
+        known = self.jobs.peek(tenant, job)
+        return self._admission.part(
+            None if known is None else known.needs, Priority.__members__.get(priority, Priority.P2)
+        )
 
-    async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> Prepared:
+    async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> PreparedRun:
         """Validate a request and build its run. Raises Refused with all faults, or the error of admission."""
         now = await self._time.now()
         params = msgspec.json.encode(request.params).decode()
@@ -104,15 +108,15 @@ class Submissions:
             limits=self._limits,
         )  # fmt: skip
         job = await self.jobs.find(tenant, request.job)
-        place = None if job is None else await self._gate.place(job.needs)
+        place = None if job is None else await self._admission.place(job.needs)
         if place is None:
             faults.append(Fault(where="job", why=f"there is no job {request.job[:200]!a}", code=UNKNOWN_JOB))
         else:
             faults += _about_job(place.faults)
-        faults += await self._gate.check_priority(priority, tenant)
+        faults += await self._admission.check_priority(priority, tenant)
         if faults or job is None or place is None or priority is None:
             raise Refused(f"the run has {len(faults)} fault{'s' if len(faults) > 1 else ''}", _rename(faults))
-        await self._gate.let_in(place.pool, priority, by)
+        await self._admission.admit(place.pool, priority, by)
         run = Run(
             id=new_id("run", now, self._random),
             shard=place.pool,
@@ -127,74 +131,80 @@ class Submissions:
             start_at=max(now, request.start_at or now),
             finish_by=request.finish_by,
         )
-        return Prepared(run=run, job=job, reference=request.job, key=key_of(request, tenant))
+        return PreparedRun(run=run, job=job, reference=request.job, key=key_of(request, tenant))
 
-    async def prepare_again(self, run: Run, *, by: str, why: str = "", key: str | None = None) -> Prepared:
+    async def prepare_rerun(self, run: Run, *, by: str, why: str = "", key: str | None = None) -> PreparedRun:
         """Build a run like an earlier one: same job version, parameters and window. Raises Refused."""
         params = msgspec.json.decode(run.params, type=dict[str, msgspec.Raw])
-        wish = RunRequest(job=run.job_id, params=params, priority=run.priority.name, idempotency_key=key)
-        prepared = await self.prepare(wish, tenant=run.tenant, by=by)
-        again = msgspec.structs.replace(
+        payload = RunRequest(job=run.job_id, params=params, priority=run.priority.name, idempotency_key=key)
+        prepared = await self.prepare(payload, tenant=run.tenant, by=by)
+        rerun = msgspec.structs.replace(
             prepared.run,
             linked_run=run.id,
             schedule_id=run.schedule_id,
             window_at=run.window_at,
             because=why or f"rerun by {by}",
         )
-        return msgspec.structs.replace(prepared, run=again)
+        return msgspec.structs.replace(prepared, run=rerun)
 
-    async def insert(self, prepared: Prepared) -> Made:
+    async def insert(self, prepared: PreparedRun) -> CreatedRun:
         """Insert a run durably, unless one exists under the same key.
 
         Raises KeyReused if the existing one differs, JobMissing if the store has lost its job.
         """
-        return await self._gatherer.add(prepared)
+        return await self._group_commit.add(prepared)
 
     async def insert_all(
-        self, runs: Sequence[Prepared], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
+        self, runs: Sequence[PreparedRun], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
     ) -> list[str]:
         """Insert all runs or none; return their ids, or those of the runs that exist under the same key."""
         try:
             return await self._store.insert_runs([prepared.run for prepared in runs], key, audit)
         except JobMissing as error:
             self.jobs.forget(error.jobs)
-            renewed = [await self._renew(one, error) if one.job.id in error.jobs else one for one in runs]
-            return await self._store.insert_runs([prepared.run for prepared in renewed], key, audit)
+            resolved = [await self._resolve_job_again(one, error) if one.job.id in error.jobs else one for one in runs]
+            return await self._store.insert_runs([prepared.run for prepared in resolved], key, audit)
 
-    async def insert_each(self, runs: Sequence[Prepared], tell: Tell = own_entries) -> list[Made | MainspringError]:
+    async def insert_each(
+        self, runs: Sequence[PreparedRun], make_entries: MakeEntries = individual_entries
+    ) -> list[CreatedRun | MainspringError]:
         """Insert each run that the store accepts, at most 1,000; return the created run or the error of each.
 
-        `tell` creates the audit entries of each group without keys. A run with a key has its own entry.
+        `make_entries` creates the audit entries of each group without keys. A run with a key has its own entry.
         """
         runs = list(runs)
-        ends = await self._insert_both(runs, tell)
+        ends = await self._insert_keyed_and_bare(runs, make_entries)
         missing = {place: end for place, end in enumerate(ends) if isinstance(end, JobMissing)}
         self.jobs.forget([job for error in missing.values() for job in error.jobs])
-        renewed = []
+        resolved = []
         for place, error in missing.items():
             try:
-                runs[place] = await self._renew(runs[place], error)
-                renewed.append(place)
+                runs[place] = await self._resolve_job_again(runs[place], error)
+                resolved.append(place)
             except MainspringError as why:
                 ends[place] = why
-        for place, end in zip(renewed, await self._insert_both([runs[place] for place in renewed], tell), strict=True):
+        for place, end in zip(
+            resolved, await self._insert_keyed_and_bare([runs[place] for place in resolved], make_entries), strict=True
+        ):
             ends[place] = end
         return [
-            Made(id=end, prepared=prepared) if isinstance(end, str) else end
+            CreatedRun(id=end, prepared=prepared) if isinstance(end, str) else end
             for prepared, end in zip(runs, ends, strict=True)
         ]
 
-    async def _insert_both(self, runs: Sequence[Prepared], tell: Tell) -> list[str | MainspringError]:
+    async def _insert_keyed_and_bare(
+        self, runs: Sequence[PreparedRun], make_entries: MakeEntries
+    ) -> list[str | MainspringError]:
         """Insert runs with and without keys; return an id or an error for each."""
-        keyed = iter(await _insert_good([one for one in runs if one.key is not None], self._insert_keyed))
+        keyed = iter(await _insert_accepted([one for one in runs if one.key is not None], self._insert_keyed))
 
-        async def insert_bare(group: Sequence[Prepared]) -> Sequence[str | MainspringError]:
-            return await self._store.insert_runs([prepared.run for prepared in group], audit=tell(group))
+        async def insert_bare(group: Sequence[PreparedRun]) -> Sequence[str | MainspringError]:
+            return await self._store.insert_runs([prepared.run for prepared in group], audit=make_entries(group))
 
-        bare = iter(await _insert_good([one for one in runs if one.key is None], insert_bare))
+        bare = iter(await _insert_accepted([one for one in runs if one.key is None], insert_bare))
         return [next(bare) if prepared.key is None else next(keyed) for prepared in runs]
 
-    async def _insert_keyed(self, runs: Sequence[Prepared]) -> Sequence[str | MainspringError]:
+    async def _insert_keyed(self, runs: Sequence[PreparedRun]) -> Sequence[str | MainspringError]:
         return await self._store.insert_keyed(
             [
                 KeyedRun(run=prepared.run, key=prepared.key, audit=prepared.audit)
@@ -203,19 +213,19 @@ class Submissions:
             ]
         )
 
-    async def _renew(self, prepared: Prepared, error: JobMissing) -> Prepared:
+    async def _resolve_job_again(self, prepared: PreparedRun, error: JobMissing) -> PreparedRun:
         """Rebuild a run with the current job of its reference. Raises the error if there is none."""
         job = await self.jobs.find(prepared.run.tenant, prepared.reference)
         if job is None:
             raise error
-        place = await self._gate.place(job.needs)
+        place = await self._admission.place(job.needs)
         if place.faults:
             raise Refused("no pool can run it", _about_job(place.faults))
         run = msgspec.structs.replace(prepared.run, job_id=job.id, task_count=job.task_count, shard=place.pool)
         return msgspec.structs.replace(prepared, run=run, job=job)
 
 
-async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | MainspringError]:
+async def _insert_accepted(runs: Sequence[PreparedRun], insert: _Insert) -> list[str | MainspringError]:
     """Insert what the store accepts; return the result of each run.
 
     Runs of a missing job are identified by it. The store does not name rejected runs: halves are tried, so that one
@@ -226,13 +236,13 @@ async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | 
     try:
         return list(await insert(runs))
     except JobMissing as error:
-        ends = iter(await _insert_good([one for one in runs if one.job.id not in error.jobs], insert))
+        ends = iter(await _insert_accepted([one for one in runs if one.job.id not in error.jobs], insert))
         return [JobMissing.of([one.job.id]) if one.job.id in error.jobs else next(ends) for one in runs]
     except Rejected as error:
         if len(runs) == 1:
             return [error]
         half = len(runs) // 2
-        return [*await _insert_good(runs[:half], insert), *await _insert_good(runs[half:], insert)]
+        return [*await _insert_accepted(runs[:half], insert), *await _insert_accepted(runs[half:], insert)]
     except MainspringError as error:
         return [error] * len(runs)
 
@@ -251,9 +261,9 @@ def digest(requests: Sequence[RunRequest]) -> str:
     return digest_of(bare)
 
 
-def digest_of(wish: object) -> str:
+def digest_of(payload: object) -> str:
     """Return a digest independent of field order and whitespace."""
-    canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(wish)), order="sorted")
+    canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(payload)), order="sorted")
     return hashlib.sha256(canonical).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Diagnose a task, run or job: from its leader, or from the rows where the leader can't answer (OBS-1).
 
     ended, or in intake            the rows have everything
-    in progress                    the leader of its pool, local or remote, within ANSWER_SECONDS
+    in progress                    the leader of its pool, local or remote, within ANSWER_TIMEOUT_SECONDS
     no answer                      the rows: SCHEDULER_LAG or UNKNOWN, with their age, and no advice
     a job                          its latest open run, and its schedules: problems first
 
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from mainspring.api.services import Services
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain import from_rows
-from mainspring.core.explain.diagnosis import Diagnosis, Reason, WaitingSum
+from mainspring.core.explain.diagnosis import Diagnosis, Reason, WaitingSummary
 from mainspring.core.explain.from_rows import Lead
-from mainspring.core.explain.what_if import Outcome, Supposal
+from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import RunState
@@ -32,13 +32,13 @@ from mainspring.protocol.errors import Conflict, NotLeading, Overloaded
 from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter
 from mainspring.store.ports.schedules import ScheduleFilter
 
-ANSWER_SECONDS = 1.0
+ANSWER_TIMEOUT_SECONDS = 1.0
 """Timeout of a leader's answer."""
-SUPPOSE_SECONDS = 8.0
+WHAT_IF_SECONDS = 8.0
 """Timeout of a leader's what-if; rows can't replace it."""
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 """Counting limit of runs in intake, per priority."""
-_MOST_SCHEDULES = 20
+_MAX_SCHEDULES = 20
 """Maximum number of schedules of a job to diagnose."""
 _OPEN = (RunState.PENDING, RunState.RUNNING, RunState.PAUSED)
 _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
@@ -49,16 +49,16 @@ async def diagnose_task(services: Services, task: Task) -> Diagnosis:
     """Diagnose a task: why it waits, or how it ended."""
     if task.state not in FINAL:
         try:
-            found = await _ask(services, task.shard, task.id)
+            found = await _ask_leader(services, task.shard, task.id)
         except (NotLeading, Overloaded):
-            lead, now = await _lead(services, task.shard)
+            lead, now = await _leader_state(services, task.shard)
             return from_rows.of_task(task, await _job_of(services, task.run_id), now, lead)
         if found is not None:
             return found
         task = await services.store.find_task(task.id) or task
     job, now = await _job_of(services, task.run_id), await services.time.now()
     if task.state not in FINAL:
-        return from_rows.of_forgotten(task, job, now)
+        return from_rows.of_unknown_task(task, job, now)
     cause = None if task.cause is None else await services.store.find_task(task.cause)
     return from_rows.of_ended_task(task, job, now, cause)
 
@@ -66,23 +66,23 @@ async def diagnose_task(services: Services, task: Task) -> Diagnosis:
 async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
     """Diagnose a run by its most informative task, or by how it ended."""
     run = listed.run
-    if from_rows.is_over(run):
+    if from_rows.has_ended(run):
         failed = await _failed_task(services, listed)
         return from_rows.of_ended_run(run, listed.job_name, await services.time.now(), failed)
     if run.adopted_at is None:
-        counts = await services.store.count_intake(run.shard, MOST_COUNTED)
+        counts = await services.store.count_intake(run.shard, MAX_COUNTED)
         before = sum(count for priority, count in counts.items() if priority <= run.priority)
-        lead, now = await _lead(services, run.shard)
+        lead, now = await _leader_state(services, run.shard)
         return from_rows.of_waiting_run(run, listed.job_name, now, before, lead)
     try:
-        found = await _ask(services, run.shard, run.id)
+        found = await _ask_leader(services, run.shard, run.id)
     except (NotLeading, Overloaded):
-        lead, now = await _lead(services, run.shard)
+        lead, now = await _leader_state(services, run.shard)
         return from_rows.of_run(run, listed.job_name, now, lead)
     if found is not None:
         return replace(found, subject=run.id)
     again = await services.store.find_run(run.id) or listed
-    if from_rows.is_over(again.run):
+    if from_rows.has_ended(again.run):
         return await diagnose_run(services, again)
     return from_rows.of_open_run(run, listed.job_name, await services.time.now())
 
@@ -91,7 +91,7 @@ async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
     """Diagnose a job: an open run, a stopped schedule, else what comes next, or how it failed."""
     going = RunFilter(tenant=job.tenant, job=job.name, states=_OPEN, with_history=False)
     runs = await services.store.list_runs(going, 1)
-    schedules = await services.store.list_schedules(ScheduleFilter(tenant=job.tenant, job=job.name), _MOST_SCHEDULES)
+    schedules = await services.store.list_schedules(ScheduleFilter(tenant=job.tenant, job=job.name), _MAX_SCHEDULES)
     found = [await diagnose_run(services, listed) for listed in runs]
     called = job.name if len(schedules) == 1 else ""
     found += [await diagnose_schedule_row(services, row, called) for row in schedules]
@@ -100,35 +100,35 @@ async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
         if not latest or not from_rows.has_failed(latest[0].run):
             return from_rows.of_job(job, await services.time.now(), latest[0].run if latest else None)
         found.append(await diagnose_run(services, latest[0]))
-    return replace(min(found, key=_place), subject=job.id)
+    return replace(min(found, key=_sort_key), subject=job.id)
 
 
-async def suppose(services: Services, task: Task, supposal: Supposal) -> Outcome:
+async def what_if(services: Services, task: Task, hypothesis: Hypothesis) -> Outcome:
     """Forecast a task under a hypothesis. Raises NotLeading, or Conflict if it has started."""
     if task.state not in FINAL:
-        asked = services.shards.suppose(task.shard, task.id, supposal)
-        outcome = await _within(SUPPOSE_SECONDS, task.shard, asked)
+        answer = services.shards.what_if(task.shard, task.id, hypothesis)
+        outcome = await _within(WHAT_IF_SECONDS, task.shard, answer)
         if outcome is not None:
             return outcome
     raise Conflict(f"{task.id} is {task.state}: what-if needs a task that has not started")
 
 
-async def waiting_sums(services: Services, pool: str, tenant: str | None) -> list[WaitingSum]:
+async def summarize_waiting(services: Services, pool: str, tenant: str | None) -> list[WaitingSummary]:
     """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
-    return await _within(ANSWER_SECONDS, pool, services.shards.waiting_sums(pool, tenant))
+    return await _within(ANSWER_TIMEOUT_SECONDS, pool, services.shards.summarize_waiting(pool, tenant))
 
 
-def _place(found: Diagnosis) -> tuple[bool, bool, bool, datetime]:
+def _sort_key(found: Diagnosis) -> tuple[bool, bool, bool, datetime]:
     """Return the sort key: problems, then blocked, then in progress, then upcoming."""
     is_next = found.reason in {Reason.WAITING_TIME, Reason.WAITING_EVENT}
     comes_at = found.expected.earliest if found.expected is not None else None
     return (not found.is_problem(), found.reason is None or is_next, found.run is None, comes_at or found.at)
 
 
-async def _ask(services: Services, pool: str, subject: str) -> Diagnosis | None:
+async def _ask_leader(services: Services, pool: str, subject: str) -> Diagnosis | None:
     """Ask the leader for a diagnosis; a local leader has no timeout, as it is never slower than the rows."""
-    asked = services.shards.diagnose(pool, subject)
-    return await (asked if pool in services.shards.leads() else _within(ANSWER_SECONDS, pool, asked))
+    answer = services.shards.diagnose(pool, subject)
+    return await (answer if pool in services.shards.leads() else _within(ANSWER_TIMEOUT_SECONDS, pool, answer))
 
 
 async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
@@ -140,7 +140,7 @@ async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
         raise NotLeading(f"the leader of {pool} has not answered in {seconds:g} s") from None
 
 
-async def _lead(services: Services, pool: str) -> tuple[Lead, datetime]:
+async def _leader_state(services: Services, pool: str) -> tuple[Lead, datetime]:
     """Read the leader of a pool, and the time. A lease is renewed with every batch."""
     now = await services.store.time()
     row = next((row for row in await services.store.shards() if row.id == pool), None)

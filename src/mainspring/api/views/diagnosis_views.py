@@ -11,15 +11,15 @@ from starlette.responses import Response
 from mainspring.api.http.routing import JSON, Header, json_response
 from mainspring.api.services import Principal
 from mainspring.core.explain import diagnosis_report
-from mainspring.core.explain.diagnosis import Act, Diagnosis, Expected, InTheWay, WaitingSum
+from mainspring.core.explain.diagnosis import Blocker, Diagnosis, Expected, Suggestion, WaitingSummary
 from mainspring.core.explain.what_if import Outcome, Victim
 from mainspring.core.model.task import Priority
 from mainspring.protocol.rest.diagnosis import (
-    ActView,
+    BlockerView,
     DiagnosisView,
     ExpectedView,
     GateView,
-    InTheWayView,
+    SuggestedActionView,
     VictimView,
     WaitingSumView,
     WhatIfView,
@@ -60,11 +60,11 @@ def answer_what_if(
 
 def redacted(found: Diagnosis, principal: Principal) -> Diagnosis:
     """Remove what the caller may not see; it is counted instead."""
-    seen = tuple(one for one in found.in_the_way if one.tenant is None or principal.sees(one.tenant))
-    hidden = len(found.in_the_way) - len(seen)
+    seen = tuple(one for one in found.blockers if one.tenant is None or principal.sees(one.tenant))
+    hidden = len(found.blockers) - len(seen)
     if not hidden:
         return found
-    return msgspec.structs.replace(found, in_the_way=seen, others_in_the_way=found.others_in_the_way + hidden)
+    return msgspec.structs.replace(found, blockers=seen, more_blockers=found.more_blockers + hidden)
 
 
 def diagnosis_view(found: Diagnosis) -> DiagnosisView:
@@ -80,10 +80,10 @@ def diagnosis_view(found: Diagnosis) -> DiagnosisView:
         is_problem=found.is_problem(),
         expected=None if found.expected is None else _expected_view(found.expected),
         gates=[GateView(name=gate.name, passed=gate.passed.value, says=gate.says) for gate in found.gates],
-        in_the_way=[_in_the_way_view(one) for one in found.in_the_way],
-        others_in_the_way=found.others_in_the_way,
+        blockers=[_in_the_way_view(one) for one in found.blockers],
+        more_blockers=found.more_blockers,
         ruled_out=list(found.ruled_out),
-        acts=[_act_view(act) for act in found.acts],
+        suggestions=[_act_view(action) for action in found.suggestions],
         at=found.at,
         by=found.by,
         age_seconds=found.age_seconds,
@@ -97,7 +97,7 @@ def diagnosis_view(found: Diagnosis) -> DiagnosisView:
     )
 
 
-def sum_view(one: WaitingSum) -> WaitingSumView:
+def sum_view(one: WaitingSummary) -> WaitingSumView:
     """Convert the count of one reason."""
     return WaitingSumView(
         reason=one.reason.value, tasks=one.tasks, oldest=one.oldest, example=one.example, says=one.says
@@ -112,16 +112,16 @@ def _accepted(accept: str) -> Form:
 
 def _expected_view(expected: Expected) -> ExpectedView:
     return ExpectedView(
-        foresight=expected.foresight.value, basis=expected.basis, earliest=expected.earliest, latest=expected.latest
+        kind=expected.kind.value, basis=expected.basis, earliest=expected.earliest, latest=expected.latest
     )
 
 
-def _in_the_way_view(one: InTheWay) -> InTheWayView:
-    return InTheWayView(kind=one.kind, id=one.id, says=one.says, tenant=one.tenant, priority=_name(one.priority))
+def _in_the_way_view(one: Blocker) -> BlockerView:
+    return BlockerView(kind=one.kind, id=one.id, says=one.says, tenant=one.tenant, priority=_name(one.priority))
 
 
-def _act_view(act: Act) -> ActView:
-    return ActView(kind=act.kind.value, says=act.says, command=act.command, effect=act.effect)
+def _act_view(action: Suggestion) -> SuggestedActionView:
+    return SuggestedActionView(kind=action.kind.value, says=action.says, command=action.command, effect=action.effect)
 
 
 def _redacted_outcome(outcome: Outcome, principal: Principal) -> Outcome:
@@ -138,7 +138,7 @@ def _what_if_view(outcome: Outcome, changes: Sequence[str]) -> WhatIfView:
         changes=list(changes),
         starts_now=outcome.starts_now,
         worker=outcome.worker,
-        pushes_out=[
+        preempts=[
             VictimView(
                 task=one.task or None,
                 tenant=one.tenant or None,
@@ -150,7 +150,7 @@ def _what_if_view(outcome: Outcome, changes: Sequence[str]) -> WhatIfView:
         expected=_expected_view(outcome.expected),
         holds=outcome.holds,
         reason=None if outcome.reason is None else outcome.reason.value,
-        remarks=list(outcome.remarks),
+        notes=list(outcome.notes),
         at=outcome.at,
     )
 

@@ -11,13 +11,13 @@ from mainspring.api.http.problems import not_found
 from mainspring.api.services import Services
 from mainspring.api.views import run_graphs
 from mainspring.core.graph.run_graph import GraphNode
-from mainspring.core.lifecycle.deadlines import Outlook, left_of, look_ahead
+from mainspring.core.lifecycle.deadlines import DeadlineForecast, forecast_deadline, remaining_seconds
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.rest.overviews import DeadlineTaskView, DeadlineView
 from mainspring.store.ports.front import ListedRun, TaskFilter
 
-_MOST_RUNNING = 1_000
+_MAX_RUNNING = 1_000
 
 
 async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
@@ -26,15 +26,15 @@ async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
     if row.finish_by is None:
         raise not_found("deadline of run", row.id)
     nodes = await run_graphs.nodes_of(services, found)
-    usual = await _usual(services, found, nodes)
+    usual = await _usual_seconds(services, found, nodes)
     left = await _left(services, found, nodes, usual, now) if row.ended_at is None else {}
     places = {node.name: place for place, node in enumerate(nodes)}
     children: list[list[int]] = [[] for _ in nodes]
     for place, node in enumerate(nodes):
         for edge in node.needs:
             children[places[edge.task]].append(place)
-    nothing = Outlook(finish_by=row.finish_by, at=now, left_seconds=0.0)
-    outlook = look_ahead(left, children.__getitem__, finish_by=row.finish_by, now=now) if left else nothing
+    no_outlook = DeadlineForecast(finish_by=row.finish_by, at=now, left_seconds=0.0)
+    outlook = forecast_deadline(left, children.__getitem__, finish_by=row.finish_by, now=now) if left else no_outlook
     return DeadlineView(
         run_id=row.id,
         finish_by=row.finish_by,
@@ -49,7 +49,7 @@ async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
     )
 
 
-async def _usual(services: Services, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
+async def _usual_seconds(services: Services, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
     """Return the usual duration of each task in the pool of the run, or its expected one by definition."""
     rows = await services.store.durations(found.run.tenant, found.job_name)
     known = {row.task: row.p90_seconds for row in rows if row.shard == found.run.shard}
@@ -63,7 +63,7 @@ async def _left(
     states = await services.store.task_states(found.run.id, found.run.task_count)
     wanted = TaskFilter(run_id=found.run.id, states=(TaskState.RUNNING,))
     elapsed: dict[str, float] = {}
-    for task in await services.store.list_tasks(wanted, _MOST_RUNNING):
+    for task in await services.store.list_tasks(wanted, _MAX_RUNNING):
         ran = max(0.0, (now - (task.started_at or now)).total_seconds())
         elapsed[task.name] = min(ran, elapsed.get(task.name, ran))
     left: dict[int, float | None] = {}
@@ -72,12 +72,12 @@ async def _left(
         is_open = any(count for state, count in counts.items() if state not in FINAL) or not counts
         is_running = all(state in FINAL or state == TaskState.RUNNING for state, count in counts.items() if count)
         if is_open:
-            left[place] = left_of(usual[node.name], elapsed=elapsed.get(node.name) if is_running else None)
+            left[place] = remaining_seconds(usual[node.name], elapsed=elapsed.get(node.name) if is_running else None)
     return left
 
 
 def _path(
-    outlook: Outlook, left: dict[int, float | None], names: list[str], usual: dict[str, float | None]
+    outlook: DeadlineForecast, left: dict[int, float | None], names: list[str], usual: dict[str, float | None]
 ) -> list[DeadlineTaskView]:
     """Return the critical path, with the latest start of each task."""
     found, ends_at = [], outlook.finish_by

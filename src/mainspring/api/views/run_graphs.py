@@ -7,14 +7,14 @@ import msgspec
 from mainspring.api.services import Services
 from mainspring.core.graph import expansion
 from mainspring.core.graph.expansion import Expansion
-from mainspring.core.graph.run_graph import GraphNode, draw
+from mainspring.core.graph.run_graph import GraphNode, build_graph
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.errors import JobMissing, Refused
 from mainspring.protocol.rest.overviews import EdgeView, GraphView, NodeView
 from mainspring.store.ports.front import ListedRun, TaskFilter
 
-MOST_NODES = 10_000
+MAX_NODES = 10_000
 
 
 async def graph_of(services: Services, found: ListedRun) -> GraphView:
@@ -30,34 +30,34 @@ async def nodes_of(services: Services, found: ListedRun) -> list[GraphNode]:
     if not rows:
         raise JobMissing.of([found.run.job_id])
     spec = msgspec.json.decode(rows[0].definition, type=JobSpec)
-    return draw(spec, await _added(services, found, spec))
+    return build_graph(spec, await _added(services, found, spec))
 
 
 async def _added(services: Services, found: ListedRun, spec: JobSpec) -> dict[str, Expansion]:
     """Return the dynamic tasks of a run, by the task that created them."""
     added: dict[str, Expansion] = {}
     count = len(spec.tasks)
-    growers = [task for task in spec.tasks if task.grows]
+    parent_tasks = [task for task in spec.tasks if task.grows]
     while True:
-        if count > MOST_NODES:
-            raise Refused(f"the graph of {found.run.id} has more than {MOST_NODES} nodes: list its tasks instead")
-        if not growers:
+        if count > MAX_NODES:
+            raise Refused(f"the graph of {found.run.id} has more than {MAX_NODES} nodes: list its tasks instead")
+        if not parent_tasks:
             return added
-        grower = growers.pop()
-        output = await _output(services, found, grower)
+        parent_task = parent_tasks.pop()
+        output = await _output(services, found, parent_task)
         if output is not None:
-            added[grower.name] = adds = expansion.read(output)
-            growers += [task for task in adds.tasks if task.grows]
+            added[parent_task.name] = adds = expansion.read(output)
+            parent_tasks += [task for task in adds.tasks if task.grows]
             count += len(adds.tasks)
 
 
-async def _output(services: Services, found: ListedRun, grower: TaskSpec) -> str | None:
+async def _output(services: Services, found: ListedRun, parent_task: TaskSpec) -> str | None:
     """Return the output of a successful task."""
-    wanted = TaskFilter(run_id=found.run.id, name=grower.name, states=(TaskState.SUCCEEDED,))
+    wanted = TaskFilter(run_id=found.run.id, name=parent_task.name, states=(TaskState.SUCCEEDED,))
     if not found.in_history:
         tasks = await services.store.list_tasks(wanted, 1)
     else:
-        tasks = [task for task in await services.store.tasks(found.run.id) if task.name == grower.name]
+        tasks = [task for task in await services.store.tasks(found.run.id) if task.name == parent_task.name]
     return tasks[0].output if tasks and tasks[0].state is TaskState.SUCCEEDED else None
 
 
@@ -69,5 +69,5 @@ def _view(node: GraphNode, states: dict[str, int]) -> NodeView:
         states=states,
         when=node.when,
         is_fan_out=node.is_fan_out,
-        grown_by=node.grown_by,
+        added_by=node.added_by,
     )

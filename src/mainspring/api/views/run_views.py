@@ -15,7 +15,7 @@ from mainspring.core.model.job import JobRow
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Attempt, Task, Transition
 from mainspring.protocol.rest.runs import (
-    LONGEST_PAGE,
+    MAX_PAGE_SIZE,
     AttemptView,
     CheckpointView,
     Count,
@@ -30,24 +30,24 @@ from mainspring.protocol.rest.runs import (
 )
 from mainspring.store.ports.front import ListedRun, TokenRow
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAGE)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)]
 Cursor = Annotated[str, msgspec.Meta(max_length=1_000)]
-USUAL_PAGE = 100
+DEFAULT_PAGE_SIZE = 100
 _NULL = msgspec.Raw("null")
 _R = TypeVar("_R")
 _V = TypeVar("_V")
 
 
 def page(
-    rows: Sequence[_R], views: Iterable[_V], limit: int, place: Iterable[str], count: Count | None = None
+    rows: Sequence[_R], views: Iterable[_V], limit: int, position: Iterable[str], count: Count | None = None
 ) -> Page[_V]:
-    """Build a page from at most `limit` rows; `place` is the position of the last one."""
-    return Page(items=list(views), next_cursor=make_cursor(*place) if len(rows) == limit else None, count=count)
+    """Build a page from at most `limit` rows; `position` is the position of the last one."""
+    return Page(items=list(views), next_cursor=make_cursor(*position) if len(rows) == limit else None, count=count)
 
 
-def make_cursor(*place: str) -> str:
+def make_cursor(*position: str) -> str:
     """Encode a position in a list as an opaque cursor."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, parts: int) -> list[str]:
@@ -55,12 +55,12 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
     if not cursor:
         return [""] * parts
     try:
-        place = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=list[str])
+        position = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=list[str])
     except (binascii.Error, msgspec.DecodeError, ValueError):
-        place = []
-    if len(place) != parts or "\0" in "".join(place):
+        position = []
+    if len(position) != parts or "\0" in "".join(position):
         raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    return place
+    return position
 
 
 def job_view(row: JobRow, *, with_definition: bool = False) -> JobView:
@@ -117,7 +117,7 @@ def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) ->
 
 def task_view(task: Task) -> TaskView:
     """Convert a task."""
-    stop, birth = task.stop, task.birth
+    stop, origin = task.stop, task.origin
     return TaskView(
         id=task.id,
         run_id=task.run_id,
@@ -140,9 +140,9 @@ def task_view(task: Task) -> TaskView:
         error=_raw(task.error),
         seq=task.seq,
         tries=task.tries,
-        label=birth.label if birth is not None else "",
-        partition=birth.index if birth is not None and birth.label else None,
-        total=birth.total if birth is not None and birth.label else None,
+        label=origin.label if origin is not None else "",
+        partition=origin.index if origin is not None and origin.label else None,
+        total=origin.total if origin is not None and origin.label else None,
     )
 
 
@@ -224,7 +224,7 @@ def worker_view(row: WorkerRow, *, running: int, with_reasons: bool) -> WorkerVi
         gpus=offer.gpus,
         disk_bytes=offer.disk_bytes,
         since=row.since,
-        last_heard_at=row.last_heard_at,
+        last_heartbeat_at=row.last_heartbeat_at,
         running=running,
     )
 

@@ -6,21 +6,21 @@ from datetime import datetime
 
 from mainspring.api.services import Services
 from mainspring.core.explain.diagnosis import Diagnosis
-from mainspring.core.explain.schedule_context import ScheduleScene
+from mainspring.core.explain.schedule_context import ScheduleContext
 from mainspring.core.explain.schedule_diagnosis import diagnose_schedule
 from mainspring.core.model.batch import DurationRow
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
-    MOST_OPEN_FIRES,
-    OTHER_FIRES,
+    MAX_OPEN_FIRES,
+    MAX_UPSTREAM_FIRES,
     BackfillRow,
     FireRow,
-    OtherSchedule,
     ScheduleChange,
     ScheduleRow,
+    UpstreamSchedule,
 )
 from mainspring.core.schedules.evaluation import decode_spec, key_of
-from mainspring.core.schedules.schedule_spec import MOST_ACTIVE, After, ScheduleSpec
+from mainspring.core.schedules.schedule_spec import MAX_ACTIVE, After, ScheduleSpec
 from mainspring.core.schedules.triggers import EventTrigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.store.ports.front import RunFilter
@@ -35,18 +35,18 @@ _STOPS = frozenset({"paused", "disabled"})
 async def diagnose_schedule_row(services: Services, row: ScheduleRow, called: str = "") -> Diagnosis:
     """Diagnose a schedule; `called` is another name for it."""
     spec = decode_spec(row)
-    waiting = await _fires(services, row, Outcome.WAITING, MOST_OPEN_FIRES) if row.has_waiting else []
+    waiting = await _fires(services, row, Outcome.WAITING, MAX_OPEN_FIRES) if row.has_waiting_windows else []
     backfill = await _backfill_of(services, row, waiting)
     of_backfill = [] if backfill is None else await _fires_of(services, backfill)
-    active = [*await _fires(services, row, Outcome.RAN, MOST_ACTIVE), *of_backfill]
+    active = [*await _fires(services, row, Outcome.RAN, MAX_ACTIVE), *of_backfill]
     return diagnose_schedule(
-        ScheduleScene(
+        ScheduleContext(
             schedule=row,
             spec=spec,
             now=await services.store.time(),
             called=called or row.name,
             waiting=tuple(waiting),
-            active=tuple({key_of(one): one for one in active if _goes_on(one)}.values()),
+            active=tuple({key_of(one): one for one in active if _is_active(one)}.values()),
             latest=await _latest(services, row),
             backfill=backfill,
             backfilled=sum(one.run_state is not None for one in of_backfill),
@@ -58,7 +58,7 @@ async def diagnose_schedule_row(services: Services, row: ScheduleRow, called: st
     )
 
 
-def _goes_on(fire: FireRow) -> bool:
+def _is_active(fire: FireRow) -> bool:
     return fire.run_id is not None and fire.run_state is None
 
 
@@ -83,20 +83,20 @@ async def _backfill_of(services: Services, row: ScheduleRow, waiting: list[FireR
 
 async def _fires_of(services: Services, backfill: BackfillRow) -> list[FireRow]:
     wanted = FireFilter(schedule_id=backfill.schedule_id, backfill_id=backfill.id)
-    return await services.store.fires(wanted, MOST_OPEN_FIRES)
+    return await services.store.fires(wanted, MAX_OPEN_FIRES)
 
 
-async def _other(services: Services, tenant: str, after: After | None) -> OtherSchedule | None:
+async def _other(services: Services, tenant: str, after: After | None) -> UpstreamSchedule | None:
     """Read the schedule that this one waits for, as the evaluation sees it."""
     if after is None:
         return None
     oldest = await services.store.list_schedules(ScheduleFilter(tenant=tenant, job=after.job), 1)
     if not oldest:
         return None
-    fires = await services.store.fires(FireFilter(schedule_id=oldest[0].id), OTHER_FIRES)
+    fires = await services.store.fires(FireFilter(schedule_id=oldest[0].id), MAX_UPSTREAM_FIRES)
     succeeded = RunFilter(tenant=tenant, schedule_id=oldest[0].id, states=(RunState.SUCCEEDED,))
     runs = await services.store.list_runs(succeeded, 1)
-    return OtherSchedule(schedule=oldest[0], fires=tuple(fires), succeeded_at=runs[0].run.ended_at if runs else None)
+    return UpstreamSchedule(schedule=oldest[0], fires=tuple(fires), succeeded_at=runs[0].run.ended_at if runs else None)
 
 
 async def _events(services: Services, row: ScheduleRow, spec: ScheduleSpec) -> tuple[datetime, ...]:
@@ -110,7 +110,7 @@ async def _stopped(services: Services, row: ScheduleRow) -> ScheduleChange | Non
     if row.enabled and not row.paused:
         return None
     changes = await services.store.schedule_changes(row.id, _LATEST_CHANGES)
-    return next((change for change in changes if change.act in _STOPS), None)
+    return next((change for change in changes if change.action in _STOPS), None)
 
 
 async def _duration(services: Services, row: ScheduleRow) -> DurationRow | None:

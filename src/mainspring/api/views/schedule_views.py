@@ -8,7 +8,7 @@ from mainspring.core.model.batch import BreakerRow, DurationRow
 from mainspring.core.model.task import Task
 from mainspring.core.schedules.schedule_json import encode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
-from mainspring.core.schedules.triggers import say_trigger
+from mainspring.core.schedules.triggers import describe_trigger
 from mainspring.protocol.rest.schedules import (
     AlertView,
     BackfillSummary,
@@ -38,10 +38,10 @@ def schedule_view(row: ScheduleRow, *, with_definition: bool = False) -> Schedul
         version=row.version,
         state=_state(row),
         because=row.because,
-        trigger=say_trigger(spec.trigger),
+        trigger=describe_trigger(spec.trigger),
         next_at=row.next_at,
-        through_at=row.through_at,
-        waiting=row.has_waiting,
+        planned_through=row.planned_through,
+        waiting=row.has_waiting_windows,
         pool=row.pool,
         created_at=row.created_at,
         created_by=row.created_by,
@@ -59,7 +59,7 @@ def fire_view(row: FireRow) -> FireView:
 def change_view(row: ScheduleChange) -> ChangeView:
     """Convert a change of a schedule."""
     return ChangeView(
-        at=row.at, act=row.act, by=row.by, why=row.why, version=row.version, before=definition(row.before),
+        at=row.at, action=row.action, by=row.by, why=row.why, version=row.version, before=definition(row.before),
         after=definition(row.after),
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def dead_letter_view(task: Task, run: ListedRun) -> DeadLetterView:
     """Convert a dead letter."""
     return DeadLetterView(
         task_id=task.id, run_id=task.run_id, tenant=task.tenant, job=run.job_name, task=task.name,
-        label=task.birth.label if task.birth is not None else "", state=task.state, because=task.because,
+        label=task.origin.label if task.origin is not None else "", state=task.state, because=task.because,
         tries=task.tries, ended_at=task.ended_at or task.since, in_history=run.in_history,
         error=_NULL if task.error is None else msgspec.Raw(task.error),
     )  # fmt: skip

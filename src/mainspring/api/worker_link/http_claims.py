@@ -21,8 +21,8 @@ from starlette.requests import Request
 from mainspring.api.http.problems import not_found
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.worker import CLAIMANT
-from mainspring.protocol.errors import AttemptOver, ClaimExpired, Conflict, NotYours, Overloaded
-from mainspring.shard.effects import Answered
+from mainspring.protocol.errors import AttemptOver, ClaimExpired, Conflict, Overloaded, WrongWorker
+from mainspring.shard.effects import ActionReply
 from mainspring.shard.workers.claim_events import ClaimWork
 from mainspring.store.ports.store import Store
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from mainspring.api.services import Principal, Shards
 
 T = TypeVar("T")
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Maximum number of waiting claims on one server."""
-_MOST_KNOWN = 50_000
+_MAX_CACHED = 50_000
 _SLACK_SECONDS = 5.0
 """Extra time before a claim is answered empty: the leader may have lost it with a failed turn."""
 
 
-class KnownAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class AttemptLocation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Shard and worker of an attempt."""
 
     worker: str
     shard: str
     end: AttemptEnd | None = None
 
-    def fault(self, attempt: str, otherwise: str) -> Conflict:
-        """Return the error of a call that the leader rejected; `otherwise` is the leader's message."""
+    def fault(self, attempt: str, leader_detail: str) -> Conflict:
+        """Return the error of a call that the leader rejected; `leader_detail` is the leader's message."""
         if self.end is None:
-            return Conflict(otherwise)
+            return Conflict(leader_detail)
         if self.end is AttemptEnd.RETURNED:
             return ClaimExpired(f"the claim of {attempt} has expired, or was recalled before it started")
         return AttemptOver(f"{attempt} has ended: {self.end}")
@@ -59,53 +59,53 @@ class Claims:
     def __init__(self, store: Store, shards: Shards) -> None:
         self._store = store
         self._shards = shards
-        self._known: OrderedDict[str, KnownAttempt] = OrderedDict()
+        self._known: OrderedDict[str, AttemptLocation] = OrderedDict()
         self._waiting = 0
         self._ending = asyncio.Event()
 
-    async def claim(self, request: Request, shard: str, act: ClaimWork) -> Answered | None:
+    async def claim(self, request: Request, shard: str, action: ClaimWork) -> ActionReply | None:
         """Wait for work; None if there was none, or the client disconnected. Raises Overloaded, NotLeading."""
-        if self._waiting >= MOST_WAITING:
-            raise Overloaded(f"{MOST_WAITING:,} claims are already waiting on this server")
+        if self._waiting >= MAX_WAITING:
+            raise Overloaded(f"{MAX_WAITING:,} claims are already waiting on this server")
         self._waiting += 1
         try:
-            async with asyncio.timeout(act.wait_seconds + _SLACK_SECONDS):
-                answered = await unless_gone(request, self._shards.ask(shard, act), self._ending)
+            async with asyncio.timeout(action.wait_seconds + _SLACK_SECONDS):
+                reply = await unless_disconnected(request, self._shards.ask(shard, action), self._ending)
         except TimeoutError:
             return None
         finally:
             self._waiting -= 1
-        for one in answered.claimed if answered is not None else ():
-            self._remember(one.assignment.attempt, KnownAttempt(worker=act.worker, shard=shard))
-        return answered
+        for one in reply.claimed if reply is not None else ():
+            self._remember(one.assignment.attempt, AttemptLocation(worker=action.worker, shard=shard))
+        return reply
 
     def end(self) -> None:
         """Answer all waiting claims empty, because the server is stopping."""
         self._ending.set()
 
-    async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
-        """Return a worker's own attempt, which may have ended. Raises NotFound, or NotYours."""
-        return _own(self._known.get(attempt) or await self._look(attempt), attempt, principal, worker_id)
+    async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
+        """Return a worker's own attempt, which may have ended. Raises NotFound, or WrongWorker."""
+        return _own(self._known.get(attempt) or await self._load(attempt), attempt, principal, worker_id)
 
-    async def known_now(self, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
+    async def known_now(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
         """Return the same from the rows, without the cache."""
-        return _own(await self._look(attempt), attempt, principal, worker_id)
+        return _own(await self._load(attempt), attempt, principal, worker_id)
 
-    async def _look(self, attempt: str) -> KnownAttempt:
+    async def _load(self, attempt: str) -> AttemptLocation:
         found = await self._store.find_attempts([attempt])
         task = await self._store.find_task(found[0].task_id) if found else None
         if task is None:
             raise not_found("claimed run", attempt)
-        known = KnownAttempt(worker=found[0].worker_id, shard=task.shard, end=found[0].end)
+        known = AttemptLocation(worker=found[0].worker_id, shard=task.shard, end=found[0].end)
         if known.end is None:
             self._remember(attempt, known)
         else:
             self._known.pop(attempt, None)
         return known
 
-    def _remember(self, attempt: str, known: KnownAttempt) -> None:
+    def _remember(self, attempt: str, known: AttemptLocation) -> None:
         self._known[attempt] = known
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
 
 
@@ -114,38 +114,38 @@ def worker_in_pool(principal: Principal, worker_id: str) -> str:
     return f"{_prefix(principal)}{worker_id}"
 
 
-async def unless_gone(
+async def unless_disconnected(
     request: Request, waiting: Coroutine[None, None, T], ending: asyncio.Event | None = None
 ) -> T | None:
     """Await a result; None if the client disconnects first, or the server stops."""
-    asking = asyncio.create_task(waiting)
-    others = [asyncio.create_task(_gone(request))]
+    pending = asyncio.create_task(waiting)
+    others = [asyncio.create_task(_wait_for_disconnect(request))]
     if ending is not None:
-        others.append(asyncio.create_task(_set(ending)))
+        others.append(asyncio.create_task(_wait_for_event(ending)))
     try:
-        await asyncio.wait([asking, *others], return_when=asyncio.FIRST_COMPLETED)
-        return asking.result() if asking.done() else None
+        await asyncio.wait([pending, *others], return_when=asyncio.FIRST_COMPLETED)
+        return pending.result() if pending.done() else None
     finally:
-        for task in (asking, *others):
+        for task in (pending, *others):
             task.cancel()
-        await asyncio.gather(asking, *others, return_exceptions=True)
+        await asyncio.gather(pending, *others, return_exceptions=True)
 
 
 def _prefix(principal: Principal) -> str:
     return f"{CLAIMANT}{principal.name}/"
 
 
-def _own(known: KnownAttempt, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
-    mine = worker_in_pool(principal, worker_id) if worker_id is not None else known.worker
-    if not known.worker.startswith(_prefix(principal)) or known.worker != mine:
-        raise NotYours(f"{attempt} belongs to another worker")
+def _own(known: AttemptLocation, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
+    expected_worker = worker_in_pool(principal, worker_id) if worker_id is not None else known.worker
+    if not known.worker.startswith(_prefix(principal)) or known.worker != expected_worker:
+        raise WrongWorker(f"{attempt} belongs to another worker")
     return known
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass  # the rest of the body, which was read before
 
 
-async def _set(ending: asyncio.Event) -> None:
+async def _wait_for_event(ending: asyncio.Event) -> None:
     await ending.wait()

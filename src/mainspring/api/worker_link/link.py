@@ -28,57 +28,57 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from mainspring.api.auth.session_validity import ASK_AGAIN_SECONDS, Standing
+from mainspring.api.auth.session_validity import VALIDITY_CHECK_SECONDS, SessionValidity
 from mainspring.api.auth.tokens import make_attempt_token
 from mainspring.api.http import problems
 from mainspring.api.logs.logs import LogStore
 from mainspring.api.services import Principal, Services, client_of
-from mainspring.api.worker_link.worker_access import check_worker, check_worker_is
+from mainspring.api.worker_link.worker_access import check_worker, check_worker_name
 from mainspring.core.model.worker import CLAIMANT, is_claimant
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.protocol.errors import Fault, Forbidden, MainspringError, NotLeading, Refused, Unavailable
 from mainspring.protocol.wire import (
-    LARGEST_FRAME_BYTES,
-    AskEnds,
+    MAX_FRAME_BYTES,
     Assign,
     Assignment,
-    Elsewhere,
-    Ends,
     Frame,
     FromWorker,
     Log,
+    Redirect,
     Register,
     Result,
+    RunEnds,
+    RunEndsRequest,
     ToWorker,
 )
 
 log = structlog.get_logger()
 
 PATH = "/api/v1/worker-link"
-HELLO_SECONDS = 10.0
-TOKEN_LIFE = timedelta(days=367)
+REGISTER_TIMEOUT_SECONDS = 10.0
+TOKEN_LIFETIME = timedelta(days=367)
 """Longer than any attempt may run, including extensions: a token is valid only while its attempt runs, which is checked
 with every request.
 """
 
-NORMAL, MALFORMED, TOO_LARGE, OVER = 1000, 1008, 1009, 1012
+NORMAL, MALFORMED, TOO_LARGE, SESSION_ENDED = 1000, 1008, 1009, 1012
 """WebSocket close codes: another server leads; protocol violation by the worker; oversized frame, not received; the
 session or the server ends.
 """
 
-MOST_IN_A_FRAME = 200_000
+MAX_FRAME_MESSAGES = 200_000
 _SEND_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
-_MESSAGES_AT_ONCE = 2_000
-_LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
-_LONGEST_REASON = 120
-_NOTHING_TO_DO = "{}"
+_MESSAGES_PER_SEND = 2_000
+_MAX_SENT_BYTES = MAX_FRAME_BYTES // 2
+_MAX_REASON_BYTES = 120
+_NO_WORK = "{}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f]")
 
-_FOR_OTHERS = (Log, AskEnds)
+_NOT_FOR_LEADER = (Log, RunEndsRequest)
 """Messages that the leader does not handle."""
 
 _decoder = msgspec.msgpack.Decoder(Frame)
@@ -104,7 +104,7 @@ class WorkerLinks:
             await socket.send_denial_response(_denial(error))
             return
         await socket.accept()
-        code, reason = OVER, "the session has ended"
+        code, reason = SESSION_ENDED, "the session has ended"
         try:
             code, reason = await self._session(socket, principal)
         except WebSocketDisconnect as gone:
@@ -127,31 +127,31 @@ class WorkerLinks:
     async def _admit(self, socket: WebSocket) -> Principal:
         if "origin" in socket.headers:
             raise Forbidden("the worker link is not for browsers")
-        principal = await self._services.who_asks(socket)
+        principal = await self._services.authenticate(socket)
         check_worker(self._services, principal)
         return principal
 
     async def _session(self, socket: WebSocket, principal: Principal) -> tuple[int, str]:
         """Register a worker and run its session until one side ends; return the close code and reason."""
-        hello = await _hello(socket)
-        await check_worker_is(self._services, principal, name=hello.worker, pool=hello.pool)
+        register = await _read_register(socket)
+        await check_worker_name(self._services, principal, name=register.worker, pool=register.pool)
         if self._ending:
-            return OVER, "the server is stopping"
+            return SESSION_ENDED, "the server is stopping"
         try:
-            leader = self._host.leader(hello.pool)
+            leader = self._host.leader(register.pool)
         except NotLeading:
-            address = await self._services.shards.leader_address(hello.pool) or ""
-            log.info("link.elsewhere", worker=hello.worker, pool=hello.pool, address=address)
-            await socket.send_bytes(_encoder.encode([Elsewhere(address)]))
+            address = await self._services.shards.leader_address(register.pool) or ""
+            log.info("link.elsewhere", worker=register.worker, pool=register.pool, address=address)
+            await socket.send_bytes(_encoder.encode([Redirect(address)]))
             return NORMAL, "another server leads the pool"
-        link = self._enter(leader, hello, principal)
-        log.info("link.opened", worker=hello.worker, by=principal.name, client=client_of(socket))
+        link = self._open_session(leader, register, principal)
+        log.info("link.opened", worker=register.worker, by=principal.name, client=client_of(socket))
         parts = [
             asyncio.create_task(part)
             for part in (
                 self._send(socket, leader, link),
                 self._receive(socket, leader, link),
-                self._watch(Standing(self._services, socket)),
+                self._watch(SessionValidity(self._services, socket)),
             )
         ]
         try:
@@ -163,30 +163,30 @@ class WorkerLinks:
             for part in parts:
                 part.cancel()
             ends = await asyncio.gather(*parts, return_exceptions=True)
-            log.info("link.closed", worker=hello.worker)
+            log.info("link.closed", worker=register.worker)
         for end in ends:
             if isinstance(end, Exception):
                 raise end
-        return OVER, "the session has ended"
+        return SESSION_ENDED, "the session has ended"
 
-    def _enter(self, leader: Leader, hello: Register, principal: Principal) -> Link:
+    def _open_session(self, leader: Leader, register: Register, principal: Principal) -> Link:
         """Open the session. Raises Refused if the worker is connected under another principal."""
         name = f"{principal.tenant} {principal.name}"
-        holder = self._open.get(hello.worker)
+        holder = self._open.get(register.worker)
         if holder is not None and holder[0] != name and not holder[1].closed:
-            raise Refused(f"worker {hello.worker} is connected with another token")
-        link = leader.open_link(hello)
-        self._open[hello.worker] = (name, link)
+            raise Refused(f"worker {register.worker} is connected with another token")
+        link = leader.open_link(register)
+        self._open[register.worker] = (name, link)
         return link
 
     async def _send(self, socket: WebSocket, leader: Leader, link: Link) -> None:
         """Send the queued messages of the link until it is closed."""
         while messages := await link.next():
             now = leader.time.now()
-            for first in range(0, len(messages), _MESSAGES_AT_ONCE):
-                some = [self._with_tokens(one, now) for one in messages[first : first + _MESSAGES_AT_ONCE]]
-                for frame in _frames(some):
-                    await _send_soon(socket, frame)
+            for first in range(0, len(messages), _MESSAGES_PER_SEND):
+                chunk = [self._with_tokens(one, now) for one in messages[first : first + _MESSAGES_PER_SEND]]
+                for frame in _frames(chunk):
+                    await _send_within_timeout(socket, frame)
 
     def _with_tokens(self, message: ToWorker, now: datetime) -> ToWorker:
         """Add the attempt's token to an assignment, so that tokens are never stored or queued."""
@@ -195,30 +195,30 @@ class WorkerLinks:
         return replace(message, group=tuple([self._with_token(one, now) for one in message.group]))
 
     def _with_token(self, assignment: Assignment, now: datetime) -> Assignment:
-        if assignment.work == _NOTHING_TO_DO:
+        if assignment.work == _NO_WORK:
             return assignment
-        token = make_attempt_token(self._services.cluster_secret, assignment.attempt, now + TOKEN_LIFE)
+        token = make_attempt_token(self._services.cluster_secret, assignment.attempt, now + TOKEN_LIFETIME)
         return replace(assignment, token=token)
 
-    async def _watch(self, standing: Standing) -> None:
+    async def _watch(self, validity: SessionValidity) -> None:
         """Raise Refused when the worker's token or certificate is no longer valid."""
-        while await standing.is_valid():
-            await self._services.clock.sleep(ASK_AGAIN_SECONDS)
+        while await validity.is_valid():
+            await self._services.clock.sleep(VALIDITY_CHECK_SECONDS)
         raise _fault("the token or certificate is no longer valid")
 
     async def _receive(self, socket: WebSocket, leader: Leader, link: Link) -> None:
         """Receive messages from the worker until the link is closed. Raises Refused on a protocol violation."""
         while not link.closed:
-            reports, logs, asked = _sort(await _frame(socket))
+            reports, logs, questions = _split_by_destination(await _frame(socket))
             leader.receive(link, reports)
             if link.credit < 0:
                 raise _fault("result without credit")
             if logs:
-                await self._logs.take(link, logs)
-            for question in asked:
-                link.put(await self._ends(question))
+                await self._logs.enqueue(link, logs)
+            for question in questions:
+                link.put(await self._run_ends(question))
 
-    async def _ends(self, question: AskEnds) -> Ends:
+    async def _run_ends(self, question: RunEndsRequest) -> RunEnds:
         """Read the ages of ended runs."""
         now = await self._services.time.now()
         ends: dict[str, float | None] = {}
@@ -226,34 +226,34 @@ class WorkerLinks:
             run = await self._services.store.run(run_id)
             if run is not None:
                 ends[run_id] = None if run.ended_at is None else max(0.0, (now - run.ended_at).total_seconds())
-        return Ends(ends)
+        return RunEnds(ends)
 
 
-async def _hello(socket: WebSocket) -> Register:
+async def _read_register(socket: WebSocket) -> Register:
     """Receive the first frame. Raises Refused unless it is one valid Register, in time."""
     try:
-        async with asyncio.timeout(HELLO_SECONDS):
+        async with asyncio.timeout(REGISTER_TIMEOUT_SECONDS):
             messages = await _frame(socket)
     except TimeoutError:
-        raise _fault(f"no Register within {HELLO_SECONDS:.0f} s") from None
-    if len(messages) != 1 or not isinstance(hello := messages[0], Register):
+        raise _fault(f"no Register within {REGISTER_TIMEOUT_SECONDS:.0f} s") from None
+    if len(messages) != 1 or not isinstance(register := messages[0], Register):
         raise _fault("the first frame must be exactly one Register")
-    for what, name in (("worker", hello.worker), ("session", hello.session), ("pool", hello.pool)):
+    for what, name in (("worker", register.worker), ("session", register.session), ("pool", register.pool)):
         if not _NAME.fullmatch(name):
             raise _fault(f"the {what} {name[:40]!r} is not a valid name: use letters, digits and . _ : @ / + -")
-    if is_claimant(hello.worker):
+    if is_claimant(register.worker):
         raise _fault(f"the name of a worker on a link must not begin with {CLAIMANT}")
-    texts = [hello.zone, hello.version, *hello.labels.keys(), *hello.labels.values(), *hello.holds]
+    texts = [register.zone, register.version, *register.labels.keys(), *register.labels.values(), *register.holds]
     if any(_FORBIDDEN.search(text) for text in texts):
         raise _fault("the Register contains a control character")
-    return hello
+    return register
 
 
 async def _frame(socket: WebSocket) -> list[FromWorker]:
     """Receive the next frame. Raises Refused if it is invalid, WebSocketDisconnect at the end."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", OVER))
+        raise WebSocketDisconnect(message.get("code", SESSION_ENDED))
     data = message.get("bytes")
     if data is None:
         raise _fault("text message received; messages must be binary")
@@ -261,43 +261,43 @@ async def _frame(socket: WebSocket) -> list[FromWorker]:
         messages = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _fault(f"invalid frame: {error}") from None
-    if len(messages) > MOST_IN_A_FRAME:
-        raise _fault(f"a frame has more than {MOST_IN_A_FRAME} messages")
+    if len(messages) > MAX_FRAME_MESSAGES:
+        raise _fault(f"a frame has more than {MAX_FRAME_MESSAGES} messages")
     return messages
 
 
-def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log], list[AskEnds]]:
+def _split_by_destination(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log], list[RunEndsRequest]]:
     """Split messages into reports for the leader, log pieces for the disk and questions for the store."""
     logs: list[Log] = []
-    asked: list[AskEnds] = []
-    strange = False
+    questions: list[RunEndsRequest] = []
+    has_invalid_id = False
     for message in messages:
         kind = type(message)
         if kind is Log:
             logs.append(message)  # type: ignore[arg-type]
-        elif kind is AskEnds:
-            asked.append(message)  # type: ignore[arg-type]
+        elif kind is RunEndsRequest:
+            questions.append(message)  # type: ignore[arg-type]
         elif kind is Result:
             # Only a result's attempt is looked up in the store, which must accept its name.
-            strange |= not message.attempt.isprintable()  # type: ignore[union-attr]
+            has_invalid_id |= not message.attempt.isprintable()  # type: ignore[union-attr]
         elif kind is Register:
             raise _fault("second Register on the same link")
-    if strange:
+    if has_invalid_id:
         raise _fault("an attempt name contains a control character")
-    reports = [one for one in messages if type(one) not in _FOR_OTHERS] if logs or asked else messages
-    return reports, logs, asked
+    reports = [one for one in messages if type(one) not in _NOT_FOR_LEADER] if logs or questions else messages
+    return reports, logs, questions
 
 
 def _frames(messages: Sequence[ToWorker]) -> list[bytes]:
     """Encode messages as frames that a worker accepts; a single message is never split."""
     frame = _encoder.encode(messages)
-    if len(frame) <= _LARGEST_SENT_BYTES or len(messages) == 1:
+    if len(frame) <= _MAX_SENT_BYTES or len(messages) == 1:
         return [frame]
     middle = len(messages) // 2
     return [*_frames(messages[:middle]), *_frames(messages[middle:])]
 
 
-async def _send_soon(socket: WebSocket, frame: bytes) -> None:
+async def _send_within_timeout(socket: WebSocket, frame: bytes) -> None:
     """Send a frame. Raises Refused if the worker does not read it in time."""
     try:
         async with asyncio.timeout(_SEND_SECONDS):
@@ -325,4 +325,4 @@ def _fault(why: str) -> Refused:
 def _reason(error: Refused) -> str:
     """Return the reason of an error, short enough for a close frame."""
     text = error.faults[0].why if error.faults else str(error)
-    return text.encode()[:_LONGEST_REASON].decode("utf-8", "ignore")
+    return text.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore")

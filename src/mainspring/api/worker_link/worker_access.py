@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.api.auth import permissions
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.worker_link.enrolment import ENROL
+from mainspring.api.worker_link.enrollment import ENROLL_HINT
 from mainspring.protocol.errors import Forbidden
 
 
@@ -15,12 +15,12 @@ def check_worker(services: Services, principal: Principal) -> None:
     """
     if Role.ADMIN not in principal.roles:
         permissions.check(principal, Role.WORKER, "worker_link")
-    permissions.check_every_tenant(principal)
-    if principal.worker is None and services.enrolment is not None and services.enrolment.is_required:
-        raise Forbidden(f"workers need a certificate on this server: {ENROL}")
+    permissions.check_all_tenants(principal)
+    if principal.worker is None and services.enrollment is not None and services.enrollment.is_required:
+        raise Forbidden(f"workers need a certificate on this server: {ENROLL_HINT}")
 
 
-async def check_worker_is(services: Services, principal: Principal, *, name: str, pool: str) -> None:
+async def check_worker_name(services: Services, principal: Principal, *, name: str, pool: str) -> None:
     """Raise Forbidden unless the caller may act as the worker of this name, in this pool.
 
     A certificate is valid for its own name and pools. A token is valid for every name without a certificate.
@@ -28,8 +28,8 @@ async def check_worker_is(services: Services, principal: Principal, *, name: str
     check_worker(services, principal)
     own = principal.worker
     if own is None:
-        is_theirs = services.enrolment is not None and await services.identities.worker_named(name) is not None
-        if is_theirs:
+        has_certificate = services.enrollment is not None and await services.identities.worker_named(name) is not None
+        if has_certificate:
             raise Forbidden(f"the name {name} belongs to a worker with a certificate")
     elif name != own.name:
         raise Forbidden(f"the certificate is for worker {own.name}, not for {name}")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     Offers = Iterable[tuple[str, str]]
 
 _TIMEOUT_SECONDS = 0.5
-_MOST = 100
+_MAX_ITEMS = 100
 _LATEST = "@latest"
-_REACH = ("server", "token_file", "tenant", "context")
+_CONNECTION_OPTIONS = ("server", "token_file", "tenant", "context")
 
 
 def contexts(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
@@ -110,32 +110,32 @@ def settings(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 
 def tenants(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Complete names of tenants."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MOST)))
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MAX_ITEMS)))
 
 
 def pools(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Complete names of pools."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MOST)))
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MAX_ITEMS)))
 
 
 def groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Complete names of groups."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MOST)))
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MAX_ITEMS)))
 
 
 def policies(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Complete names of policies."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MOST)))
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MAX_ITEMS)))
 
 
 def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]) -> Items:
     """Return matching candidates of the server; none if it does not answer."""
-    from mainspring.cli.options import Reach
+    from mainspring.cli.options import ConnectionOptions
     from mainspring.protocol.errors import MainspringError
 
-    said = {name: ctx.params.get(name) for name in _REACH}
+    said = {name: ctx.params.get(name) for name in _CONNECTION_OPTIONS}
     try:
-        with Reach(**said).client(patience=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
+        with ConnectionOptions(**said).client(retry_timeout_seconds=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
             return _matching(offers(client), incomplete)
     except (MainspringError, OSError):
         # Completion can't report errors; the command itself does.
@@ -149,19 +149,19 @@ def _matching(offers: Offers, incomplete: str) -> Items:
 
 
 def _jobs(client: Client) -> Offers:
-    return ((job.name, f"version {job.version}") for job in client.jobs(limit=_MOST))
+    return ((job.name, f"version {job.version}") for job in client.jobs(limit=_MAX_ITEMS))
 
 
 def _schedules(client: Client) -> Offers:
-    return ((schedule.name, schedule.trigger) for schedule in client.schedules(limit=_MOST))
+    return ((schedule.name, schedule.trigger) for schedule in client.schedules(limit=_MAX_ITEMS))
 
 
 def _workers(client: Client) -> Offers:
-    return ((worker.id, worker.hold or worker.status) for worker in client.workers(limit=_MOST))
+    return ((worker.id, worker.hold or worker.status) for worker in client.workers(limit=_MAX_ITEMS))
 
 
 def _runs(client: Client) -> Offers:
-    found = list(client.runs(limit=_MOST))
+    found = list(client.runs(limit=_MAX_ITEMS))
     if found:
         yield _LATEST, _about(found[0])
     yield from ((run.id, _about(run)) for run in found)
@@ -172,20 +172,20 @@ def _runs_or_tasks(client: Client, incomplete: str) -> Offers:
 
 
 def _tasks(client: Client, incomplete: str) -> Iterator[tuple[str, str]]:
-    from mainspring.cli.render.tables import say_task
+    from mainspring.cli.render.tables import format_task_name
     from mainspring.cli.resource_ids import find_run
 
     run, slash, _ = incomplete.partition("/")
     if slash:
-        for task in client.tasks_of(find_run(client, run), limit=_MOST):
-            yield f"{run}/{say_task(task)}", task.state
+        for task in client.tasks_of(find_run(client, run), limit=_MAX_ITEMS):
+            yield f"{run}/{format_task_name(task)}", task.state
         return
-    for task in client.tasks(limit=_MOST):
-        yield task.id, f"{say_task(task)} {task.state}"
+    for task in client.tasks(limit=_MAX_ITEMS):
+        yield task.id, f"{format_task_name(task)} {task.state}"
 
 
 def _about(run: RunView) -> str:
-    from mainspring.cli.render.output import say_ago
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.cli.render.output import format_ago
+    from mainspring.protocol.clock import SystemClock
 
-    return f"{run.state} {run.job}, {say_ago(run.created_at, MachineClock().wall())}"
+    return f"{run.state} {run.job}, {format_ago(run.created_at, SystemClock().wall())}"

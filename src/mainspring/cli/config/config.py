@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, prints, prints_rows, reaches_server
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
+)
 
 
 @click.group("config")
@@ -21,9 +27,9 @@ def config() -> None:
 @config.command("show")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @click.option("--origin", is_flag=True, help="Show the origin: option, variable, context or file.")
-@prints_rows
-@reaches_server
-def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
+@with_table_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
     """Show the effective settings of commands, the server and the worker. Secrets are masked.
 
     \b
@@ -32,22 +38,22 @@ def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool)
       mainspring config show --origin server.port server.store
       mainspring config show --origin --context prod server_url
     """
-    from mainspring.cli.config.effective_config import settled, settled_table
+    from mainspring.cli.config.effective_config import effective_table, effective_values
     from mainspring.cli.render.output import print_rows
 
-    found = settled(reach)
+    found = effective_values(connection)
     if unknown := set(names) - {value.name for value in found}:
         from mainspring.core.text.suggestions import did_you_mean
 
         name = min(unknown)
         raise click.UsageError(f"unknown setting {name}{did_you_mean(name, (value.name for value in found))}")
     print_rows(
-        [value for value in found if not names or value.name in names], settled_table(with_origin=origin), printing
+        [value for value in found if not names or value.name in names], effective_table(with_origin=origin), printing
     )
 
 
 @config.command("path")
-@prints
+@with_output_options
 def path(printing: Printing) -> None:
     """List the configuration files: contexts and project file.
 

@@ -19,14 +19,14 @@ from mainspring.cli.config.contexts import Context, read_contexts
 from mainspring.cli.config.project_file import find_project_file
 
 if TYPE_CHECKING:
-    from mainspring.cli.options import Reach
+    from mainspring.cli.options import ConnectionOptions
 
 _VARIABLES = {"server": "MAINSPRING_SERVER_URL", "token": "MAINSPRING_API_KEY", "tenant": "MAINSPRING_TENANT"}
-_IN_FILE = {"server": "server_url", "tenant": "tenant"}
+_FILE_KEYS = {"server": "server_url", "tenant": "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Setting:
     """A value and its origin."""
 
     value: str | None
@@ -34,13 +34,13 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class ConnectionSettings:
     """Resolved server, token and tenant."""
 
-    server: Said
-    token: Said
+    server: Setting
+    token: Setting
     """The token, or a reference to it."""
-    tenant: Said
+    tenant: Setting
     context: str | None
     """Name of the context that contributed, if any."""
 
@@ -64,37 +64,37 @@ class _Layer:
     tenant: str | None = None
 
 
-def find_whereabouts(reach: Reach) -> Whereabouts:
+def resolve_connection_settings(connection: ConnectionOptions) -> ConnectionSettings:
     """Resolve all settings with their origins. Raises NotFound for an unknown context."""
-    layers = list(_layers(reach))
+    layers = list(_layers(connection))
 
-    def first(field: str) -> Said:
+    def first(field: str) -> Setting:
         for layer in layers:
             if value := getattr(layer, field):
-                return Said(value, _origin(layer, field))
-        return Said(None, "default")
+                return Setting(value, _origin(layer, field))
+        return Setting(None, "default")
 
     contexts = [layer.origin for layer in layers if layer.source is _Source.CONTEXT]
-    return Whereabouts(
+    return ConnectionSettings(
         server=first("server"), token=first("token"), tenant=first("tenant"), context=next(iter(contexts), None)
     )
 
 
-def _layers(reach: Reach) -> Iterator[_Layer]:
-    token = None if reach.token_file is None else f"${{file:{reach.token_file}}}"
-    flags = _Layer(_Source.FLAG, server=reach.server, token=token, tenant=reach.tenant)
+def _layers(connection: ConnectionOptions) -> Iterator[_Layer]:
+    token = None if connection.token_file is None else f"${{file:{connection.token_file}}}"
+    flags = _Layer(_Source.FLAG, server=connection.server, token=token, tenant=connection.tenant)
     environment = _Layer(_Source.ENVIRONMENT, "", **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
     yield flags
-    if reach.context is not None:
-        yield _of(read_contexts().named(reach.context))
+    if connection.context is not None:
+        yield _of(read_contexts().named(connection.context))
     yield environment
-    if reach.context is None and not flags.server and not environment.server:
+    if connection.context is None and not flags.server and not environment.server:
         contexts = read_contexts()
         if contexts.current is not None:
             yield _of(contexts.named(contexts.current))
     if (project := find_project_file()) is not None:
-        said = {field: project.text(key) for field, key in _IN_FILE.items()}
-        yield _Layer(_Source.PROJECT_FILE, str(project.path), **said)
+        configured = {field: project.text(key) for field, key in _FILE_KEYS.items()}
+        yield _Layer(_Source.PROJECT_FILE, str(project.path), **configured)
 
 
 def _of(context: Context) -> _Layer:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Noun, Printing, prints, prints_rows
+from mainspring.cli.options import Printing, ResourceGroup, with_output_options, with_table_options
 
 if TYPE_CHECKING:
     from mainspring.cli.config.contexts import Context
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 
-@click.group("context", cls=Noun, invoke_without_command=True)
-@prints_rows
+@click.group("context", cls=ResourceGroup, invoke_without_command=True)
+@with_table_options
 @click.pass_context
 def context(ctx: click.Context, /, printing: Printing) -> None:
     """List contexts; add, use, show or remove one. `*` marks the current one.
@@ -41,7 +41,7 @@ def context(ctx: click.Context, /, printing: Printing) -> None:
 
 @context.command("use")
 @click.argument("name", shell_complete=candidates.contexts)
-@prints
+@with_output_options
 def use(printing: Printing, name: str) -> None:
     """Make NAME the current context.
 
@@ -67,7 +67,7 @@ def use(printing: Printing, name: str) -> None:
 )  # fmt: skip
 @click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File with the token.")
 @click.option("--replace", "again", is_flag=True, help="Replace an existing context.")
-@prints
+@with_output_options
 def add(
     printing: Printing,
     name: str,
@@ -75,7 +75,7 @@ def add(
     tenant: str | None,
     token: str | None,
     token_file: Path | None,
-    again: bool,
+    replace_existing: bool,
 ) -> None:
     """Add a context NAME. The first one becomes the current context.
 
@@ -93,7 +93,7 @@ def add(
     if token is not None and token_file is not None:
         raise click.UsageError("--token and --token-file are mutually exclusive")
     contexts = read_contexts()
-    if name in contexts.known and not again:
+    if name in contexts.known and not replace_existing:
         conflict = Conflict(f"context {name} already exists")
         conflict.hint = "use --replace to overwrite it"
         raise conflict
@@ -105,7 +105,7 @@ def add(
 
 @context.command("remove")
 @click.argument("name", shell_complete=candidates.contexts)
-@prints
+@with_output_options
 def remove(printing: Printing, name: str) -> None:
     """Remove context NAME and its stored token.
 
@@ -114,19 +114,19 @@ def remove(printing: Printing, name: str) -> None:
       mainspring context remove staging
     """
     from mainspring.cli.config.contexts import read_contexts, token_path, write_contexts
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
     contexts = read_contexts()
     contexts.named(name)
     known = {other: one for other, one in contexts.known.items() if other != name}
     write_contexts(replace(contexts, current=None if contexts.current == name else contexts.current, known=known))
     token_path(name).unlink(missing_ok=True)
-    print_deeds([Deed(id=name, act="remove", changed=True)], printing)
+    print_action_outcomes([ActionOutcome(id=name, action="remove", changed=True)], printing)
 
 
 @context.command("show")
 @click.argument("name", required=False, shell_complete=candidates.contexts)
-@prints
+@with_output_options
 def show(printing: Printing, name: str | None) -> None:
     """Show context NAME, or the current one. The token is masked.
 
@@ -170,11 +170,11 @@ def _print_one(name: str, printing: Printing) -> None:
     one: Context = contexts.named(name)
     shown = view(one, contexts)
 
-    def for_people() -> None:
+    def print_text() -> None:
         click.echo(f"{one.name} is {one.server}{' (current)' if shown.current else ''}")
         if one.tenant:
             click.echo(f"tenant  {one.tenant}")
         if shown.token:
             click.echo(f"token   {shown.token} from {shown.token_from}")
 
-    print_one(shown, one.name, printing, for_people)
+    print_one(shown, one.name, printing, print_text)

@@ -73,11 +73,11 @@ def read_contexts() -> Contexts:
     if not path.exists():
         return Contexts(current=None, known={})
     file = TomlFile(path)
-    file.allow((), ("current", "contexts"))
+    file.check_keys((), ("current", "contexts"))
     known = {name: _read(file, name) for name in file.table("contexts")}
     current = file.text_at("current") or None
     if current is not None and current not in known:
-        raise file.blame(("current",), f"there is no context `{current}`")
+        raise file.error_at(("current",), f"there is no context `{current}`")
     return Contexts(current=current, known=known)
 
 
@@ -112,13 +112,13 @@ def _read(file: TomlFile, name: str) -> Context:
     from mainspring.cli.config.secret_references import FORMS, is_reference
 
     table = ("contexts", name)
-    file.allow(table, _FIELDS)
+    file.check_keys(table, _FIELDS)
     server = file.text_at(*table, "server")
     token = file.text_at(*table, "token")
     if not server:
-        raise file.blame(table, "has no `server`")
+        raise file.error_at(table, "has no `server`")
     if token is not None and not is_reference(token):
-        raise file.blame((*table, "token"), "must not contain the token itself", f"use {FORMS}")
+        raise file.error_at((*table, "token"), "must not contain the token itself", f"use {FORMS}")
     return Context(name=name, server=server, tenant=file.text_at(*table, "tenant"), token=token)
 
 

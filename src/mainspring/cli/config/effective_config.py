@@ -12,12 +12,12 @@ from click.core import ParameterSource
 
 from mainspring.cli.commands.processes.server import server
 from mainspring.cli.commands.processes.worker import worker
-from mainspring.cli.config.connection_settings import Said, find_whereabouts
+from mainspring.cli.config.connection_settings import Setting, resolve_connection_settings
 from mainspring.cli.config.contexts import contexts_path
 from mainspring.cli.config.process_options import ProcessCommand, option_key
 from mainspring.cli.config.project_file import ProjectFile, find_project_file
-from mainspring.cli.config.secret_references import HIDDEN, hide, is_reference
-from mainspring.cli.options import Reach
+from mainspring.cli.config.secret_references import HIDDEN, is_reference, redact
+from mainspring.cli.options import ConnectionOptions
 from mainspring.cli.render.output import Column, Table
 from mainspring.client.api_calls import DEFAULT_SERVER
 
@@ -48,7 +48,7 @@ FILES: Table[ReadFile] = Table(
 )
 
 
-def settled_table(*, with_origin: bool) -> Table[Value]:
+def effective_table(*, with_origin: bool) -> Table[Value]:
     """Return the table of settings."""
     return Table(
         [
@@ -60,9 +60,9 @@ def settled_table(*, with_origin: bool) -> Table[Value]:
     )
 
 
-def settled(reach: Reach) -> list[Value]:
+def effective_values(connection: ConnectionOptions) -> list[Value]:
     """Return all settings that apply in this directory."""
-    found = find_whereabouts(reach)
+    found = resolve_connection_settings(connection)
     project = find_project_file()
     server_url = found.server if found.server.value else replace(found.server, value=DEFAULT_SERVER)
     return [
@@ -87,7 +87,7 @@ def files() -> list[ReadFile]:
 def _of_process(command: click.Command, project: ProjectFile | None) -> Iterator[Value]:
     """Yield the options that a server or worker would have if started here without arguments."""
     assert isinstance(command, ProcessCommand), "server and worker are process commands"
-    ctx = click.Context(command, default_map=command.said_in(project, reveal=False))
+    ctx = click.Context(command, default_map=command.options_from(project, reveal=False))
     for option in command.params:
         if not isinstance(option, click.Option) or option.envvar is None:
             continue
@@ -100,10 +100,10 @@ def _of_process(command: click.Command, project: ProjectFile | None) -> Iterator
                 origin = str(project.path) if project is not None else ""
             case _:
                 value, origin = option.get_default(ctx, call=True), "default"
-        yield Value(name=f"{command.name}.{option_key(option)}", value=_said(value), origin=origin)
+        yield Value(name=f"{command.name}.{option_key(option)}", value=_format_value(value), origin=origin)
 
 
-def _said(value: object) -> str | None:
+def _format_value(value: object) -> str | None:
     """Format a value on one line with secrets masked."""
     match value:
         case None | "" | () | []:
@@ -111,15 +111,15 @@ def _said(value: object) -> str | None:
         case bool():
             return "true" if value else "false"
         case list() | tuple():
-            return " ".join(hide(str(one)) for one in value)
+            return " ".join(redact(str(one)) for one in value)
         case str() | int() | float() | os.PathLike():
-            return hide(str(value))
+            return redact(str(value))
         case _:
             # click's sentinel for an unset value.
             return None
 
 
-def _token_origin(token: Said) -> str:
+def _token_origin(token: Setting) -> str:
     """Describe the origin of the token, with its reference, which is not secret."""
     if token.value is not None and is_reference(token.value) and not token.origin.startswith("--"):
         return f"{token.origin}, {token.value}"

@@ -12,7 +12,7 @@ from mainspring.cli.options import Printing
 from mainspring.protocol.errors import Fault, InvalidFile
 
 STDIN = "-"
-_LARGEST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 """Limit of input files."""
 
 
@@ -21,14 +21,14 @@ def read_file(file: str) -> tuple[str, str]:
     name = "stdin" if file == STDIN else file
     try:
         if file == STDIN:
-            data = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
             with Path(file).open("rb") as opened:
-                data = opened.read(_LARGEST_BYTES + 1)
+                data = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
-    if len(data) > _LARGEST_BYTES:
-        raise _invalid(name, f"is larger than {_LARGEST_BYTES >> 20} MiB")
+    if len(data) > _MAX_BYTES:
+        raise _invalid(name, f"is larger than {_MAX_BYTES >> 20} MiB")
     try:
         return name, data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

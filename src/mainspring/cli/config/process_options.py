@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainspring.cli.config.project_file import ProjectFile
 
 _SQLITE = "sqlite:///"
-_NOT_ELSEWHERE = frozenset({"help", "context"})
+_COMMAND_LINE_ONLY = frozenset({"help", "context"})
 
 
 class ProcessCommand(click.RichCommand):
@@ -39,24 +39,26 @@ class ProcessCommand(click.RichCommand):
         from mainspring.cli.config.project_file import find_project_file
 
         if not extra.get("resilient_parsing"):
-            extra["default_map"] = self.said_in(find_project_file(), reveal=True)
+            extra["default_map"] = self.options_from(find_project_file(), reveal=True)
         return super().make_context(info_name, args, parent, **extra)
 
-    def said_in(self, project: ProjectFile | None, *, reveal: bool) -> dict[str, object]:
+    def options_from(self, project: ProjectFile | None, *, reveal: bool) -> dict[str, object]:
         """Return the options in the project file by parameter name; secret references are resolved if `reveal`."""
         if project is None:
             return {}
         options = {option_key(option): option for option in self._options()}
-        said = project.section(self.name or "", options)
+        configured = project.section(self.name or "", options)
         return {
-            options[key].name or key: _placed(options[key], value, project.path.parent, reveal=reveal)
-            for key, value in said.items()
+            options[key].name or key: _resolved(options[key], value, project.path.parent, reveal=reveal)
+            for key, value in configured.items()
         }
 
     def _options(self) -> Iterator[click.Option]:
         """Yield the options that can also be set in the environment and the project file."""
         return (
-            option for option in self.params if isinstance(option, click.Option) and option.name not in _NOT_ELSEWHERE
+            option
+            for option in self.params
+            if isinstance(option, click.Option) and option.name not in _COMMAND_LINE_ONLY
         )
 
 
@@ -107,18 +109,18 @@ def _as_list(envvar: str | Sequence[str] | None) -> list[str]:
     return [envvar] if isinstance(envvar, str) else list(envvar)
 
 
-def _placed(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
+def _resolved(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
     """Resolve a value of the project file: secret references and relative paths. Raises Refused."""
     if isinstance(value, Mapping):
         return [f"{name}={content}" for name, content in value.items()]
     if isinstance(value, list):
-        return [_placed_one(option, one, directory, reveal=reveal) for one in value]
+        return [_resolved_one(option, one, directory, reveal=reveal) for one in value]
     if option.multiple:
-        return [_placed_one(option, value, directory, reveal=reveal)]
-    return _placed_one(option, value, directory, reveal=reveal)
+        return [_resolved_one(option, value, directory, reveal=reveal)]
+    return _resolved_one(option, value, directory, reveal=reveal)
 
 
-def _placed_one(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
+def _resolved_one(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
     if not isinstance(value, str):
         return value
     if reveal:

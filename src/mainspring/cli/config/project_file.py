@@ -46,7 +46,7 @@ class ProjectFile:
         self.path = path
         self._file = TomlFile(path)
         self._root = () if path.name == OWN else _TOOL
-        self._file.allow(self._root, (*FOR_COMMANDS, *FOR_PROCESSES, *SECTIONS, INVOKER))
+        self._file.check_keys(self._root, (*FOR_COMMANDS, *FOR_PROCESSES, *SECTIONS, INVOKER))
 
     def text(self, name: str) -> str | None:
         """Return a top-level value."""
@@ -55,7 +55,7 @@ class ProjectFile:
     def section(self, name: str, known: Iterable[str]) -> Mapping[str, object]:
         """Return the options of a process, its own and the shared ones. Raises InvalidFile for an unknown option."""
         options = set(known)
-        self._file.allow((*self._root, name), options)
+        self._file.check_keys((*self._root, name), options)
         shared = {
             option: value
             for key, option in FOR_PROCESSES.items()

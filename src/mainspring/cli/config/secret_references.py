@@ -19,15 +19,15 @@ def is_reference(text: str) -> bool:
 
 def expand(text: str) -> str:
     """Replace references by their values. Raises Refused for one that can't be resolved."""
-    return _REFERENCE.sub(lambda found: _look_up(found[1], found[2]), text)
+    return _REFERENCE.sub(lambda found: _resolve(found[1], found[2]), text)
 
 
-def hide(value: str) -> str:
+def redact(value: str) -> str:
     """Mask references and passwords in a value."""
     return _PASSWORD.sub(rf"\1{HIDDEN}@", _REFERENCE.sub(HIDDEN, value))
 
 
-def _look_up(source: str, place: str) -> str:
+def _resolve(source: str, place: str) -> str:
     from mainspring.protocol.errors import Refused
 
     if source == "env":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainspring.definitions.files.sources import Place
+    from mainspring.definitions.files.sources import Position
     from mainspring.protocol.errors import InvalidFile
 
 Keys = tuple[str, ...]
@@ -43,7 +43,7 @@ class TomlFile:
         for depth, key in enumerate(keys, 1):
             found = found.get(key, {}) if isinstance(found, Mapping) else {}
             if not isinstance(found, Mapping):
-                raise self.blame(keys[:depth], "must be a table")
+                raise self.error_at(keys[:depth], "must be a table")
         assert isinstance(found, Mapping), "checked in the loop"
         return found
 
@@ -52,9 +52,9 @@ class TomlFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         if value is None or isinstance(value, str):
             return value
-        raise self.blame(keys, "must be a string")
+        raise self.error_at(keys, "must be a string")
 
-    def allow(self, table: Keys, known: Iterable[str]) -> None:
+    def check_keys(self, table: Keys, known: Iterable[str]) -> None:
         """Raise InvalidFile for the first unknown key of a table."""
         from mainspring.core.text.suggestions import did_you_mean
 
@@ -62,33 +62,33 @@ class TomlFile:
         for key in self.table(*table):
             if key not in names:
                 hint = did_you_mean(key, names).removeprefix(", ") or f"known keys: {', '.join(names)}"
-                raise self.blame((*table, key), f"unknown field `{key}`", hint)
+                raise self.error_at((*table, key), f"unknown field `{key}`", hint)
 
-    def blame(self, keys: Keys, why: str, note: str = "") -> InvalidFile:
+    def error_at(self, keys: Keys, why: str, note: str = "") -> InvalidFile:
         """Return an error located at a key."""
         return self._refuse(_place_of(self.text, keys), why, note)
 
     def _refuse_text(self, why: str) -> InvalidFile:
-        from mainspring.definitions.files.sources import Place
+        from mainspring.definitions.files.sources import Position
 
         at = _AT_LINE.search(why)
-        place = Place(int(at[1]) - 1, int(at[2]) - 1) if at else Place(max(0, self.text.count("\n")), 0)
+        place = Position(int(at[1]) - 1, int(at[2]) - 1) if at else Position(max(0, self.text.count("\n")), 0)
         return self._refuse(place, f"is not TOML: {_AT_LINE.sub('', why).strip()}", "")
 
-    def _refuse(self, place: Place, why: str, note: str) -> InvalidFile:
-        from mainspring.definitions.files.sources import Flaw, render
+    def _refuse(self, place: Position, why: str, note: str) -> InvalidFile:
+        from mainspring.definitions.files.sources import FileIssue, render
 
-        return _invalid(render(str(self.path), self.text, [Flaw(place=place, why=why, note=note)]))
+        return _invalid(render(str(self.path), self.text, [FileIssue(place=place, why=why, note=note)]))
 
 
-def _place_of(text: str, keys: Keys) -> Place:
+def _place_of(text: str, keys: Keys) -> Position:
     """Return the position of a key; the start of the file if the key is not found."""
-    from mainspring.definitions.files.sources import Place
+    from mainspring.definitions.files.sources import Position
 
     for number, column, found in _keys_in(text):
         if found[: len(keys)] == keys:
-            return Place(number, column, len(keys[-1]))
-    return Place(0, 0)
+            return Position(number, column, len(keys[-1]))
+    return Position(0, 0)
 
 
 def _keys_in(text: str) -> Iterator[tuple[int, int, Keys]]:

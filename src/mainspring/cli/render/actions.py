@@ -9,34 +9,34 @@ import msgspec
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Column, Table, print_rows
-from mainspring.protocol.rest.runs import Done
+from mainspring.protocol.rest.runs import ActionResult
 
 
-class Deed(msgspec.Struct, frozen=True, kw_only=True):
+class ActionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """An action and its outcome."""
 
     id: str
-    act: str
+    action: str
     changed: bool
     detail: str = ""
 
     @classmethod
-    def of(cls, id: str, act: str, done: Done) -> Self:
+    def of(cls, id: str, action: str, done: ActionResult) -> Self:
         """Return the outcome of an action on one resource."""
-        return cls(id=id, act=act, changed=done.changed, detail=done.detail)
+        return cls(id=id, action=action, changed=done.changed, detail=done.detail)
 
 
-DEEDS: Table[Deed] = Table(
+ACTION_OUTCOMES: Table[ActionOutcome] = Table(
     [
-        Column("id", lambda deed, _: deed.id),
-        Column("action", lambda deed, _: deed.act),
-        Column("outcome", lambda deed, _: "done" if deed.changed else "unchanged"),
-        Column("detail", lambda deed, _: deed.detail),
+        Column("id", lambda outcome, _: outcome.id),
+        Column("action", lambda outcome, _: outcome.action),
+        Column("outcome", lambda outcome, _: "done" if outcome.changed else "unchanged"),
+        Column("detail", lambda outcome, _: outcome.detail),
     ],
-    id=lambda deed: deed.id,
+    id=lambda outcome: outcome.id,
 )
 
 
-def print_deeds(deeds: Sequence[Deed], printing: Printing) -> None:
+def print_action_outcomes(outcomes: Sequence[ActionOutcome], printing: Printing) -> None:
     """Print the outcomes of actions."""
-    print_rows(deeds, DEEDS, printing)
+    print_rows(outcomes, ACTION_OUTCOMES, printing)

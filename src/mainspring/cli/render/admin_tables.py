@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.cli.render.output import Column, Table
-from mainspring.cli.render.tables import say_json
+from mainspring.cli.render.tables import format_json
 from mainspring.protocol.rest.admin import (
     AuditFaultView,
     AuditView,
@@ -20,15 +20,15 @@ AUDIT: Table[AuditView] = Table(
     [
         Column("at", lambda entry, _: entry.at),
         Column("actor", lambda entry, _: entry.actor),
-        Column("action", lambda entry, _: entry.act),
+        Column("action", lambda entry, _: entry.action),
         Column("object", lambda entry, _: entry.object),
         Column("tenant", lambda entry, _: entry.tenant),
         Column("reason", lambda entry, _: entry.why),
         Column("id", lambda entry, _: entry.id, wide=True),
         Column("source", lambda entry, _: entry.source, wide=True),
         Column("seq", lambda entry, _: entry.seq or None, wide=True),
-        Column("before", lambda entry, _: say_json(entry.before), wide=True),
-        Column("after", lambda entry, _: say_json(entry.after), wide=True),
+        Column("before", lambda entry, _: format_json(entry.before), wide=True),
+        Column("after", lambda entry, _: format_json(entry.after), wide=True),
     ],
     id=lambda entry: entry.id,
 )
@@ -66,8 +66,8 @@ SETTINGS: Table[SettingView] = Table(
         Column("default", lambda setting, _: str(setting.default)),
         Column("origin", lambda setting, _: setting.origin),
         Column("detail", lambda setting, _: setting.about),
-        Column("min", lambda setting, _: f"{setting.least:g}", wide=True),
-        Column("max", lambda setting, _: f"{setting.most:g}", wide=True),
+        Column("min", lambda setting, _: f"{setting.minimum:g}", wide=True),
+        Column("max", lambda setting, _: f"{setting.maximum:g}", wide=True),
         Column("version", lambda setting, _: setting.version, wide=True),
         Column("updated", lambda setting, _: setting.updated_at, wide=True),
         Column("updated_by", lambda setting, _: setting.updated_by, wide=True),
@@ -100,7 +100,7 @@ DELIVERIES: Table[DeliveryView] = Table(
         Column("last", lambda message, _: message.last_at),
         Column("problem", lambda message, _: message.fault),
         Column("created", lambda message, _: message.created_at, wide=True),
-        Column("body", lambda message, _: say_json(message.body), wide=True),
+        Column("body", lambda message, _: format_json(message.body), wide=True),
     ],
     id=lambda message: message.id,
 )

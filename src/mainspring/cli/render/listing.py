@@ -11,15 +11,15 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import Table, plain_lines, print_rows, rich_table, say_hint, sort_rows
-from mainspring.protocol.clock import MachineClock
+from mainspring.cli.render.output import Table, plain_lines, print_hint, print_rows, rich_table, sort_rows
+from mainspring.protocol.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_EVERY_SECONDS = 1.0
+_REFRESH_SECONDS = 1.0
 
 
 def show_list(
@@ -28,15 +28,15 @@ def show_list(
     """Print a list; with `watch`, until interrupted."""
     if watch:
         _watch(fetch, table, printing)
-    rows = list(fetch()) if printing.is_for_people else fetch()
+    rows = list(fetch()) if printing.is_human_readable else fetch()
     print_rows(rows, table, printing)
     if limit is not None and isinstance(rows, list) and len(rows) >= limit and sys.stderr.isatty():
-        say_hint(f"showing the first {limit}; use --limit to see more")
+        print_hint(f"showing the first {limit}; use --limit to see more")
 
 
 def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing) -> NoReturn:
-    clock = MachineClock()
-    if printing.is_for_people and terminal.is_drawn_to(sys.stdout):
+    clock = SystemClock()
+    if printing.is_human_readable and terminal.is_interactive(sys.stdout):
         rows = list(fetch())
 
         def draw() -> RenderableType:
@@ -45,7 +45,7 @@ def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing
 
         with terminal.live_view(printing.color, draw) as live:
             while True:
-                clock.pause(_EVERY_SECONDS)
+                clock.pause(_REFRESH_SECONDS)
                 rows = list(fetch())
                 live.refresh()
     shown: dict[str, T] = {}
@@ -54,14 +54,14 @@ def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing
         _print_changed(changed, table, printing, first=not shown)
         sys.stdout.flush()
         shown.update((table.id(row), row) for row in changed)
-        clock.pause(_EVERY_SECONDS)
+        clock.pause(_REFRESH_SECONDS)
 
 
 def _print_changed(rows: list[T], table: Table[T], printing: Printing, *, first: bool) -> None:
     """Print new and changed rows, one per line."""
     match printing.output:
         case "table" | "wide":
-            lines = plain_lines(rows, table, printing, MachineClock().wall())
+            lines = plain_lines(rows, table, printing, SystemClock().wall())
             for line in lines if first else lines[1 if printing.headers else 0 :]:
                 click.echo(line)
         case "name":

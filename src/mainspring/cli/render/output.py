@@ -20,8 +20,8 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
-from mainspring.definitions.quantities import say_seconds
-from mainspring.protocol.clock import MachineClock
+from mainspring.definitions.quantities import format_seconds
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, Unauthenticated
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ Cell: TypeAlias = "str | int | datetime | timedelta | None"
 
 _GAP = "  "
 _NOTHING = "-"
-_SENTENCES = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
+_FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
 """Columns that shrink on narrow terminals."""
-_SHORTEST_SENTENCE = 12
-_WHO_ASKS = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
+_MIN_FLEXIBLE_WIDTH = 12
+_TOKEN_HINT = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Table(Generic[T]):
 
 def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
     """Print a list."""
-    now = MachineClock().wall()
+    now = SystemClock().wall()
     if printing.output == "jsonl" and printing.sort is None:
         for row in rows:
             click.echo(msgspec.json.encode(row))
@@ -78,7 +78,7 @@ def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
             _print_table(listed, table, printing, now)
 
 
-def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Callable[[], None]) -> None:
+def print_one(thing: msgspec.Struct, id: str, printing: Printing, print_text: Callable[[], None]) -> None:
     """Print one resource: as data, or in tables with a function of the command."""
     match printing.output:
         case "name":
@@ -88,7 +88,7 @@ def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Ca
         case "json" | "yaml":
             _print_value(thing, printing)
         case _:
-            for_people()
+            print_text()
 
 
 def print_error(error: MainspringError, output: str) -> None:
@@ -98,19 +98,19 @@ def print_error(error: MainspringError, output: str) -> None:
 
         click.echo(msgspec.json.encode(problem_of(error)), err=True)
         return
-    say_error(str(error), _WHO_ASKS if isinstance(error, Unauthenticated) else error.hint)
+    print_error_message(str(error), _TOKEN_HINT if isinstance(error, Unauthenticated) else error.hint)
 
 
-def say_error(message: str, hint: str = "") -> None:
+def print_error_message(message: str, hint: str = "") -> None:
     """Print an error message and a hint on stderr."""
-    click.echo(f"{_marked('error:', 'red')} {message}", err=True)
-    say_hint(hint)
+    click.echo(f"{_styled('error:', 'red')} {message}", err=True)
+    print_hint(hint)
 
 
-def say_hint(hint: str) -> None:
+def print_hint(hint: str) -> None:
     """Print a hint on stderr after a blank line; nothing if it is empty."""
     if hint:
-        click.echo(f"\n{_marked('hint:', 'cyan')} {hint}", err=True)
+        click.echo(f"\n{_styled('hint:', 'cyan')} {hint}", err=True)
 
 
 def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> RichTable:
@@ -120,18 +120,18 @@ def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: date
 
     columns = choose_columns(table, printing)
     drawn = RichTable(box=None, padding=(0, 2, 0, 0), show_header=printing.headers, header_style="bold")
-    lines = [[say(column.read(row, now), now) for column in columns] for row in rows]
+    lines = [[format_cell(column.read(row, now), now) for column in columns] for row in rows]
     titles = [column.name.upper().replace("_", " ") for column in columns]
     widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
-    sentences = [place for place, column in enumerate(columns) if column.name in _SENTENCES]
-    if sentences:
-        taken = sum(widths) + len(_GAP) * len(widths) - sum(widths[place] for place in sentences)
-        room = max(_SHORTEST_SENTENCE, (shutil.get_terminal_size().columns - taken) // len(sentences))
-        for place in sentences:
-            widths[place] = min(widths[place], room)
+    flexible = [place for place, column in enumerate(columns) if column.name in _FLEXIBLE_COLUMNS]
+    if flexible:
+        taken = sum(widths) + len(_GAP) * len(widths) - sum(widths[place] for place in flexible)
+        max_width = max(_MIN_FLEXIBLE_WIDTH, (shutil.get_terminal_size().columns - taken) // len(flexible))
+        for place in flexible:
+            widths[place] = min(widths[place], max_width)
     # The last column absorbs the remaining excess, so that the others stay readable.
     excess = sum(widths) + len(_GAP) * len(widths) - shutil.get_terminal_size().columns
-    widths[-1] = max(min(widths[-1], _SHORTEST_SENTENCE), widths[-1] - max(0, excess))
+    widths[-1] = max(min(widths[-1], _MIN_FLEXIBLE_WIDTH), widths[-1] - max(0, excess))
     for title, width in zip(titles, widths, strict=True):
         drawn.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
     for line in lines:
@@ -158,21 +158,21 @@ def sort_rows(rows: list[T], table: Table[T], printing: Printing, now: datetime)
     return [row for _, row in known] + unknown
 
 
-def say(value: Cell, now: datetime) -> str:
+def format_cell(value: Cell, now: datetime) -> str:
     """Format a value of a table."""
     match value:
         case None | "":
             return _NOTHING
         case datetime():
-            return say_ago(value, now)
+            return format_ago(value, now)
         case timedelta():
-            return say_seconds(value.total_seconds())
+            return format_seconds(value.total_seconds())
         case _:
             # User input must not break lines or send control sequences to the terminal.
             return "".join(character if character.isprintable() else " " for character in str(value))
 
 
-def say_ago(at: datetime, now: datetime) -> str:
+def format_ago(at: datetime, now: datetime) -> str:
     """Format a relative time in one unit: `12s ago`, or `in 5m`, rounded so that a 4h timer starts with `in 4h`."""
     seconds = (now - at).total_seconds()
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
@@ -183,7 +183,7 @@ def say_ago(at: datetime, now: datetime) -> str:
     raise AssertionError("seconds are the last unit")
 
 
-def say_time(at: datetime | None, printing: Printing) -> str:
+def format_time(at: datetime | None, printing: Printing) -> str:
     """Format a time to the second, in the selected or local time zone."""
     if at is None:
         return _NOTHING
@@ -191,7 +191,7 @@ def say_time(at: datetime | None, printing: Printing) -> str:
 
 
 def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> None:
-    if terminal.has_color(printing.color, sys.stdout) or terminal.is_drawn_to(sys.stdout):
+    if terminal.has_color(printing.color, sys.stdout) or terminal.is_interactive(sys.stdout):
         terminal.console(printing.color, sys.stdout).print(rich_table(rows, table, printing, now))
         return
     for line in plain_lines(rows, table, printing, now):
@@ -201,7 +201,7 @@ def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: da
 def plain_lines(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> list[str]:
     """Format a table as aligned plain text."""
     columns = choose_columns(table, printing)
-    cells = [[say(column.read(row, now), now) for column in columns] for row in rows]
+    cells = [[format_cell(column.read(row, now), now) for column in columns] for row in rows]
     if printing.headers:
         cells.insert(0, [column.name.upper().replace("_", " ") for column in columns])
     widths = [max((len(line[place]) for line in cells), default=0) for place in range(len(columns))]
@@ -227,5 +227,5 @@ def _find_column(name: str, table: Table[T], option: str) -> Column[T]:
     raise click.UsageError(f"{option}: there is no column {name}; choose from {known}")
 
 
-def _marked(word: str, style: str) -> str:
+def _styled(word: str, style: str) -> str:
     return click.style(word, fg=style, bold=True) if terminal.has_color("auto", sys.stderr) else word

@@ -29,7 +29,7 @@ _RESOURCES = {
 }
 
 
-def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
+def with_amount_options(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
     """Add options for amounts, such as `--cpu`, with a prefix; the command gets the given ones as `name`, by resource.
 
     `help` has braces for the resource.
@@ -40,7 +40,7 @@ def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
         def call(*args: object, **rest: object) -> object:
             typed = {resource: rest.pop(f"{name}_{resource}") for resource in _RESOURCES}
             said = {
-                resource: read_or_none(f"--{prefix}{resource}", str(text), _READ[resource])
+                resource: parse_or_none(f"--{prefix}{resource}", str(text), _PARSERS[resource])
                 for resource, text in typed.items()
                 if text is not None
             }
@@ -56,7 +56,7 @@ def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
     return decorate
 
 
-def read_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
+def parse_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
     """Parse a value; None for `none`. Raises UsageError."""
     if text == NONE:
         return None
@@ -66,14 +66,14 @@ def read_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
         raise click.UsageError(f"{option} {text}: {error}, or `{NONE}`") from error
 
 
-def read_count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parse a non-negative integer. Raises ValueError."""
     if not text.isdecimal():
         raise ValueError("must be a whole number")
     return int(text)
 
 
-def read_weight(text: str) -> float:
+def parse_weight(text: str) -> float:
     """Parse a positive number. Raises ValueError."""
     try:
         weight = float(text)
@@ -84,33 +84,33 @@ def read_weight(text: str) -> float:
     return weight
 
 
-def say_amounts(amounts: Amounts | None) -> str:
+def format_amounts(amounts: Amounts | None) -> str:
     """Format amounts on one line: `8 cores, 16Gi memory`; empty if none is set."""
     if amounts is None:
         return ""
     said = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
     return ", ".join(
-        f"{say_amount(resource, value)} {TITLES[resource].removesuffix('s') if value == 1 else TITLES[resource]}"
+        f"{format_amount(resource, value)} {TITLES[resource].removesuffix('s') if value == 1 else TITLES[resource]}"
         for resource, value in said
         if value is not None
     )
 
 
-def say_amount(resource: str, value: float | None) -> str:
+def format_amount(resource: str, value: float | None) -> str:
     """Format an amount without its resource: `8`, `16Gi`."""
-    from mainspring.definitions.quantities import say_bytes
+    from mainspring.definitions.quantities import format_bytes
 
-    return say_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
+    return format_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
 
 
-def say_use(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str, str]]:
+def format_usage(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str, str]]:
     """Format the usage of each resource against guarantee and burst: `10 of 10 guaranteed and 4 of 4 burst`."""
     lines = []
     for resource, title in TITLES.items():
         used, promised, most = (getattr(amounts, resource) for amounts in (use, guaranteed, burst))
         if not used and not promised and most is None:
             continue
-        say = functools.partial(say_amount, resource)
+        say = functools.partial(format_amount, resource)
         beyond = max(0, (used or 0) - (promised or 0))
         parts = [f"{say(min(used or 0, promised))} of {say(promised)} guaranteed"] if promised else []
         if most is not None:
@@ -123,22 +123,22 @@ def say_use(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str
     return lines
 
 
-def _read_cores(text: str) -> float:
-    from mainspring.definitions.quantities import millis_of
+def _parse_cores(text: str) -> float:
+    from mainspring.definitions.quantities import parse_millis
 
-    return millis_of(text) / 1_000
-
-
-def _read_bytes(text: str) -> int:
-    from mainspring.definitions.quantities import bytes_of
-
-    return bytes_of(text)
+    return parse_millis(text) / 1_000
 
 
-_READ: dict[str, Callable[[str], float]] = {
-    "cpu": _read_cores,
-    "memory": _read_bytes,
-    "gpu": read_count,
-    "disk": _read_bytes,
+def _parse_bytes(text: str) -> int:
+    from mainspring.definitions.quantities import parse_bytes
+
+    return parse_bytes(text)
+
+
+_PARSERS: dict[str, Callable[[str], float]] = {
+    "cpu": _parse_cores,
+    "memory": _parse_bytes,
+    "gpu": parse_count,
+    "disk": _parse_bytes,
 }
 _SIZES = frozenset({"memory", "disk"})

@@ -20,59 +20,59 @@ from rich.text import Text
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
 from mainspring.cli.render.output import rich_table
-from mainspring.cli.render.tables import TASKS, say_task
+from mainspring.cli.render.tables import TASKS, format_task_name
 from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
-from mainspring.definitions.quantities import say_seconds
-from mainspring.protocol.clock import MachineClock
+from mainspring.definitions.quantities import format_seconds
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import RunView, TaskView, TransitionView
 
-_MOST_READ_AGAIN = 200
+_MAX_REFETCHED_TASKS = 200
 """In runs with more tasks, an event's task is not fetched, so the worker name is omitted."""
 _ON_A_WORKER = frozenset({"ASSIGNED", "RUNNING"})
-_LOOK_SECONDS = 0.2
-_ROOM_BESIDE_ROWS = 6
+_POLL_SECONDS = 0.2
+_RESERVED_LINES = 6
 
 
-class RunStory:
+class RunWatcher:
     """Shows the progress of a run."""
 
     def __init__(self, client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
         self._client = client
         self._run_id = run_id
         self._printing = printing
-        self._clock = MachineClock()
+        self._clock = SystemClock()
         self._timeout_seconds = timeout_seconds
         self._until = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         self._tasks: dict[str, TaskView] = {}
         self._run: RunView | None = None
         self._live: Live | None = None
 
-    def tell(self) -> RunView | None:
+    def run_until_end(self) -> RunView | None:
         """Show the run until it ends, and return it; None on timeout."""
         with ExitStack() as stack:
-            if self._printing.is_for_people and terminal.is_drawn_to(sys.stdout):
-                self._live = stack.enter_context(terminal.live_view(self._printing.color, self._picture))
+            if self._printing.is_human_readable and terminal.is_interactive(sys.stdout):
+                self._live = stack.enter_context(terminal.live_view(self._printing.color, self._render))
             return self._follow()
 
     def _follow(self) -> RunView | None:
         with self._client.events(run=self._run_id, silence_seconds=self._timeout_seconds) as events:
-            run = self._look_again()
+            run = self._refresh()
             steps = iter(events)
             while run.state not in FINAL_RUN_STATES:
                 if self._until is not None and self._clock.monotonic() >= self._until:
                     return None
                 if all(task.state in FINAL_TASK_STATES for task in self._tasks.values()) and self._tasks:
                     # All tasks have ended, so the run is about to end; there is no event for that.
-                    self._clock.pause(_LOOK_SECONDS)
-                    run = self._look_again()
+                    self._clock.pause(_POLL_SECONDS)
+                    run = self._refresh()
                 elif (event := next(steps)) is None:
-                    run = self._look_again()
+                    run = self._refresh()
                 else:
-                    self._take(event)
+                    self._handle_event(event)
                     self._draw(run)
             return run
 
-    def _look_again(self) -> RunView:
+    def _refresh(self) -> RunView:
         """Read the run and its tasks, and print what changed.
 
         The run is read first: if it has ended, all its tasks have ended too.
@@ -82,35 +82,35 @@ class RunStory:
             before = self._tasks.get(task.id)
             self._tasks[task.id] = task
             if before is None or (before.state, before.attempt) != (task.state, task.attempt):
-                self._say(task)
+                self._print_change(task)
         self._draw(run)
         return run
 
-    def _take(self, event: TransitionView) -> None:
+    def _handle_event(self, event: TransitionView) -> None:
         before = self._tasks.get(event.task_id)
         if before is not None and before.seq >= event.seq:
             # The tasks were read after this event.
             return
-        if before is None or (len(self._tasks) <= _MOST_READ_AGAIN and event.end in _ON_A_WORKER):
+        if before is None or (len(self._tasks) <= _MAX_REFETCHED_TASKS and event.end in _ON_A_WORKER):
             task = self._client.task(event.task_id)
         else:
             task = before
         worker = task.worker if event.end in _ON_A_WORKER and task.attempt == event.attempt else None
-        self._tasks[event.task_id] = _as_told(task, event, worker)
-        self._say(self._tasks[event.task_id], event)
+        self._tasks[event.task_id] = _apply_event(task, event, worker)
+        self._print_change(self._tasks[event.task_id], event)
 
-    def _say(self, task: TaskView, event: TransitionView | None = None) -> None:
+    def _print_change(self, task: TaskView, event: TransitionView | None = None) -> None:
         """Print a transition, unless a live view shows it."""
         if self._printing.output == "jsonl" and event is not None:
             click.echo(msgspec.json.encode(event))
             return
-        if self._live is not None or not self._printing.is_for_people:
+        if self._live is not None or not self._printing.is_human_readable:
             return
         at = task.since.astimezone(self._printing.zone)
         place = f" on {task.worker}" if task.worker and task.state in _ON_A_WORKER else ""
         tries = f" (attempt {task.attempt})" if task.attempt > 1 else ""
         because = f": {task.because}" if task.because else ""
-        click.echo(f"{at:%H:%M:%S} {say_task(task)} {task.state}{place}{tries}{because}")
+        click.echo(f"{at:%H:%M:%S} {format_task_name(task)} {task.state}{place}{tries}{because}")
         sys.stdout.flush()
 
     def _draw(self, run: RunView) -> None:
@@ -118,7 +118,7 @@ class RunStory:
         if self._live is not None:
             self._live.refresh()
 
-    def _picture(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         """Draw the run. Another thread may call this, so the tasks are copied once."""
         now = self._clock.wall()
         run, tasks = self._run, list(self._tasks.values())
@@ -127,21 +127,21 @@ class RunStory:
         counts = Counter(task.state for task in tasks)
         head = Text.assemble(
             (run.job, "bold"), f"@{run.job_version} {run.id} ", (run.state, terminal.STYLES.get(run.state, "")),
-            f" {say_seconds(((run.ended_at or now) - run.created_at).total_seconds())}\n",
+            f" {format_seconds(((run.ended_at or now) - run.created_at).total_seconds())}\n",
             "  ".join(f"{number} {state}" for state, number in sorted(counts.items())), "\n",
         )  # fmt: skip
-        room = max(3, self._live.console.height - _ROOM_BESIDE_ROWS) if self._live is not None else len(tasks)
-        rows = sorted(tasks, key=lambda task: (task.state in FINAL_TASK_STATES, task.id))[:room]
+        max_rows = max(3, self._live.console.height - _RESERVED_LINES) if self._live is not None else len(tasks)
+        rows = sorted(tasks, key=lambda task: (task.state in FINAL_TASK_STATES, task.id))[:max_rows]
         shown = sorted(rows, key=lambda task: task.id)
         more = len(tasks) - len(rows)
         foot = Text(f"and {more} more" if more else "", style="dim")
         return Group(head, rich_table(shown, TASKS, self._printing, now), foot)
 
 
-def _as_told(task: TaskView, event: TransitionView, worker: str | None) -> TaskView:
+def _apply_event(task: TaskView, event: TransitionView, worker: str | None) -> TaskView:
     """Apply an event to the view of a task, which may be older or newer."""
-    told = {
+    updates = {
         "state": event.end, "since": event.at, "because": event.because, "attempt": event.attempt, "worker": worker,
         "seq": event.seq,
     }  # fmt: skip
-    return msgspec.structs.replace(task, **told)
+    return msgspec.structs.replace(task, **updates)

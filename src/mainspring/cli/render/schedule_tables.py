@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Column, Table, say_ago
-from mainspring.cli.render.tables import say_failure
-from mainspring.definitions.quantities import say_seconds
+from mainspring.cli.render.output import Column, Table, format_ago
+from mainspring.cli.render.tables import format_failure
+from mainspring.definitions.quantities import format_seconds
 from mainspring.protocol.rest.schedules import (
     AlertView,
     BackfillSummary,
@@ -42,7 +42,7 @@ SCHEDULES: Table[ScheduleView] = Table(
 CHANGES: Table[ChangeView] = Table(
     [
         Column("at", lambda change, _: change.at),
-        Column("action", lambda change, _: change.act),
+        Column("action", lambda change, _: change.action),
         Column("by", lambda change, _: change.by),
         Column("version", lambda change, _: change.version),
         Column("reason", lambda change, _: change.why),
@@ -102,7 +102,7 @@ DEAD_LETTERS: Table[DeadLetterView] = Table(
         Column("state", lambda dead, _: dead.state),
         Column("attempts", lambda dead, _: dead.tries),
         Column("ended", lambda dead, _: dead.ended_at),
-        Column("error", lambda dead, _: say_failure(dead.error) or dead.because),
+        Column("error", lambda dead, _: format_failure(dead.error) or dead.because),
         Column("id", lambda dead, _: dead.task_id),
         Column("tenant", lambda dead, _: dead.tenant, wide=True),
         Column("run", lambda dead, _: dead.run_id, wide=True),
@@ -128,12 +128,12 @@ def upcoming_table(printing: Printing) -> Table[UpcomingView]:
     """Return the table of upcoming windows, with times in the selected time zone."""
     return Table(
         [
-            Column("next", lambda coming, now: _say_next(coming.window_at, now, printing)),
+            Column("next", lambda coming, now: _format_next(coming.window_at, now, printing)),
             Column("left", lambda coming, now: max(timedelta(0), coming.window_at - now)),
             Column("schedule", lambda coming, _: coming.schedule),
             Column("job", lambda coming, _: coming.job),
             Column("last", lambda coming, _: None if coming.last is None else coming.last.last_window_at),
-            Column("result", lambda coming, _: "new" if coming.last is None else say_result(coming.last)),
+            Column("result", lambda coming, _: "new" if coming.last is None else format_fire_result(coming.last)),
             Column("tenant", lambda coming, _: coming.tenant, wide=True),
         ],
         id=lambda coming: coming.schedule,
@@ -144,7 +144,7 @@ def fires_table(printing: Printing) -> Table[FireView]:
     """Return the table of windows and their outcomes."""
     return Table(
         [
-            Column("window", lambda fire, now: say_moment(fire.window_at, now, printing)),
+            Column("window", lambda fire, now: format_local_time(fire.window_at, now, printing)),
             Column("windows", lambda fire, _: fire.count),
             Column("outcome", lambda fire, _: fire.outcome),
             Column("result", lambda fire, _: fire.run_state),
@@ -165,7 +165,7 @@ def windows_table(printing: Printing) -> Table[BackfillWindowView]:
     """Return the table of a backfill's windows."""
     return Table(
         [
-            Column("window", lambda window, now: say_moment(window.window_at, now, printing)),
+            Column("window", lambda window, now: format_local_time(window.window_at, now, printing)),
             Column("plan", lambda window, _: "run" if window.is_wanted else "skip (already ran)"),
             Column("generation", lambda window, _: window.generation, wide=True),
         ],
@@ -173,23 +173,23 @@ def windows_table(printing: Printing) -> Table[BackfillWindowView]:
     )
 
 
-def say_moment(at: datetime, now: datetime, printing: Printing) -> str:
+def format_local_time(at: datetime, now: datetime, printing: Printing) -> str:
     """Format a time with its day: `Sun 15 Nov 11:00:00`, with the year if it differs from the current one."""
     local = at.astimezone(printing.zone)
     form = "%a %d %b %H:%M:%S" if local.year == now.astimezone(printing.zone).year else "%a %d %b %Y %H:%M:%S"
     return local.strftime(form)
 
 
-def say_result(fire: FireView) -> str:
+def format_fire_result(fire: FireView) -> str:
     """Format the result of a window: the state and duration of its run, or its outcome without a run."""
     if fire.run_state is None:
         return "started" if fire.outcome == "ran" else fire.outcome
     if fire.start_at is None or fire.run_ended_at is None:
         return fire.run_state
-    return f"{fire.run_state} {say_seconds((fire.run_ended_at - fire.start_at).total_seconds())}"
+    return f"{fire.run_state} {format_seconds((fire.run_ended_at - fire.start_at).total_seconds())}"
 
 
-def _say_next(at: datetime, now: datetime, printing: Printing) -> str:
+def _format_next(at: datetime, now: datetime, printing: Printing) -> str:
     if at < now - timedelta(seconds=1):
-        return f"overdue since {say_ago(at, now)}"
-    return say_moment(at, now, printing)
+        return f"overdue since {format_ago(at, now)}"
+    return format_local_time(at, now, printing)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from mainspring.cli.render.output import Column, Table
-from mainspring.cli.render.quantities import say_amount, say_amounts
-from mainspring.cli.render.tables import say_labels
+from mainspring.cli.render.quantities import format_amount, format_amounts
+from mainspring.cli.render.tables import format_labels
 from mainspring.protocol.rest.admin import TenantView
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.sharing import (
@@ -16,19 +16,19 @@ from mainspring.protocol.rest.sharing import (
     FreezeView,
     GrantView,
     GroupView,
-    KeptRoomView,
-    LineView,
     PolicyView,
     PoolView,
+    QueueLineView,
     QuotaTerms,
     QuotaView,
+    ReservationView,
     TenantUseView,
 )
 
-_EVERY_OTHER = "*"
+_DEFAULT_POOLS = "*"
 
 
-class TenantLine(TenantView, frozen=True, kw_only=True):
+class TenantRow(TenantView, frozen=True, kw_only=True):
     """A tenant and its usage of a pool."""
 
     use: TenantUseView | None
@@ -37,7 +37,7 @@ class TenantLine(TenantView, frozen=True, kw_only=True):
     """The tenant's P0 grant."""
 
 
-class QuotaLine(QuotaView, frozen=True, kw_only=True):
+class QuotaRow(QuotaView, frozen=True, kw_only=True):
     """A quota and its usage."""
 
     use: TenantUseView | None
@@ -47,15 +47,17 @@ def _override_until(quota: QuotaView, now: datetime) -> datetime | None:
     return quota.raised.until if quota.raised is not None and is_raised(quota, now) else None
 
 
-TENANTS: Table[TenantLine] = Table(
+TENANTS: Table[TenantRow] = Table(
     [
         Column("name", lambda tenant, _: tenant.name),
-        Column("running", lambda tenant, _: None if tenant.use is None else tenant.use.rooms),
-        Column("cpu", lambda tenant, _: None if tenant.use is None else say_amount("cpu", tenant.use.use.cpu)),
-        Column("memory", lambda tenant, _: None if tenant.use is None else say_amount("memory", tenant.use.use.memory)),
-        Column("queued", lambda tenant, _: None if tenant.use is None else say_waiting(tenant.use.queued)),
-        Column("share", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.share)),
-        Column("fair_share", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.entitled)),
+        Column("running", lambda tenant, _: None if tenant.use is None else tenant.use.running),
+        Column("cpu", lambda tenant, _: None if tenant.use is None else format_amount("cpu", tenant.use.use.cpu)),
+        Column(
+            "memory", lambda tenant, _: None if tenant.use is None else format_amount("memory", tenant.use.use.memory)
+        ),
+        Column("queued", lambda tenant, _: None if tenant.use is None else format_queued_counts(tenant.use.queued)),
+        Column("share", lambda tenant, _: None if tenant.use is None else format_part(tenant.use.share)),
+        Column("fair_share", lambda tenant, _: None if tenant.use is None else format_part(tenant.use.fair_share)),
         Column("burst", lambda tenant, _: "yes" if tenant.use is not None and tenant.use.is_on_burst else None),
         Column("title", lambda tenant, _: tenant.title),
         Column("detail", lambda tenant, _: (tenant.use is not None and tenant.use.blocked_by) or tenant.note),
@@ -72,16 +74,16 @@ TENANTS: Table[TenantLine] = Table(
 QUOTAS: Table[QuotaView] = Table(
     [
         Column("tenant", lambda quota, _: quota.tenant),
-        Column("pool", lambda quota, _: quota.pool or _EVERY_OTHER),
-        Column("weight", lambda quota, now: f"{held(quota, now).weight:g}"),
-        Column("tasks", lambda quota, now: held(quota, now).max_tasks),
-        Column("guaranteed", lambda quota, now: say_amounts(held(quota, now).guaranteed)),
-        Column("burst", lambda quota, now: say_amounts(held(quota, now).burst)),
+        Column("pool", lambda quota, _: quota.pool or _DEFAULT_POOLS),
+        Column("weight", lambda quota, now: f"{effective_quota(quota, now).weight:g}"),
+        Column("tasks", lambda quota, now: effective_quota(quota, now).max_tasks),
+        Column("guaranteed", lambda quota, now: format_amounts(effective_quota(quota, now).guaranteed)),
+        Column("burst", lambda quota, now: format_amounts(effective_quota(quota, now).burst)),
         Column("override_until", _override_until),
         Column("updated", lambda quota, _: quota.updated_at),
         Column("bookings", lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None, wide=True),
-        Column("fan_out", lambda quota, now: held(quota, now).max_fan_out, wide=True),
-        Column("failures_per_hour", lambda quota, now: held(quota, now).failures_per_hour, wide=True),
+        Column("fan_out", lambda quota, now: effective_quota(quota, now).max_fan_out, wide=True),
+        Column("failures_per_hour", lambda quota, now: effective_quota(quota, now).failures_per_hour, wide=True),
         Column("version", lambda quota, _: quota.version, wide=True),
         Column("updated_by", lambda quota, _: quota.updated_by, wide=True),
     ],
@@ -104,9 +106,9 @@ POOLS: Table[PoolView] = Table(
     [
         Column("name", lambda pool, _: pool.name),
         Column("leader", lambda pool, _: pool.leader),
-        Column("labels", lambda pool, _: say_labels(pool.labels)),
+        Column("labels", lambda pool, _: format_labels(pool.labels)),
         Column("zones", lambda pool, _: ",".join(pool.zones) or "any"),
-        Column("max_per_task", lambda pool, _: say_amounts(pool.max_resources)),
+        Column("max_per_task", lambda pool, _: format_amounts(pool.max_resources)),
         Column("detail", lambda pool, _: pool.note),
         Column("version", lambda pool, _: pool.version, wide=True),
         Column("updated", lambda pool, _: pool.updated_at, wide=True),
@@ -117,8 +119,8 @@ POOLS: Table[PoolView] = Table(
 POLICIES: Table[PolicyView] = Table(
     [
         Column("name", lambda policy, _: policy.name),
-        Column("job_label", lambda policy, _: say_labels({policy.label: policy.value})),
-        Column("pool_labels", lambda policy, _: say_labels(policy.requires)),
+        Column("job_label", lambda policy, _: format_labels({policy.label: policy.value})),
+        Column("pool_labels", lambda policy, _: format_labels(policy.requires)),
         Column("pools", lambda policy, _: ",".join(policy.pools) or "none"),
         Column("detail", lambda policy, _: policy.note),
         Column("version", lambda policy, _: policy.version, wide=True),
@@ -138,7 +140,7 @@ FREEZES: Table[FreezeView] = Table(
     ],
     id=lambda freeze: f"{freeze.kind} {freeze.subject}".rstrip(),
 )
-LINES: Table[LineView] = Table(
+QUEUES: Table[QueueLineView] = Table(
     [
         Column("priority", lambda line, _: line.priority),
         Column("tenant", lambda line, _: line.tenant),
@@ -149,7 +151,7 @@ LINES: Table[LineView] = Table(
     ],
     id=lambda line: f"{line.priority}/{line.tenant}/{line.wants}",
 )
-KEPT_ROOMS: Table[KeptRoomView] = Table(
+RESERVATIONS: Table[ReservationView] = Table(
     [
         Column("task", lambda room, _: room.task),
         Column("tenant", lambda room, _: room.tenant),
@@ -165,18 +167,18 @@ DECISIONS: Table[DecisionView] = Table(
         Column("at", lambda decision, _: decision.at),
         Column("kind", lambda decision, _: decision.kind),
         Column("task", lambda decision, _: decision.name),
-        Column("request", lambda decision, _: say_request(decision)),
+        Column("request", lambda decision, _: format_request(decision)),
         Column("worker", lambda decision, _: decision.worker),
         Column("reason", lambda decision, _: decision.why),
         Column("priority", lambda decision, _: decision.priority, wide=True),
-        Column("free", lambda decision, _: _say_some(decision.free), wide=True),
+        Column("free", lambda decision, _: format_nonzero(decision.free), wide=True),
         Column("score", lambda decision, _: None if decision.score is None else f"{decision.score:.2f}", wide=True),
         Column("task_id", lambda decision, _: decision.task_id, wide=True),
         Column("attempt", lambda decision, _: decision.attempt, wide=True),
         Column("tenant", lambda decision, _: decision.tenant, wide=True),
         Column("pool", lambda decision, _: decision.pool, wide=True),
         Column("workers_checked", lambda decision, _: decision.workers_examined, wide=True),
-        Column("victims", lambda decision, _: say_victims(decision), wide=True),
+        Column("victims", lambda decision, _: format_victims(decision), wide=True),
         Column("version", lambda decision, _: decision.version, wide=True),
         Column("id", lambda decision, _: decision.id, wide=True),
     ],
@@ -189,7 +191,7 @@ def is_raised(quota: QuotaView, now: datetime) -> bool:
     return quota.raised is not None and now < quota.raised.until
 
 
-def held(quota: QuotaView, now: datetime) -> QuotaTerms:
+def effective_quota(quota: QuotaView, now: datetime) -> QuotaTerms:
     """Return the effective quota: the base or override, with active bookings."""
     terms = quota.raised.quota if quota.raised is not None and is_raised(quota, now) else quota.quota
     promised = [terms.guaranteed, *(booking.guaranteed for booking in quota.bookings if booking.holds)]
@@ -197,30 +199,34 @@ def held(quota: QuotaView, now: datetime) -> QuotaTerms:
     return replace(terms, guaranteed=Amounts(**most))
 
 
-def say_waiting(waiting: dict[str, int]) -> str | None:
+def format_queued_counts(waiting: dict[str, int]) -> str | None:
     """Format waiting counts by priority: `P1 3  P2 12`; None if there are none."""
     return "  ".join(f"{name} {number:,}" for name, number in sorted(waiting.items()) if number) or None
 
 
-def say_part(part: float) -> str:
+def format_part(part: float) -> str:
     """Format a percentage with fixed width, so that a column sorts by it."""
     return f"{part:>4.0%}"
 
 
-def say_request(decision: DecisionView) -> str:
+def format_request(decision: DecisionView) -> str:
     """Format the request of a task on one line."""
     request = decision.request
-    parts = [_say_some(request.resources), say_labels(request.labels), f"zone {request.zone}" if request.zone else ""]
+    parts = [
+        format_nonzero(request.resources),
+        format_labels(request.labels),
+        f"zone {request.zone}" if request.zone else "",
+    ]
     return ", ".join(filter(None, parts))
 
 
-def say_victims(decision: DecisionView) -> str:
+def format_victims(decision: DecisionView) -> str:
     """Format the preempted tasks that the caller may see, and the number of others."""
     named = [victim.task_id for victim in decision.victims]
-    others = decision.victims_in_all - len(named)
+    others = decision.victim_total - len(named)
     return ", ".join([*named, *([f"{others} more"] if others else [])])
 
 
-def _say_some(amounts: Amounts | None) -> str:
+def format_nonzero(amounts: Amounts | None) -> str:
     """Format amounts without zero GPUs and disk."""
-    return say_amounts(amounts and replace(amounts, gpu=amounts.gpu or None, disk=amounts.disk or None))
+    return format_amounts(amounts and replace(amounts, gpu=amounts.gpu or None, disk=amounts.disk or None))

@@ -8,12 +8,12 @@ import msgspec
 
 from mainspring.cli.render.output import Column, Table
 from mainspring.core.work.isolation import LEVELS, label_of
-from mainspring.definitions.quantities import say_bytes, say_seconds
+from mainspring.definitions.quantities import format_bytes, format_seconds
 from mainspring.protocol.rest.overviews import JobDayView
 from mainspring.protocol.rest.runs import (
     AttemptView,
-    BulkActLine,
-    BulkLine,
+    BulkActionResult,
+    BulkItemResult,
     JobView,
     RunView,
     TaskView,
@@ -25,15 +25,15 @@ from mainspring.protocol.rest.runs import (
 _FAILED = ("FAILED", "PARTIAL", "TIMED_OUT")
 
 
-def say_promise(run: RunView, now: datetime) -> str | None:
+def format_deadline(run: RunView, now: datetime) -> str | None:
     """Format the deadline status of a run; None if it has no deadline."""
     if run.finish_by is None:
         return None
     if run.ended_at is not None:
-        return "met" if run.ended_at < run.finish_by else f"late by {_say_length(run.ended_at - run.finish_by)}"
+        return "met" if run.ended_at < run.finish_by else f"late by {_format_timedelta(run.ended_at - run.finish_by)}"
     if now >= run.finish_by:
-        return f"late by {_say_length(now - run.finish_by)}"
-    return f"in {_say_length(run.finish_by - now)}{', at risk' if run.at_risk_at is not None else ''}"
+        return f"late by {_format_timedelta(now - run.finish_by)}"
+    return f"in {_format_timedelta(run.finish_by - now)}{', at risk' if run.at_risk_at is not None else ''}"
 
 
 RUNS: Table[RunView] = Table(
@@ -47,7 +47,7 @@ RUNS: Table[RunView] = Table(
         Column("created", lambda run, _: run.created_at),
         Column("took", lambda run, now: _took(run.adopted_at, run.ended_at, now)),
         Column("reason", lambda run, _: run.because),
-        Column("deadline", say_promise, wide=True),
+        Column("deadline", format_deadline, wide=True),
         Column("pool", lambda run, _: run.pool, wide=True),
         Column("submitted_by", lambda run, _: run.submitted_by, wide=True),
         Column("starts", lambda run, _: run.start_at, wide=True),
@@ -57,7 +57,7 @@ RUNS: Table[RunView] = Table(
 )
 TASKS: Table[TaskView] = Table(
     [
-        Column("name", lambda task, _: say_task(task)),
+        Column("name", lambda task, _: format_task_name(task)),
         Column("state", lambda task, _: task.state),
         Column("attempt", lambda task, _: task.attempt or None),
         Column("worker", lambda task, _: task.worker),
@@ -79,7 +79,7 @@ ATTEMPTS: Table[AttemptView] = Table(
         Column("end", lambda attempt, _: attempt.end),
         Column("started", lambda attempt, _: attempt.started_at),
         Column("ran", lambda attempt, now: _took(attempt.started_at, attempt.ended_at, now)),
-        Column("error", lambda attempt, _: say_failure(attempt.error)),
+        Column("error", lambda attempt, _: format_failure(attempt.error)),
         Column("id", lambda attempt, _: attempt.id),
         Column("generation", lambda attempt, _: attempt.generation, wide=True),
     ],
@@ -104,17 +104,17 @@ WORKERS: Table[WorkerView] = Table(
         Column("hold", lambda worker, _: worker.hold),
         Column("running", lambda worker, _: worker.running),
         Column("cpu", lambda worker, _: f"{worker.cpu_millis / 1_000:g}"),
-        Column("memory", lambda worker, _: say_bytes(worker.memory_bytes)),
+        Column("memory", lambda worker, _: format_bytes(worker.memory_bytes)),
         Column("gpus", lambda worker, _: worker.gpus),
         Column("pool", lambda worker, _: worker.pool),
         Column("zone", lambda worker, _: worker.zone),
-        Column("isolation", lambda worker, _: say_levels(worker.labels)),
-        Column("last_heartbeat", lambda worker, _: worker.last_heard_at),
+        Column("isolation", lambda worker, _: format_isolation_levels(worker.labels)),
+        Column("last_heartbeat", lambda worker, _: worker.last_heartbeat_at),
         Column("version", lambda worker, _: worker.version),
-        Column("disk", lambda worker, _: say_bytes(worker.disk_bytes), wide=True),
+        Column("disk", lambda worker, _: format_bytes(worker.disk_bytes), wide=True),
         Column("since", lambda worker, _: worker.since, wide=True),
         Column("hold_why", lambda worker, _: worker.hold_why, wide=True),
-        Column("labels", lambda worker, _: say_labels(worker.labels), wide=True),
+        Column("labels", lambda worker, _: format_labels(worker.labels), wide=True),
     ],
     id=lambda worker: worker.id,
 )
@@ -125,7 +125,7 @@ JOBS: Table[JobView] = Table(
         Column("tenant", lambda job, _: job.tenant),
         Column("created", lambda job, _: job.created_at),
         Column("created_by", lambda job, _: job.created_by),
-        Column("labels", lambda job, _: say_labels(job.labels)),
+        Column("labels", lambda job, _: format_labels(job.labels)),
         Column("id", lambda job, _: job.id, wide=True),
         Column("deleted", lambda job, _: job.deleted_at, wide=True),
     ],
@@ -136,14 +136,14 @@ DAYS: Table[JobDayView] = Table(
     [
         Column("day", lambda day, _: f"{day.day:%Y-%m-%d}"),
         Column("runs", lambda day, _: day.runs),
-        Column("succeeded", lambda day, _: say_share(day)),
+        Column("succeeded", lambda day, _: format_success_rate(day)),
         Column("failed", lambda day, _: sum(day.states.get(state, 0) for state in _FAILED)),
         Column("retries", lambda day, _: day.retries),
         Column("p50", lambda day, _: _seconds(day.duration_p50_seconds)),
         Column("p95", lambda day, _: _seconds(day.duration_p95_seconds)),
         Column("late_p50", lambda day, _: _seconds(day.late_p50_seconds)),
         Column("late_p95", lambda day, _: _seconds(day.late_p95_seconds)),
-        Column("states", lambda day, _: say_counts(day.states), wide=True),
+        Column("states", lambda day, _: format_counts(day.states), wide=True),
     ],
     id=lambda day: f"{day.day:%Y-%m-%d}",
 )
@@ -161,7 +161,7 @@ TOKENS: Table[TokenView] = Table(
     ],
     id=lambda token: token.id,
 )
-BULK: Table[BulkLine] = Table(
+BULK: Table[BulkItemResult] = Table(
     [
         Column("index", lambda line, _: line.index),
         Column("id", lambda line, _: line.id),
@@ -171,7 +171,7 @@ BULK: Table[BulkLine] = Table(
 )
 
 
-BULK_ACTS: Table[BulkActLine] = Table(
+BULK_ACTS: Table[BulkActionResult] = Table(
     [
         Column("run", lambda line, _: line.run_id),
         Column("job", lambda line, _: line.job),
@@ -183,46 +183,46 @@ BULK_ACTS: Table[BulkActLine] = Table(
 )
 
 
-def say_task(task: TaskView) -> str:
+def format_task_name(task: TaskView) -> str:
     """Format a task name, with its label in a fan-out: `fetch[Oslo]`."""
     return f"{task.name}[{task.label}]" if task.label else task.name
 
 
-def say_counts(states: dict[str, int]) -> str:
+def format_counts(states: dict[str, int]) -> str:
     """Format counts by state: `2 FAILED  8 SUCCEEDED`."""
     return "  ".join(f"{number} {state}" for state, number in sorted(states.items()))
 
 
-def say_share(day: JobDayView) -> str | None:
+def format_success_rate(day: JobDayView) -> str | None:
     """Format the success rate of a day; None without runs."""
     return f"{day.states.get('SUCCEEDED', 0) / day.runs:.0%}" if day.runs else None
 
 
-def say_labels(labels: dict[str, str]) -> str:
+def format_labels(labels: dict[str, str]) -> str:
     """Format labels on one line; those without a value by name."""
     return " ".join(f"{name}={value}" if value else name for name, value in sorted(labels.items()))
 
 
-def say_levels(labels: dict[str, str]) -> str:
+def format_isolation_levels(labels: dict[str, str]) -> str:
     """Format the isolation levels that a worker offers, weakest first."""
     return " ".join(level for level in LEVELS if label_of(level) in labels)
 
 
-def say_json(raw: msgspec.Raw) -> str | None:
+def format_json(raw: msgspec.Raw) -> str | None:
     """Format user JSON on one line; None for null."""
     text = bytes(raw).decode(errors="replace")
     return None if text == "null" else text
 
 
-def say_failure(raw: msgspec.Raw) -> str | None:
+def format_failure(raw: msgspec.Raw) -> str | None:
     """Format the error of an attempt: its message, or else the raw JSON."""
     error = msgspec.json.decode(raw)
     message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) else say_json(raw)
+    return message if isinstance(message, str) else format_json(raw)
 
 
-def _say_length(length: timedelta) -> str:
-    return say_seconds(length.total_seconds())
+def _format_timedelta(length: timedelta) -> str:
+    return format_seconds(length.total_seconds())
 
 
 def _seconds(length: float | None) -> timedelta | None:

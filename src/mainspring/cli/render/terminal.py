@@ -58,15 +58,15 @@ def console(color: str, stream: TextIO) -> Console:
     )  # fmt: skip
 
 
-def is_drawn_to(stream: TextIO) -> bool:
+def is_interactive(stream: TextIO) -> bool:
     """Whether a stream is a terminal that supports live updates."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("MAINSPRING_NO_PROGRESS")
 
 
 @contextmanager
-def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr if it is a terminal. Yields a function that sets the completed count."""
-    if not is_drawn_to(sys.stderr):
+    if not is_interactive(sys.stderr):
         yield lambda done: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -79,8 +79,9 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def status(what: str) -> Iterator[Callable[[int], None]]:
-    """Show a spinner on stderr if it is a terminal, for work of unknown length. Yields a function as `bar` does."""
-    if not is_drawn_to(sys.stderr):
+    """Show a spinner on stderr if it is a terminal, for work of unknown length. Yields a function as `progress_bar`
+    does."""
+    if not is_interactive(sys.stderr):
         yield lambda done: None
         return
     with console("auto", sys.stderr).status(what) as drawn:
@@ -96,7 +97,7 @@ def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     from rich.live import Live
 
     with (
-        leaving_when_told(),
+        exit_on_sigterm(),
         Live(
             console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop"
         ) as live,
@@ -105,19 +106,19 @@ def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
 
 
 @contextmanager
-def whole_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
+def full_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     """Show a full-screen view, redrawn when refreshed. The previous screen is restored afterwards."""
     from rich.live import Live
 
     with (
-        leaving_when_told(),
+        exit_on_sigterm(),
         Live(console=console(color, sys.stdout), get_renderable=draw, auto_refresh=False, screen=True) as live,
     ):
         yield live
 
 
 @contextmanager
-def leaving_when_told() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into SystemExit within the block, so that it can clean up."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:

@@ -8,11 +8,11 @@ import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.definitions.quantities import seconds_of
-from mainspring.protocol.clock import MachineClock
+from mainspring.definitions.quantities import parse_seconds
+from mainspring.protocol.clock import SystemClock
 
 
-def read_time(text: str, option: str, printing: Printing) -> datetime:
+def parse_time(text: str, option: str, printing: Printing) -> datetime:
     """Parse a date or date and time, by default in the local zone or that of --utc or --tz. Raises UsageError."""
     try:
         at = datetime.fromisoformat(text)
@@ -23,25 +23,25 @@ def read_time(text: str, option: str, printing: Printing) -> datetime:
     return at.astimezone() if printing.zone is None else at.replace(tzinfo=printing.zone)
 
 
-def read_time_ahead(text: str, option: str, printing: Printing) -> datetime:
+def parse_future_time(text: str, option: str, printing: Printing) -> datetime:
     """Parse a time, or a duration from now such as `24h`. Raises UsageError."""
     try:
-        return MachineClock().wall() + timedelta(seconds=seconds_of(text))
+        return SystemClock().wall() + timedelta(seconds=parse_seconds(text))
     except ValueError:
-        return read_time(text, option, printing)
+        return parse_time(text, option, printing)
     except OverflowError as error:
         raise click.UsageError(f"{option} {text}: too far in the future") from error
 
 
-def read_length(text: str, option: str) -> float:
+def parse_duration(text: str, option: str) -> float:
     """Parse a duration such as 30m to seconds. Raises UsageError."""
     try:
-        return seconds_of(text)
+        return parse_seconds(text)
     except ValueError as error:
         raise click.UsageError(f"{option} {text}: {error}") from error
 
 
-def read_params(words: tuple[str, ...]) -> dict[str, object]:
+def parse_params(words: tuple[str, ...]) -> dict[str, object]:
     """Parse `day=2026-11-15`, `rows=5`, `tags=["a"]`: values are JSON if valid, else strings. Raises UsageError."""
     params: dict[str, object] = {}
     for word in words:

@@ -13,10 +13,10 @@ import rich_click as click
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
 from mainspring.cli.render.output import Column, Table, print_one, print_rows
-from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, without_address
+from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, strip_url
 from mainspring.client.client import Client
 from mainspring.client.client_diagnosis import Form, Kind
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound, Refused
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WaitingSumView
 
@@ -31,14 +31,14 @@ REASONS: Table[WaitingSumView] = Table(
     id=lambda one: one.reason,
 )
 _SCHEDULE = "sched_"
-_EVERY_SECONDS = 1.0
-_SHORTEST_LINE = 60
+_REFRESH_SECONDS = 1.0
+_MIN_LINE_WIDTH = 60
 _LABEL_WIDTH = 14
 """Column where the text after a label begins; commands are indented by two more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WhyRequest:
     """A request for a diagnosis."""
 
     what: str
@@ -53,90 +53,90 @@ class Asked:
         return "markdown" if self.is_markdown else "plain"
 
 
-class Whys:
+class WhyView:
     """Fetches and prints diagnoses."""
 
-    def __init__(self, client: Client, printing: Printing, asked: Asked) -> None:
+    def __init__(self, client: Client, printing: Printing, request: WhyRequest) -> None:
         self._client = client
         self._printing = printing
-        self._asked = asked
+        self._request = request
 
     def show(self, *, check: bool = False) -> bool:
         """Print the answer once; True if `check` and someone needs to act."""
-        if self._asked.is_queue:
-            self._show_queue(self._client.queue_reasons(self._asked.pool))
+        if self._request.is_queue:
+            self._show_queue(self._client.queue_reasons(self._request.pool))
             return False
-        kind, reference = self._find(self._asked.what)
-        if self._asked.changes:
+        kind, reference = self._find(self._request.what)
+        if self._request.changes:
             self._show_what_if(kind, reference)
             return False
-        if self._printing.is_for_people and not check:
-            self._say(self._client.diagnosis_text(kind, reference, self._asked.form))
+        if self._printing.is_human_readable and not check:
+            self._print_answer(self._client.diagnosis_text(kind, reference, self._request.form))
             return False
         found = self._client.diagnosis(kind, reference)
-        print_one(found, found.subject, self._printing, lambda: click.echo(_in_short(found)))
+        print_one(found, found.subject, self._printing, lambda: click.echo(_one_line(found)))
         return check and found.is_problem
 
     def watch(self) -> NoReturn:
         """Show the answer until interrupted: redrawn on a terminal, otherwise printed when its code changes."""
-        clock = MachineClock()
+        clock = SystemClock()
         text = self._answer()
-        if terminal.is_drawn_to(sys.stdout):
+        if terminal.is_interactive(sys.stdout):
             from rich.text import Text
 
-            with terminal.live_view(self._printing.color, lambda: Text("\n".join(fitted(text, _width())))) as live:
+            with terminal.live_view(self._printing.color, lambda: Text("\n".join(wrap_lines(text, _width())))) as live:
                 while True:
-                    clock.pause(_EVERY_SECONDS)
+                    clock.pause(_REFRESH_SECONDS)
                     text = self._answer()
                     live.refresh()
         shown: str | None = None
         while True:
             code = self._code()
             if code != shown:
-                self._say(text if shown is None else self._answer())
+                self._print_answer(text if shown is None else self._answer())
                 sys.stdout.flush()
                 shown = code
-            clock.pause(_EVERY_SECONDS)
+            clock.pause(_REFRESH_SECONDS)
 
     def _answer(self) -> str:
         """Fetch the answer as text."""
-        if self._asked.is_queue or not self._printing.is_for_people:
+        if self._request.is_queue or not self._printing.is_human_readable:
             raise click.UsageError("--watch needs a single ID and table output; for a pool use `mainspring queue -w`")
-        kind, reference = self._find(self._asked.what)
-        if self._asked.changes:
-            return self._client.what_if_text(_task_only(kind, reference), self._asked.changes, self._asked.form)
-        return self._client.diagnosis_text(kind, reference, self._asked.form)
+        kind, reference = self._find(self._request.what)
+        if self._request.changes:
+            return self._client.what_if_text(_require_task(kind, reference), self._request.changes, self._request.form)
+        return self._client.diagnosis_text(kind, reference, self._request.form)
 
     def _code(self) -> str:
         """Fetch the code of the answer: its reason, or else the state, or whether the task would start now."""
-        kind, reference = self._find(self._asked.what)
-        if self._asked.changes:
-            forecast = self._client.what_if(_task_only(kind, reference), self._asked.changes)
+        kind, reference = self._find(self._request.what)
+        if self._request.changes:
+            forecast = self._client.what_if(_require_task(kind, reference), self._request.changes)
             return forecast.reason or ("starts_now" if forecast.starts_now else "waits")
         found = self._client.diagnosis(kind, reference)
         return found.reason or found.state
 
     def _show_what_if(self, kind: Kind, reference: str) -> None:
-        task = _task_only(kind, reference)
-        if self._printing.is_for_people:
-            self._say(self._client.what_if_text(task, self._asked.changes, self._asked.form))
+        task = _require_task(kind, reference)
+        if self._printing.is_human_readable:
+            self._print_answer(self._client.what_if_text(task, self._request.changes, self._request.form))
             return
-        print_one(self._client.what_if(task, self._asked.changes), task, self._printing, lambda: None)
+        print_one(self._client.what_if(task, self._request.changes), task, self._printing, lambda: None)
 
     def _show_queue(self, found: QueueReasonsView) -> None:
-        def for_people() -> None:
+        def print_text() -> None:
             total = sum(one.tasks for one in found.reasons)
             click.echo(f"pool {found.pool}: {total:,} waiting {'task' if total == 1 else 'tasks'}")
             if found.reasons:
                 click.echo()
                 print_rows(found.reasons, REASONS, self._printing)
 
-        print_one(found, found.pool, self._printing, for_people)
+        print_one(found, found.pool, self._printing, print_text)
 
     def _find(self, word: str) -> tuple[Kind, str]:
         """Resolve a reference: its kind follows from the prefix of its id, or is looked up. Raises NotFound."""
         if "://" in word:
-            word = without_address(word)
+            word = strip_url(word)
         if is_task(word):
             return "tasks", word
         if "/" in word:
@@ -159,12 +159,12 @@ class Whys:
             return "schedules", name
         return "jobs", name
 
-    def _say(self, text: str) -> None:
+    def _print_answer(self, text: str) -> None:
         """Print the server's text, with color for the code and labels."""
-        if self._asked.is_markdown:
+        if self._request.is_markdown:
             click.echo(text, nl=False)
             return
-        headline, *lines = fitted(text, _width())
+        headline, *lines = wrap_lines(text, _width())
         if not terminal.has_color(self._printing.color, sys.stdout):
             click.echo("\n".join((headline, *lines)))
             return
@@ -174,14 +174,14 @@ class Whys:
             click.echo(f"{click.style(line[:_LABEL_WIDTH], dim=True)}{line[_LABEL_WIDTH:]}", color=True)
 
 
-def _task_only(kind: Kind, reference: str) -> str:
+def _require_task(kind: Kind, reference: str) -> str:
     """Return the task of a what-if. Raises Refused for anything else."""
     if kind != "tasks":
         raise Refused(f"--with requires a task, such as {reference}/NAME")
     return reference
 
 
-def fitted(text: str, width: int | None) -> list[str]:
+def wrap_lines(text: str, width: int | None) -> list[str]:
     """Wrap the lines of a plain text to a width, except commands, which stay copyable; None does not wrap."""
     lines: list[str] = []
     for line in text.splitlines():
@@ -195,9 +195,9 @@ def fitted(text: str, width: int | None) -> list[str]:
 
 def _width() -> int | None:
     """Return the maximum line width; None without a terminal."""
-    return max(_SHORTEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    return max(_MIN_LINE_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
-def _in_short(found: DiagnosisView) -> str:
+def _one_line(found: DiagnosisView) -> str:
     """Format a diagnosis on one line, for --check."""
     return f"{found.reason or found.state}  {found.name}: {found.verdict}"

@@ -9,7 +9,7 @@ from mainspring.client.aio.api_calls import Calls
 from mainspring.protocol.rest.admin import (
     AuditView,
     CertificateView,
-    EnrolRequest,
+    EnrollRequest,
     HeadView,
     IdentityView,
     JoinTokenRequest,
@@ -21,8 +21,16 @@ from mainspring.protocol.rest.admin import (
     TenantView,
     VerificationView,
 )
-from mainspring.protocol.rest.overviews import CheckupView
-from mainspring.protocol.rest.runs import LONGEST_PAGE, Done, Page, ServerView, TokenRequest, TokenView, WorkerView
+from mainspring.protocol.rest.overviews import ServerHealthView
+from mainspring.protocol.rest.runs import (
+    MAX_PAGE_SIZE,
+    ActionResult,
+    Page,
+    ServerView,
+    TokenRequest,
+    TokenView,
+    WorkerView,
+)
 
 
 class AdminCalls(Calls):
@@ -38,37 +46,37 @@ class AdminCalls(Calls):
         """Get a worker."""
         return await self._get(f"/workers/{worker_id}", WorkerView)
 
-    async def drain(self, worker_id: str, why: str = "") -> Done:
+    async def drain(self, worker_id: str, why: str = "") -> ActionResult:
         """Drain a worker: no new tasks, and assignments that have not started are recalled."""
-        return await self._act(f"/workers/{worker_id}/drain", why)
+        return await self._post_action(f"/workers/{worker_id}/drain", why)
 
-    async def cordon(self, worker_id: str, why: str = "") -> Done:
+    async def cordon(self, worker_id: str, why: str = "") -> ActionResult:
         """Cordon a worker: no new tasks."""
-        return await self._act(f"/workers/{worker_id}/cordon", why)
+        return await self._post_action(f"/workers/{worker_id}/cordon", why)
 
-    async def uncordon(self, worker_id: str, why: str = "") -> Done:
+    async def uncordon(self, worker_id: str, why: str = "") -> ActionResult:
         """Uncordon a worker: it gets new tasks again."""
-        return await self._act(f"/workers/{worker_id}/uncordon", why)
+        return await self._post_action(f"/workers/{worker_id}/uncordon", why)
 
-    async def evict(self, worker_id: str, why: str = "") -> Done:
+    async def evict(self, worker_id: str, why: str = "") -> ActionResult:
         """Evict all tasks from a worker."""
-        return await self._act(f"/workers/{worker_id}/evict", why)
+        return await self._post_action(f"/workers/{worker_id}/evict", why)
 
-    async def revoke_worker(self, worker_id: str, why: str = "") -> Done:
+    async def revoke_worker(self, worker_id: str, why: str = "") -> ActionResult:
         """Revoke a worker's certificate, which closes its connection."""
-        return await self._act(f"/workers/{worker_id}/revoke", why)
+        return await self._post_action(f"/workers/{worker_id}/revoke", why)
 
     # worker identities
 
-    async def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
+    async def create_join_token(self, request: JoinTokenRequest) -> JoinTokenView:
         """Create a token for enrolling workers. Only this response contains the secret."""
-        return await self._post("/join-tokens", wish, JoinTokenView)
+        return await self._post("/join-tokens", request, JoinTokenView)
 
     async def join_tokens(self) -> list[JoinTokenView]:
         """List the join tokens, without secrets."""
         return await self._all("/join-tokens", JoinTokenView)
 
-    async def revoke_join_token(self, token_id: str) -> Done:
+    async def revoke_join_token(self, token_id: str) -> ActionResult:
         """Revoke a join token."""
         return await self._delete(f"/join-tokens/{token_id}")
 
@@ -76,25 +84,25 @@ class AdminCalls(Calls):
         """List workers with a certificate."""
         return self._list("/worker-identities", IdentityView, {}, limit)
 
-    async def enrol(self, wish: EnrolRequest) -> CertificateView:
+    async def enroll(self, request: EnrollRequest) -> CertificateView:
         """Enroll a worker. The client's token must be a join token."""
-        return await self._post("/workers/enrol", wish, CertificateView)
+        return await self._post("/workers/enroll", request, CertificateView)
 
-    async def renew(self, wish: RenewRequest) -> CertificateView:
+    async def renew(self, request: RenewRequest) -> CertificateView:
         """Renew a worker's certificate, over a connection authenticated with the current one."""
-        return await self._post("/workers/renew", wish, CertificateView)
+        return await self._post("/workers/renew", request, CertificateView)
 
     # tokens and the server
 
-    async def create_token(self, wish: TokenRequest) -> TokenView:
+    async def create_token(self, request: TokenRequest) -> TokenView:
         """Create a token. Only this response contains the secret. Not retried: a retry would create another."""
-        return await self._post("/tokens", wish, TokenView)
+        return await self._post("/tokens", request, TokenView)
 
     async def tokens(self) -> list[TokenView]:
         """List the tokens, without secrets."""
         return await self._all("/tokens", TokenView)
 
-    async def revoke_token(self, token_id: str) -> Done:
+    async def revoke_token(self, token_id: str) -> ActionResult:
         """Revoke a token."""
         return await self._delete(f"/tokens/{token_id}")
 
@@ -102,9 +110,9 @@ class AdminCalls(Calls):
         """Get this server's identity, and the shards it leads."""
         return await self._get("/server", ServerView)
 
-    async def checkup(self) -> CheckupView:
+    async def server_health(self) -> ServerHealthView:
         """Get the health of the server, its store and its peers. Works while the store is unavailable."""
-        return await self._get("/checkup", CheckupView)
+        return await self._get("/server-health", ServerHealthView)
 
     async def openapi(self) -> bytes:
         """Get the server's OpenAPI document."""
@@ -121,9 +129,9 @@ class AdminCalls(Calls):
         """Get a tenant."""
         return await self._get(f"/tenants/{name}", TenantView)
 
-    async def put_tenant(self, name: str, wish: TenantRequest, *, if_match: int | None = None) -> TenantView:
+    async def put_tenant(self, name: str, request: TenantRequest, *, if_match: int | None = None) -> TenantView:
         """Create or update a tenant. Raises Outdated if `if_match` is set and not its version."""
-        return await self._put(f"/tenants/{name}", wish, TenantView, version=if_match)
+        return await self._put(f"/tenants/{name}", request, TenantView, version=if_match)
 
     # settings
 
@@ -139,10 +147,10 @@ class AdminCalls(Calls):
         self, name: str, value: float | str, why: str = "", *, if_match: int | None = None
     ) -> SettingView:
         """Change a setting on all servers. Raises Outdated if `if_match` is not its version."""
-        wish = SettingRequest(value=value, why=why)
-        return await self._put(f"/settings/{name}", wish, SettingView, version=if_match)
+        request = SettingRequest(value=value, why=why)
+        return await self._put(f"/settings/{name}", request, SettingView, version=if_match)
 
-    async def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    async def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Reset a setting to the default of each server."""
         return await self._delete(f"/settings/{name}", version=if_match, params={"why": why or None})
 
@@ -152,7 +160,7 @@ class AdminCalls(Calls):
         self,
         *,
         actor: str | None = None,
-        act: str | None = None,
+        action: str | None = None,
         object: str | None = None,
         since: datetime | None = None,
         before: datetime | None = None,
@@ -160,7 +168,7 @@ class AdminCalls(Calls):
     ) -> AsyncIterator[AuditView]:
         """List audit entries, latest first."""
         wanted = {
-            **self._of_tenant(), "actor": actor, "act": act, "object": object,
+            **self._of_tenant(), "actor": actor, "action": action, "object": object,
             "since": None if since is None else since.isoformat(),
             "before": None if before is None else before.isoformat(),
         }  # fmt: skip
@@ -176,7 +184,7 @@ class AdminCalls(Calls):
         The chain of the installation has the tenant `*`.
         """
         while True:
-            params = {"tenant": tenant or self.tenant, "after": after, "limit": LONGEST_PAGE}
+            params = {"tenant": tenant or self.tenant, "after": after, "limit": MAX_PAGE_SIZE}
             page = await self._get("/audit/chain", Page[AuditView], params)
             if not page.items:
                 return

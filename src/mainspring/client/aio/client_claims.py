@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mainspring.client.aio.api_calls import Calls
 from mainspring.protocol.rest.claims import (
-    ClaimAnswer,
     ClaimedRun,
     ClaimedRunState,
     ClaimRequest,
+    ClaimResponse,
     CompleteRequest,
     FailRequest,
-    HeartbeatAnswer,
     HeartbeatRequest,
+    HeartbeatResponse,
     StartRequest,
 )
 
@@ -21,16 +21,16 @@ class ClaimCalls(Calls):
 
     async def claim_runs(self, request: ClaimRequest) -> list[ClaimedRun]:
         """Claim work; empty if there is none within `wait_seconds`."""
-        answer = await self._post("/scheduler/claim-runs", request, ClaimAnswer)
+        answer = await self._post("/scheduler/claim-runs", request, ClaimResponse)
         return answer.claimed_runs
 
     async def start_claimed_run(self, run_id: str, request: StartRequest) -> ClaimedRunState:
         """Start a claimed attempt. Raises Conflict if the worker lost the claim."""
         return await self._post(f"/pipeline-runs/{run_id}/start", request, ClaimedRunState, repeatable=True)
 
-    async def heartbeat_claimed_run(self, run_id: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+    async def heartbeat_claimed_run(self, run_id: str, request: HeartbeatRequest) -> HeartbeatResponse:
         """Send a heartbeat; the answer may request a stop. Raises Conflict if the worker lost the claim."""
-        return await self._post(f"/pipeline-runs/{run_id}/heartbeat", request, HeartbeatAnswer, repeatable=True)
+        return await self._post(f"/pipeline-runs/{run_id}/heartbeat", request, HeartbeatResponse, repeatable=True)
 
     async def complete_claimed_run(self, run_id: str, request: CompleteRequest) -> ClaimedRunState:
         """Report success. Raises Conflict if the worker lost the claim."""

@@ -29,11 +29,11 @@ class DiagnosisCalls(Calls):
 
     async def what_if(self, task_id: str, changes: Sequence[str]) -> WhatIfView:
         """Forecast a task's start under these changes, and the tasks it would preempt. Changes nothing."""
-        return await self._post(f"/tasks/{task_id}/what-if", _supposed(changes), WhatIfView, repeatable=True)
+        return await self._post(f"/tasks/{task_id}/what-if", _what_if_request(changes), WhatIfView, repeatable=True)
 
     async def what_if_text(self, task_id: str, changes: Sequence[str], form: Form = "plain") -> str:
         """Get the what-if forecast as text."""
-        body = msgspec.json.encode(_supposed(changes))
+        body = msgspec.json.encode(_what_if_request(changes))
         answer = await self._connection.request(
             "POST", f"/tasks/{task_id}/what-if", params={"format": form}, body=body, repeatable=True
         )
@@ -48,5 +48,5 @@ class DiagnosisCalls(Calls):
         return {"tenant": self.tenant} if kind in {"schedules", "jobs"} else {}
 
 
-def _supposed(changes: Sequence[str]) -> WhatIfRequest:
+def _what_if_request(changes: Sequence[str]) -> WhatIfRequest:
     return WhatIfRequest(changes=tuple(changes))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from mainspring.client.aio.api_calls import Calls
-from mainspring.protocol.rest.runs import ActRequest, Done, ExtendRequest, Page
-from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLetterView, DurationView, Revived
+from mainspring.protocol.rest.runs import ActionRequest, ActionResult, ExtendRequest, Page
+from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLetterView, DurationView, RetryResult
 
 
 class FailureCalls(Calls):
@@ -16,31 +16,31 @@ class FailureCalls(Calls):
         """List dead letters, latest first, including those of archived runs."""
         return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
 
-    async def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
+    async def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Retry a dead letter: the task itself, or a new run if its run is archived."""
         key = idempotency_key or self._draw_key()
         return await self._post(
-            f"/dead-letters/{task_id}/retry", ActRequest(why=why), Revived, key=key, repeatable=False
+            f"/dead-letters/{task_id}/retry", ActionRequest(why=why), RetryResult, key=key, repeatable=False
         )
 
-    async def retry_run(self, run_id: str, why: str = "") -> Done:
+    async def retry_run(self, run_id: str, why: str = "") -> ActionResult:
         """Retry all failed tasks of a run, and tasks that were cancelled or skipped because of them."""
-        return await self._act(f"/runs/{run_id}/retry", why, repeatable=False)
+        return await self._post_action(f"/runs/{run_id}/retry", why, repeatable=False)
 
-    async def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
+    async def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Create a new run with the same job version and parameters. Idempotent per key."""
         key = idempotency_key or self._draw_key()
-        return await self._post(f"/runs/{run_id}/rerun", ActRequest(why=why), Revived, key=key)
+        return await self._post(f"/runs/{run_id}/rerun", ActionRequest(why=why), RetryResult, key=key)
 
-    async def extend(self, task_id: str, seconds: float, why: str = "") -> Done:
+    async def extend(self, task_id: str, seconds: float, why: str = "") -> ActionResult:
         """Extend the timeout of a running task. Not retried: a retry would extend it twice."""
         return await self._post(
-            f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), Done, repeatable=False
+            f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), ActionResult, repeatable=False
         )
 
-    async def clear_task(self, task_id: str, why: str = "") -> Done:
+    async def clear_task(self, task_id: str, why: str = "") -> ActionResult:
         """Release a quarantined task."""
-        return await self._act(f"/tasks/{task_id}/clear", why)
+        return await self._post_action(f"/tasks/{task_id}/clear", why)
 
     def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> AsyncIterator[AlertView]:
         """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from mainspring.client.aio.api_calls import Calls
-from mainspring.protocol.rest.runs import Done
+from mainspring.protocol.rest.runs import ActionResult
 from mainspring.protocol.rest.sharing import (
     BookingRequest,
     FreezeRequest,
@@ -40,19 +40,19 @@ class SharingCalls(Calls):
         """Get a pool."""
         return await self._get(f"/pools/{name}", PoolView)
 
-    async def put_pool(self, name: str, wish: PoolRequest, *, if_match: int | None = None) -> PoolView:
+    async def put_pool(self, name: str, request: PoolRequest, *, if_match: int | None = None) -> PoolView:
         """Create or update a pool. Raises Outdated if `if_match` is set and not its version."""
-        return await self._put(f"/pools/{name}", wish, PoolView, version=if_match)
+        return await self._put(f"/pools/{name}", request, PoolView, version=if_match)
 
     def policies(self, *, limit: int | None = None) -> AsyncIterator[PolicyView]:
         """List the policies, by name."""
         return self._list("/policies", PolicyView, {}, limit)
 
-    async def put_policy(self, name: str, wish: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
+    async def put_policy(self, name: str, request: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
         """Create or update a policy. Raises Outdated if `if_match` is set and not its version."""
-        return await self._put(f"/policies/{name}", wish, PolicyView, version=if_match)
+        return await self._put(f"/policies/{name}", request, PolicyView, version=if_match)
 
-    async def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    async def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a policy."""
         return await self._delete(f"/policies/{name}", version=if_match, params={"why": why or None})
 
@@ -67,33 +67,35 @@ class SharingCalls(Calls):
         return await self._get(f"/tenants/{tenant}/quota", QuotaView, {"pool": pool or None})
 
     async def put_quota(
-        self, tenant: str, wish: QuotaRequest, pool: str = "", *, if_match: int | None = None
+        self, tenant: str, request: QuotaRequest, pool: str = "", *, if_match: int | None = None
     ) -> QuotaView:
         """Set a tenant's quota. Raises Outdated if `if_match` is set and not its version."""
         params = {"pool": pool or None}
-        return await self._put(f"/tenants/{tenant}/quota", wish, QuotaView, version=if_match, params=params)
+        return await self._put(f"/tenants/{tenant}/quota", request, QuotaView, version=if_match, params=params)
 
-    async def raise_quota(self, tenant: str, wish: RaiseRequest, pool: str = "") -> QuotaView:
+    async def raise_quota(self, tenant: str, request: RaiseRequest, pool: str = "") -> QuotaView:
         """Raise a quota temporarily, replacing an earlier raise."""
         params = {"pool": pool or None}
-        return await self._post(f"/tenants/{tenant}/quota/raise", wish, QuotaView, repeatable=True, params=params)
+        return await self._post(f"/tenants/{tenant}/quota/raise", request, QuotaView, repeatable=True, params=params)
 
-    async def end_raise(self, tenant: str, pool: str = "", why: str = "") -> Done:
+    async def end_raise(self, tenant: str, pool: str = "", why: str = "") -> ActionResult:
         """End a temporary quota raise."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota/raise", params=params)
 
-    async def put_booking(self, tenant: str, name: str, wish: BookingRequest, pool: str = "") -> QuotaView:
+    async def put_booking(self, tenant: str, name: str, request: BookingRequest, pool: str = "") -> QuotaView:
         """Create or replace a booking: a higher guarantee for a tenant at recurring times."""
         params = {"pool": pool or None}
-        return await self._put(f"/tenants/{tenant}/quota/bookings/{name}", wish, QuotaView, params=params)
+        return await self._put(f"/tenants/{tenant}/quota/bookings/{name}", request, QuotaView, params=params)
 
-    async def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> Done:
+    async def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> ActionResult:
         """Delete a booking."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota/bookings/{name}", params=params)
 
-    async def drop_quota(self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None) -> Done:
+    async def drop_quota(
+        self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None
+    ) -> ActionResult:
         """Delete a quota: the default applies."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota", version=if_match, params=params)
@@ -104,11 +106,11 @@ class SharingCalls(Calls):
         """List the P0 grants, by tenant."""
         return self._list("/p0-grants", GrantView, self._of_tenant(), limit)
 
-    async def grant_p0(self, tenant: str, wish: GrantRequest) -> GrantView:
+    async def grant_p0(self, tenant: str, request: GrantRequest) -> GrantView:
         """Grant P0 to a tenant, replacing an earlier grant."""
-        return await self._put(f"/tenants/{tenant}/p0-grant", wish, GrantView)
+        return await self._put(f"/tenants/{tenant}/p0-grant", request, GrantView)
 
-    async def revoke_p0(self, tenant: str, why: str = "") -> Done:
+    async def revoke_p0(self, tenant: str, why: str = "") -> ActionResult:
         """Revoke a tenant's P0 grant."""
         return await self._delete(f"/tenants/{tenant}/p0-grant", params={"why": why or None})
 
@@ -123,13 +125,13 @@ class SharingCalls(Calls):
         return await self._get(f"/groups/{name}", GroupView, {"tenant": tenant or self.tenant})
 
     async def put_group(
-        self, name: str, wish: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
+        self, name: str, request: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
     ) -> GroupView:
         """Create or update a group; `tenant` defaults to the client's. Raises Outdated if `if_match` doesn't match."""
         params = {"tenant": tenant or self.tenant}
-        return await self._put(f"/groups/{name}", wish, GroupView, version=if_match, params=params)
+        return await self._put(f"/groups/{name}", request, GroupView, version=if_match, params=params)
 
-    async def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    async def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a group: its limit no longer applies."""
         params = {**self._of_tenant(), "why": why or None}
         return await self._delete(f"/groups/{name}", version=if_match, params=params)
@@ -140,11 +142,11 @@ class SharingCalls(Calls):
         """List the freezes."""
         return self._list("/freezes", FreezeView, {}, limit)
 
-    async def freeze(self, wish: FreezeRequest) -> FreezeView:
+    async def freeze(self, request: FreezeRequest) -> FreezeView:
         """Freeze a scope: nothing new starts, running tasks continue. Replaces an earlier freeze of the same scope."""
-        return await self._post("/freezes", wish, FreezeView, repeatable=True)
+        return await self._post("/freezes", request, FreezeView, repeatable=True)
 
-    async def unfreeze(self, kind: str, subject: str = "", why: str = "") -> Done:
+    async def unfreeze(self, kind: str, subject: str = "", why: str = "") -> ActionResult:
         """Delete a freeze."""
         return await self._delete("/freezes", params={"kind": kind, "subject": subject or None, "why": why or None})
 

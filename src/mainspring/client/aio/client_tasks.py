@@ -13,10 +13,10 @@ from mainspring.client.responses import LogPart, decode
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.runs import (
+    ActionResult,
     AttemptView,
     CheckpointView,
     Count,
-    Done,
     KillRequest,
     TaskView,
     TransitionView,
@@ -98,27 +98,29 @@ class TaskCalls(Calls):
         }  # fmt: skip
         return self._list("/decisions", DecisionView, wanted, limit)
 
-    async def cancel_task(self, task_id: str, why: str = "") -> Done:
+    async def cancel_task(self, task_id: str, why: str = "") -> ActionResult:
         """Cancel a task."""
-        return await self._act(f"/tasks/{task_id}/cancel", why)
+        return await self._post_action(f"/tasks/{task_id}/cancel", why)
 
-    async def retry_task(self, task_id: str, why: str = "") -> Done:
+    async def retry_task(self, task_id: str, why: str = "") -> ActionResult:
         """Retry a finished task, and its downstream tasks."""
-        return await self._act(f"/tasks/{task_id}/retry", why, repeatable=False)
+        return await self._post_action(f"/tasks/{task_id}/retry", why, repeatable=False)
 
-    async def kill(self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False) -> Done:
+    async def kill(
+        self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False
+    ) -> ActionResult:
         """Kill the process of a running task; the task is cancelled, or with `again` retried.
 
         The request is not retried: that might kill the next attempt.
         """
-        wish = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
-        return await self._post(f"/tasks/{task_id}/kill", wish, Done, repeatable=False)
+        request = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
+        return await self._post(f"/tasks/{task_id}/kill", request, ActionResult, repeatable=False)
 
     async def checkpoint(self, task_id: str) -> CheckpointView:
         """Get the latest checkpoint of a task."""
         return await self._get(f"/tasks/{task_id}/checkpoint", CheckpointView)
 
-    async def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> Done:
+    async def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> ActionResult:
         """Replace the checkpoint of a task, for its next attempt.
 
         Raises Outdated if `expected` is set and not the ETag of the current one (`client.responses.etag_of`); empty
@@ -132,7 +134,7 @@ class TaskCalls(Calls):
             headers=headers,
             repeatable=expected is None,
         )
-        return decode(answer, Done)
+        return decode(answer, ActionResult)
 
     async def log(
         self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None

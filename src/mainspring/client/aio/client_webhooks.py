@@ -9,15 +9,15 @@ import msgspec
 from mainspring.client.aio.api_calls import Calls
 from mainspring.client.responses import decode
 from mainspring.protocol.rest.admin import DeliveryView, WebhookRequest, WebhookView
-from mainspring.protocol.rest.runs import Done
+from mainspring.protocol.rest.runs import ActionResult
 
 
 class WebhookCalls(Calls):
     """Webhooks and their deliveries."""
 
-    async def create_webhook(self, wish: WebhookRequest) -> WebhookView:
+    async def create_webhook(self, request: WebhookRequest) -> WebhookView:
         """Create a webhook. Only this response contains the secret. Not retried."""
-        return await self._post("/webhooks", self._for_tenant(wish), WebhookView)
+        return await self._post("/webhooks", self._for_tenant(request), WebhookView)
 
     def webhooks(self, *, limit: int | None = None) -> AsyncIterator[WebhookView]:
         """List the webhooks, without secrets."""
@@ -28,12 +28,12 @@ class WebhookCalls(Calls):
         return await self._get(f"/webhooks/{webhook_id}", WebhookView)
 
     async def change_webhook(
-        self, webhook_id: str, wish: WebhookRequest, *, if_match: int | None = None
+        self, webhook_id: str, request: WebhookRequest, *, if_match: int | None = None
     ) -> WebhookView:
         """Replace a webhook. Raises Outdated if `if_match` is set and not its version."""
-        return await self._put(f"/webhooks/{webhook_id}", self._for_tenant(wish), WebhookView, version=if_match)
+        return await self._put(f"/webhooks/{webhook_id}", self._for_tenant(request), WebhookView, version=if_match)
 
-    async def delete_webhook(self, webhook_id: str, *, if_match: int | None = None) -> Done:
+    async def delete_webhook(self, webhook_id: str, *, if_match: int | None = None) -> ActionResult:
         """Delete a webhook."""
         return await self._delete(f"/webhooks/{webhook_id}", version=if_match)
 
@@ -41,14 +41,14 @@ class WebhookCalls(Calls):
         """List the deliveries of a webhook, latest first."""
         return self._list(f"/webhooks/{webhook_id}/deliveries", DeliveryView, {}, limit)
 
-    async def resend(self, webhook_id: str, delivery_id: str) -> Done:
+    async def resend(self, webhook_id: str, delivery_id: str) -> ActionResult:
         """Resend a delivery. It keeps its id, so that a receiver can detect the duplicate."""
         path = f"/webhooks/{webhook_id}/deliveries/{delivery_id}/resend"
-        return decode(await self._connection.request("POST", path), Done)
+        return decode(await self._connection.request("POST", path), ActionResult)
 
     async def send_test(self, webhook_id: str) -> DeliveryView:
         """Send a test delivery; `deliveries` shows its result."""
         return decode(await self._connection.request("POST", f"/webhooks/{webhook_id}/test"), DeliveryView)
 
-    def _for_tenant(self, wish: WebhookRequest) -> WebhookRequest:
-        return wish if wish.tenant else msgspec.structs.replace(wish, tenant=self.tenant)
+    def _for_tenant(self, request: WebhookRequest) -> WebhookRequest:
+        return request if request.tenant else msgspec.structs.replace(request, tenant=self.tenant)

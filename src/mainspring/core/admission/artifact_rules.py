@@ -24,7 +24,7 @@ def check_fetches(tasks: Sequence[tuple[int, TaskSpec]], graph: Sequence[Sequenc
         upstream = {tasks[one][1].name for one in _upstream(place, graph)}
         for index, text in enumerate(fetches):
             if fault_in_fetch(text) is None and task_of(text) not in upstream:
-                faults.add(f"tasks[{number}].work.fetch[{index}]", _say_stranger(task_of(text), upstream))
+                faults.add(f"tasks[{number}].work.fetch[{index}]", _format_unknown_task(task_of(text), upstream))
 
 
 def _fetches_of(work: msgspec.Raw) -> tuple[str, ...]:
@@ -51,6 +51,6 @@ def _upstream(place: int, graph: Sequence[Sequence[int]]) -> set[int]:
     return found
 
 
-def _say_stranger(name: str, upstream: Collection[str]) -> str:
+def _format_unknown_task(name: str, upstream: Collection[str]) -> str:
     hint = did_you_mean(name, upstream) if len(upstream) <= _NAMES_TO_COMPARE else ""
     return f"fetches from {name[:80]!r}, which is not upstream of the task{hint}"

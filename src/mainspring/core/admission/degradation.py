@@ -14,7 +14,7 @@
 | recovery | it was partial or major until now | ramped from a tenth to all, within 30 s |
 
 1. Accepted work is never dropped: a level affects new submissions only.
-2. P0 is accepted as long as anything is (`accepted_part`): it is never shed (ADM-6).
+2. P0 is accepted as long as anything is (`accepted_fraction`): it is never shed (ADM-6).
 3. A level outlasts its cause, to avoid flapping.
 """
 
@@ -28,14 +28,14 @@ from mainspring.core.model.task import Priority
 
 MAJOR_AFTER_SECONDS = 3.0
 PARTIAL_AFTER_SECONDS = 10.0
-EASE_SECONDS = 10.0
+HOLD_DOWN_SECONDS = 10.0
 """A pool stays degraded for this long after the last symptom."""
 RAMP_SECONDS = 30.0
 RAMP_FROM = 0.1
-DEGRADED_PART = 0.5
+DEGRADED_FRACTION = 0.5
 
 
-class Degree(StrEnum):
+class DegradationLevel(StrEnum):
     """Degradation level, from best to worst."""
 
     NORMAL = "normal"
@@ -45,12 +45,12 @@ class Degree(StrEnum):
     MAJOR = "major"
 
 
-CLOSED = frozenset({Degree.PARTIAL, Degree.MAJOR})
+CLOSED = frozenset({DegradationLevel.PARTIAL, DegradationLevel.MAJOR})
 """Levels without new work."""
-_ORDER = {degree: place for place, degree in enumerate(Degree)}
+_ORDER = {degree: place for place, degree in enumerate(DegradationLevel)}
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class PoolObservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Observed state of a pool."""
 
     silent_seconds: float = 0.0
@@ -61,10 +61,10 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What slows it down, if anything."""
 
 
-class Level(msgspec.Struct, frozen=True, kw_only=True):
+class PoolLevel(msgspec.Struct, frozen=True, kw_only=True):
     """Current level of a pool."""
 
-    degree: Degree = Degree.NORMAL
+    degree: DegradationLevel = DegradationLevel.NORMAL
     since: float = 0.0
     """Monotonic time of the server, in seconds."""
     why: str = ""
@@ -79,45 +79,45 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         return _ORDER[self.degree]
 
 
-def decide_level(before: Level, seen: Seen, at: float) -> Level:
+def decide_level(before: PoolLevel, seen: PoolObservation, at: float) -> PoolLevel:
     """Return the new level after this observation, at a monotonic time of the server."""
     troubled_at = at if seen.trouble else before.troubled_at
     degree, why = _decide_degree(before, seen, at)
     since = before.since if degree is before.degree else at
     accepts = _accepted(degree, at - since, is_troubled=bool(seen.trouble))
-    return Level(degree=degree, since=since, why=why, accepts=accepts, troubled_at=troubled_at)
+    return PoolLevel(degree=degree, since=since, why=why, accepts=accepts, troubled_at=troubled_at)
 
 
-def accepted_part(level: Level, priority: Priority) -> float:
+def accepted_fraction(level: PoolLevel, priority: Priority) -> float:
     """Return the fraction of the usual rates for runs of a priority."""
     if priority is Priority.P0 and level.degree not in CLOSED:
         return 1.0
     return level.accepts
 
 
-def _decide_degree(before: Level, seen: Seen, at: float) -> tuple[Degree, str]:
+def _decide_degree(before: PoolLevel, seen: PoolObservation, at: float) -> tuple[DegradationLevel, str]:
     if seen.silent_seconds >= MAJOR_AFTER_SECONDS:
-        return Degree.MAJOR, "the store is unreachable"
+        return DegradationLevel.MAJOR, "the store is unreachable"
     if seen.leaderless_seconds >= PARTIAL_AFTER_SECONDS:
-        return Degree.PARTIAL, "the pool has no leader"
+        return DegradationLevel.PARTIAL, "the pool has no leader"
     if before.degree in CLOSED:
-        return Degree.RECOVERY, f"until now {before.why}"
-    if before.degree is Degree.RECOVERY and at - before.since < RAMP_SECONDS:
-        return Degree.RECOVERY, before.why
+        return DegradationLevel.RECOVERY, f"until now {before.why}"
+    if before.degree is DegradationLevel.RECOVERY and at - before.since < RAMP_SECONDS:
+        return DegradationLevel.RECOVERY, before.why
     if seen.trouble:
-        return Degree.DEGRADED, seen.trouble
-    if before.degree is Degree.DEGRADED and at - (before.troubled_at or before.since) < EASE_SECONDS:
-        return Degree.DEGRADED, before.why
-    return Degree.NORMAL, ""
+        return DegradationLevel.DEGRADED, seen.trouble
+    if before.degree is DegradationLevel.DEGRADED and at - (before.troubled_at or before.since) < HOLD_DOWN_SECONDS:
+        return DegradationLevel.DEGRADED, before.why
+    return DegradationLevel.NORMAL, ""
 
 
-def _accepted(degree: Degree, seconds: float, *, is_troubled: bool) -> float:
+def _accepted(degree: DegradationLevel, seconds: float, *, is_troubled: bool) -> float:
     """Return the accepted fraction of the usual rates after this time at a level."""
     if degree in CLOSED:
         return 0.0
-    if degree is Degree.DEGRADED:
-        return DEGRADED_PART
-    if degree is Degree.RECOVERY:
+    if degree is DegradationLevel.DEGRADED:
+        return DEGRADED_FRACTION
+    if degree is DegradationLevel.RECOVERY:
         ramp = min(1.0, RAMP_FROM + (1.0 - RAMP_FROM) * seconds / RAMP_SECONDS)
-        return min(ramp, DEGRADED_PART) if is_troubled else ramp
+        return min(ramp, DEGRADED_FRACTION) if is_troubled else ramp
     return 1.0

@@ -3,78 +3,78 @@
 from __future__ import annotations
 
 from mainspring.core.admission.validate_job import (
-    ABSURD,
-    LONGEST_DELAY_SECONDS,
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
+    MAX_DELAY_SECONDS,
+    MAX_PLAUSIBLE,
     Faults,
     Limits,
     check_seconds,
 )
 from mainspring.core.lifecycle.failure_policy import Backoff, FailureRule, RetryPolicy
 
-MOST_RETRIES = 10_000
+MAX_RETRIES = 10_000
 """Of all tasks of a run together."""
-MOST_RULES = 32
-MOST_NAMES = 64
-LONGEST_TEXT = 200
-LARGEST_FACTOR = 100.0
-LARGEST_MEMORY_FACTOR = 16.0
-_LARGEST_EXIT_CODE = 255
+MAX_RULES = 32
+MAX_NAMES = 64
+MAX_TEXT_LENGTH = 200
+MAX_FACTOR = 100.0
+MAX_MEMORY_FACTOR = 16.0
+_MAX_EXIT_CODE = 255
 _NO_FACTOR = "has no effect with a linear policy: the delay is the base times the attempt number"
 
 
 def check_max_retries(max_retries: int, faults: Faults) -> None:
     """Check the retry budget of a run."""
-    if not 0 <= max_retries <= MOST_RETRIES:
-        faults.add("max_retries", f"must be from 0 to {MOST_RETRIES}")
+    if not 0 <= max_retries <= MAX_RETRIES:
+        faults.add("max_retries", f"must be from 0 to {MAX_RETRIES}")
 
 
 def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults) -> None:
     """Check the policy of a job or task."""
     if policy.factor is not None:
-        _check_factor(policy.factor, f"{where}.factor", LARGEST_FACTOR, faults)
+        _check_factor(policy.factor, f"{where}.factor", MAX_FACTOR, faults)
         if policy.linear:
             faults.add(f"{where}.factor", _NO_FACTOR)
     if policy.cap_seconds is not None:
-        check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=LONGEST_DELAY_SECONDS)
-    _check_factor(policy.memory_factor, f"{where}.memory_factor", LARGEST_MEMORY_FACTOR, faults)
-    most = limits.max_resources.memory_bytes if limits.max_resources is not None else ABSURD.memory_bytes
+        check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=MAX_DELAY_SECONDS)
+    _check_factor(policy.memory_factor, f"{where}.memory_factor", MAX_MEMORY_FACTOR, faults)
+    most = limits.max_resources.memory_bytes if limits.max_resources is not None else MAX_PLAUSIBLE.memory_bytes
     if policy.memory_limit_bytes is not None and not 0 < policy.memory_limit_bytes <= most:
         faults.add(f"{where}.memory_limit_bytes", f"must be from 1 to {most}")
     for kind, backoff in policy.classes.items():
         _check_backoff(backoff, f"{where}.classes.{kind}", faults)
         if policy.linear and backoff.factor is not None:
             faults.add(f"{where}.classes.{kind}.factor", _NO_FACTOR)
-    if len(policy.rules) > MOST_RULES:
-        faults.add(f"{where}.rules", f"has {len(policy.rules)} entries; the maximum is {MOST_RULES}")
+    if len(policy.rules) > MAX_RULES:
+        faults.add(f"{where}.rules", f"has {len(policy.rules)} entries; the maximum is {MAX_RULES}")
         return
     for number, rule in enumerate(policy.rules):
         _check_rule(rule, f"{where}.rules[{number}]", faults)
 
 
 def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
-    longest = LONGEST_DELAY_SECONDS
+    longest = MAX_DELAY_SECONDS
     if backoff.base_seconds is not None:
         check_seconds(backoff.base_seconds, f"{where}.base_seconds", faults, longest=longest, zero=True)
     if backoff.cap_seconds is not None:
         check_seconds(backoff.cap_seconds, f"{where}.cap_seconds", faults, longest=longest)
     if backoff.factor is not None:
-        _check_factor(backoff.factor, f"{where}.factor", LARGEST_FACTOR, faults)
-    if backoff.max_attempts is not None and not 1 <= backoff.max_attempts <= MOST_ATTEMPTS:
-        faults.add(f"{where}.max_attempts", f"must be from 1 to {MOST_ATTEMPTS}")
+        _check_factor(backoff.factor, f"{where}.factor", MAX_FACTOR, faults)
+    if backoff.max_attempts is not None and not 1 <= backoff.max_attempts <= MAX_ATTEMPTS:
+        faults.add(f"{where}.max_attempts", f"must be from 1 to {MAX_ATTEMPTS}")
 
 
 def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
-    if len(rule.exit_codes) > MOST_NAMES:
-        faults.add(f"{where}.exit_codes", f"has {len(rule.exit_codes)} entries; the maximum is {MOST_NAMES}")
-    elif any(not 0 <= code <= _LARGEST_EXIT_CODE for code in rule.exit_codes):
-        faults.add(f"{where}.exit_codes", f"must be from 0 to {_LARGEST_EXIT_CODE}")
-    if len(rule.types) > MOST_NAMES:
-        faults.add(f"{where}.types", f"has {len(rule.types)} entries; the maximum is {MOST_NAMES}")
-    elif any(not 0 < len(name) <= LONGEST_TEXT for name in rule.types):
-        faults.add(f"{where}.types", f"must be names of 1 to {LONGEST_TEXT} characters")
-    if len(rule.contains) > LONGEST_TEXT:
-        faults.add(f"{where}.contains", f"must have at most {LONGEST_TEXT} characters")
+    if len(rule.exit_codes) > MAX_NAMES:
+        faults.add(f"{where}.exit_codes", f"has {len(rule.exit_codes)} entries; the maximum is {MAX_NAMES}")
+    elif any(not 0 <= code <= _MAX_EXIT_CODE for code in rule.exit_codes):
+        faults.add(f"{where}.exit_codes", f"must be from 0 to {_MAX_EXIT_CODE}")
+    if len(rule.types) > MAX_NAMES:
+        faults.add(f"{where}.types", f"has {len(rule.types)} entries; the maximum is {MAX_NAMES}")
+    elif any(not 0 < len(name) <= MAX_TEXT_LENGTH for name in rule.types):
+        faults.add(f"{where}.types", f"must be names of 1 to {MAX_TEXT_LENGTH} characters")
+    if len(rule.contains) > MAX_TEXT_LENGTH:
+        faults.add(f"{where}.contains", f"must have at most {MAX_TEXT_LENGTH} characters")
 
 
 def _check_factor(factor: float, where: str, largest: float, faults: Faults) -> None:

@@ -29,5 +29,5 @@ def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
 
 def check_max_fan_out(limit: int, faults: Faults) -> None:
     """Check the maximum number of tasks of a fan-out."""
-    if not 1 <= limit <= fan_out.MOST_TASKS:
-        faults.add("max_fan_out", f"must be from 1 to {fan_out.MOST_TASKS}")
+    if not 1 <= limit <= fan_out.MAX_TASKS:
+        faults.add("max_fan_out", f"must be from 1 to {fan_out.MAX_TASKS}")

@@ -25,7 +25,7 @@ import msgspec
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 
-UNMARKED = frozenset({Priority.P0})
+UNBOUNDED = frozenset({Priority.P0})
 """Priorities without a high-water mark."""
 
 
@@ -36,7 +36,7 @@ class Waiting(msgspec.Struct, frozen=True, order=True):
     tenant: str
 
 
-class Want(msgspec.Struct, frozen=True):
+class IntakeRequest(msgspec.Struct, frozen=True):
     """Intake to read for a tenant."""
 
     priority: Priority
@@ -45,7 +45,7 @@ class Want(msgspec.Struct, frozen=True):
     """Maximum number of runs, as a run has at least one task: `choose` cuts them to that many tasks."""
 
 
-class Filled:
+class TaskCounts:
     """Waiting tasks per priority and tenant."""
 
     def __init__(self) -> None:
@@ -75,16 +75,18 @@ class Filled:
         }
 
 
-def on_their_way(handed: Iterable[Run], adopted: Container[str]) -> Filled:
+def tasks_in_transit(handed: Iterable[Run], adopted: Container[str]) -> TaskCounts:
     """Count the tasks of runs that were handed over but not adopted yet."""
-    found = Filled()
+    found = TaskCounts()
     for run in handed:
         if run.id not in adopted:
             found.count(run.priority, run.tenant, run.task_count)
     return found
 
 
-def decide_wants(waiting: Sequence[Waiting], in_memory: Filled, coming: Filled, mark: int, chunk: int) -> list[Want]:
+def plan_intake(
+    waiting: Sequence[Waiting], in_memory: TaskCounts, coming: TaskCounts, mark: int, chunk: int
+) -> list[IntakeRequest]:
     """Decide what to read from intake: by priority, tenants with the least in memory first, each tenant at most once.
 
     `in_memory` counts the tasks of adopted runs that have not ended and are on no worker, including tasks not created
@@ -93,38 +95,38 @@ def decide_wants(waiting: Sequence[Waiting], in_memory: Filled, coming: Filled, 
 
     P0 waits for this: it costs nothing for tenants in memory without intake, of which there may be thousands.
     """
-    wants: list[Want] = []
+    wants: list[IntakeRequest] = []
     for priority in Priority:
         tenants = {one.tenant for one in waiting if one.priority is priority}
         if not tenants:
             continue
         filled = {tenant: in_memory.of(priority, tenant) + coming.of(priority, tenant) for tenant in tenants}
         part = max(1, mark // _count(priority, tenants, in_memory, coming))
-        room = {tenant: chunk if priority in UNMARKED else min(chunk, part - filled[tenant]) for tenant in tenants}
-        hungry = sorted((tenant for tenant in tenants if room[tenant] > 0), key=lambda one: (filled[one], one))
-        hungry = hungry[:chunk]
-        evenly = chunk // len(hungry) if hungry else 0
-        wants += [Want(priority, tenant, min(room[tenant], evenly)) for tenant in hungry]
+        capacity = {tenant: chunk if priority in UNBOUNDED else min(chunk, part - filled[tenant]) for tenant in tenants}
+        below_share = sorted((tenant for tenant in tenants if capacity[tenant] > 0), key=lambda one: (filled[one], one))
+        below_share = below_share[:chunk]
+        even_share = chunk // len(below_share) if below_share else 0
+        wants += [IntakeRequest(priority, tenant, min(capacity[tenant], even_share)) for tenant in below_share]
     return wants
 
 
-def _count(priority: Priority, tenants: set[str], in_memory: Filled, coming: Filled) -> int:
+def _count(priority: Priority, tenants: set[str], in_memory: TaskCounts, coming: TaskCounts) -> int:
     """Return the number of tenants with intake or tasks at a priority."""
     there = in_memory.tenants(priority)
     return len(there) + sum(tenant not in there for tenant in tenants | coming.tenants(priority))
 
 
-def choose(runs: Sequence[Run], wants: Sequence[Want]) -> list[Run]:
+def choose(runs: Sequence[Run], wants: Sequence[IntakeRequest]) -> list[Run]:
     """Select, in order, the runs whose tasks fit.
 
     A tenant's first run is always taken, whole, however large it is, and further runs while there is capacity left.
     Other runs stay in intake, and no later run of the tenant overtakes them.
     """
-    room = {(want.priority, want.tenant): want.runs for want in wants}
+    capacity = {(want.priority, want.tenant): want.runs for want in wants}
     chosen: list[Run] = []
     for run in runs:
         key = (run.priority, run.tenant)
-        if room.get(key, 0) > 0:
-            room[key] -= run.task_count
+        if capacity.get(key, 0) > 0:
+            capacity[key] -= run.task_count
             chosen.append(run)
     return chosen

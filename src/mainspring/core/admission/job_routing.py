@@ -24,7 +24,7 @@ from mainspring.protocol.errors import Fault
 _POOLS_NAMED = 10
 
 
-class JobNeeds(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class JobRequirements(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Properties of a job that decide its route."""
 
     pool: str | None = None
@@ -33,7 +33,7 @@ class JobNeeds(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Maximum of each resource over its tasks."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Pool of a run, or why there is none."""
 
     pool: str
@@ -50,40 +50,40 @@ class _Needing(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-def needs_of(job: JobRow) -> JobNeeds:
+def requirements_of(job: JobRow) -> JobRequirements:
     """Return the requirements of a stored job. Only the resources of its tasks are decoded."""
     read = msgspec.json.decode(job.definition, type=_Needing)
-    return JobNeeds(pool=read.pool, labels=read.labels, largest=_largest(task.resources for task in read.tasks))
+    return JobRequirements(pool=read.pool, labels=read.labels, largest=_largest(task.resources for task in read.tasks))
 
 
-def needs_of_spec(spec: JobSpec) -> JobNeeds:
+def requirements_of_spec(spec: JobSpec) -> JobRequirements:
     """Return the requirements of a job."""
-    return JobNeeds(pool=spec.pool, labels=spec.labels, largest=_largest(task.resources for task in spec.tasks))
+    return JobRequirements(pool=spec.pool, labels=spec.labels, largest=_largest(task.resources for task in spec.tasks))
 
 
-def place_run(needs: JobNeeds, usual: str, rules: AllRules, known: Collection[str] | None = None) -> Place:
+def route_run(needs: JobRequirements, usual: str, rules: AllRules, known: Collection[str] | None = None) -> Route:
     """Return the route of a run; `usual` is the server's default pool.
 
     `known` are the existing pools; None: already checked.
     """
     if needs.pool is not None and known is not None and needs.pool not in known:
         why = f"unknown pool {needs.pool[:200]!a}{did_you_mean(needs.pool, known)}"
-        return Place(pool=usual, faults=(Fault(where="pool", why=why),))
+        return Route(pool=usual, faults=(Fault(where="pool", why=why),))
     chosen = choose_pool(needs.pool, usual, needs.labels, rules.pools, rules.policies)
     if isinstance(chosen, Policy):
-        return Place(pool=usual, faults=(Fault(where="labels", why=_say_none(chosen, needs, rules.pools)),))
+        return Route(pool=usual, faults=(Fault(where="labels", why=_format_no_pool(chosen, needs, rules.pools)),))
     most = _most_in(chosen, rules)
     if most is None or needs.largest.fits(most):
-        return Place(pool=chosen)
+        return Route(pool=chosen)
     faults = Faults()
     validate_job.check_resources(needs.largest, "resources", Limits(pool_max=most), faults)
-    return Place(pool=chosen, faults=tuple(faults.all()))
+    return Route(pool=chosen, faults=tuple(faults.all()))
 
 
-def check_job_place(spec: JobSpec, usual: str, rules: AllRules, known: Collection[str]) -> list[Fault]:
+def check_job_route(spec: JobSpec, usual: str, rules: AllRules, known: Collection[str]) -> list[Fault]:
     """Return the faults of a submitted job: no pool allowed by policy, or tasks too large for its pool."""
-    needs = needs_of_spec(spec)
-    place = place_run(needs, usual, rules, known)
+    needs = requirements_of_spec(spec)
+    place = route_run(needs, usual, rules, known)
     most = _most_in(place.pool, rules)
     if most is None or needs.largest.fits(most):
         return list(place.faults)
@@ -115,16 +115,16 @@ def _most_in(pool: str, rules: AllRules) -> Resources | None:
     return next((row.max_resources for row in rules.pools if row.name == pool), None)
 
 
-def _say_none(policy: Policy, needs: JobNeeds, pools: Collection[PoolRow]) -> str:
+def _format_no_pool(policy: Policy, needs: JobRequirements, pools: Collection[PoolRow]) -> str:
     """Explain why no pool qualifies: the policy, its requirements, and the pools."""
     label = f"{policy.label}={needs.labels[policy.label]}"
     where = f"pool {needs.pool} does not qualify" if needs.pool is not None else "no pool qualifies"
-    there = [f"{pool.name} ({_say_labels(pool.labels)})" for pool in pools]
+    there = [f"{pool.name} ({_format_labels(pool.labels)})" for pool in pools]
     more = [f"and {len(there) - _POOLS_NAMED} more"] if len(there) > _POOLS_NAMED else []
     listed = ", ".join(there[:_POOLS_NAMED] + more) or "none"
-    required = _say_labels(policy.requires)
+    required = _format_labels(policy.requires)
     return f"policy {policy.name} restricts jobs labeled {label} to pools with {required}: {where}; pools: {listed}"
 
 
-def _say_labels(document: str) -> str:
+def _format_labels(document: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in read_labels(document).items()) or "no labels"

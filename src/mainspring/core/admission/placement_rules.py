@@ -9,10 +9,10 @@ from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.text.suggestions import did_you_mean
 
-MOST_NEIGHBOURS = 16
-MOST_GROUPS = 8
+MAX_AFFINITY_TASKS = 16
+MAX_GROUPS = 8
 _NAMES_TO_COMPARE = 500
-_MOST_STEPS = 2_000_000
+_MAX_STEPS = 2_000_000
 """Maximum number of edges examined to find affinity to a downstream task. In a larger job such a rule is accepted: it
 has no effect, since no task would wait for it."""
 
@@ -35,7 +35,7 @@ def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
         _check_groups(task.groups, f"{where}.groups", faults)
 
 
-def check_neighbours(
+def check_affinity(
     tasks: Sequence[tuple[int, TaskSpec]], known: Collection[str], graph: Sequence[Sequence[int]], faults: Faults
 ) -> None:
     """Check that affinity rules name tasks of the run, and no affinity names a downstream task.
@@ -45,14 +45,14 @@ def check_neighbours(
     place_of = {task.name: place for place, (_, task) in enumerate(tasks)}
     steps = 0
     for place, (number, task) in enumerate(tasks):
-        for field, names in (("near", task.near), ("apart", task.apart)):
+        for field, names in (("affinity", task.affinity), ("anti_affinity", task.anti_affinity)):
             if names:
                 _check_names(names, known, f"tasks[{number}].{field}", faults)
-        for index, name in enumerate(task.near):
+        for index, name in enumerate(task.affinity):
             where = f"tasks[{number}].near[{index}]"
             if name == task.name:
                 faults.add(where, "a task can't have affinity to itself")
-            elif name in place_of and steps < _MOST_STEPS:
+            elif name in place_of and steps < _MAX_STEPS:
                 comes_after, looked_at = _needs(graph, place_of[name], place)
                 steps += looked_at
                 if comes_after:
@@ -60,8 +60,8 @@ def check_neighbours(
 
 
 def _check_names(names: Sequence[str], known: Collection[str], where: str, faults: Faults) -> None:
-    if len(names) > MOST_NEIGHBOURS:
-        faults.add(where, f"has {len(names)} entries; the maximum is {MOST_NEIGHBOURS}")
+    if len(names) > MAX_AFFINITY_TASKS:
+        faults.add(where, f"has {len(names)} entries; the maximum is {MAX_AFFINITY_TASKS}")
         return
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -72,8 +72,8 @@ def _check_names(names: Sequence[str], known: Collection[str], where: str, fault
 
 
 def _check_groups(groups: Sequence[str], where: str, faults: Faults) -> None:
-    if len(groups) > MOST_GROUPS:
-        faults.add(where, f"has {len(groups)} entries; the maximum is {MOST_GROUPS}")
+    if len(groups) > MAX_GROUPS:
+        faults.add(where, f"has {len(groups)} entries; the maximum is {MAX_GROUPS}")
         return
     for index, group in enumerate(groups):
         if group in groups[:index]:

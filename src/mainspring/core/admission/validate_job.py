@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from mainspring.core.expressions import engine as expressions
-from mainspring.core.expressions.grammar import LONGEST_EXPRESSION, keys_of
+from mainspring.core.expressions.grammar import MAX_EXPRESSION_LENGTH, keys_of
 from mainspring.core.graph.graph import find_cycle
 from mainspring.core.model.job import TaskSpec
-from mainspring.core.model.resources import NAMES, Resources, say_amount
+from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.text import strict_json
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.work import work
@@ -23,18 +23,18 @@ from mainspring.protocol.errors import Fault
 
 NAME = re.compile(r"[a-z0-9._-]{1,128}")
 LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}")
-MOST_LABELS = 32
+MAX_LABELS = 32
 JOB_LABEL = re.compile(r"[A-Za-z0-9._/-]{1,63}")
-LONGEST_LABEL_OF_JOB = 63
-LONGEST_DESCRIPTION = 4_000
-MOST_ATTEMPTS = 5
-LONGEST_DELAY_SECONDS = 7 * 86_400.0
-LONGEST_TIMEOUT_SECONDS = 366 * 86_400.0
-MOST_CONDITIONS = 64
+MAX_JOB_LABEL_LENGTH = 63
+MAX_DESCRIPTION_LENGTH = 4_000
+MAX_ATTEMPTS = 5
+MAX_DELAY_SECONDS = 7 * 86_400.0
+MAX_TIMEOUT_SECONDS = 366 * 86_400.0
+MAX_CONDITIONS = 64
 """Conditional edges into one task: the shard evaluates them all at once, a millisecond each at worst."""
-MOST_DIFFERENT_CONDITIONS = 20_000
+MAX_DISTINCT_CONDITIONS = 20_000
 """Per job. Each costs 10 to 20 µs to check."""
-ABSURD = Resources(cpu_millis=10_000_000, memory_bytes=2**50, gpus=10_000, disk_bytes=2**60)
+MAX_PLAUSIBLE = Resources(cpu_millis=10_000_000, memory_bytes=2**50, gpus=10_000, disk_bytes=2**60)
 """10,000 cores, a pebibyte of memory, 10,000 GPUs, an exbibyte of disk: a larger request is a mistake."""
 
 _NAMES_TO_COMPARE = 500
@@ -62,7 +62,7 @@ class Faults:
     """Collects faults: the first hundred in full, the rest as a count."""
 
     MOST = 100
-    LONGEST_PATH = 160
+    MAX_PATH_CHARS = 160
 
     def __init__(self) -> None:
         self.named: list[Fault] = []
@@ -71,8 +71,8 @@ class Faults:
     def add(self, where: str, why: str) -> None:
         """Add a fault."""
         if len(self.named) < self.MOST:
-            if len(where) > self.LONGEST_PATH:
-                where = f"{where[: self.LONGEST_PATH // 2]}…{where[-self.LONGEST_PATH // 2 :]}"
+            if len(where) > self.MAX_PATH_CHARS:
+                where = f"{where[: self.MAX_PATH_CHARS // 2]}…{where[-self.MAX_PATH_CHARS // 2 :]}"
             self.named.append(Fault(where=where or "body", why=why))
         else:
             self.unnamed += 1
@@ -112,24 +112,24 @@ def check_seconds(value: float, where: str, faults: Faults, *, longest: float, z
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
-def check_about(labels: dict[str, str], description: str, faults: Faults) -> None:
+def check_metadata(labels: dict[str, str], description: str, faults: Faults) -> None:
     """Check the labels and description of a job."""
-    if len(labels) > MOST_LABELS:
-        faults.add("labels", f"has {len(labels)} entries; the maximum is {MOST_LABELS}")
-    for name, value in list(labels.items())[:MOST_LABELS]:
+    if len(labels) > MAX_LABELS:
+        faults.add("labels", f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
+    for name, value in list(labels.items())[:MAX_LABELS]:
         if not JOB_LABEL.fullmatch(name):
-            why = f"{_quote(name)} is not a label: use 1 to {LONGEST_LABEL_OF_JOB} letters, digits, . - and /"
+            why = f"{_quote(name)} is not a label: use 1 to {MAX_JOB_LABEL_LENGTH} letters, digits, . - and /"
             faults.add("labels", why)
-        elif not 1 <= len(value) <= LONGEST_LABEL_OF_JOB:
-            faults.add(strict_json.path_to("labels", name), f"must have 1 to {LONGEST_LABEL_OF_JOB} characters")
-    if len(description) > LONGEST_DESCRIPTION:
-        faults.add("description", f"must have at most {LONGEST_DESCRIPTION} characters")
+        elif not 1 <= len(value) <= MAX_JOB_LABEL_LENGTH:
+            faults.add(strict_json.path_to("labels", name), f"must have 1 to {MAX_JOB_LABEL_LENGTH} characters")
+    if len(description) > MAX_DESCRIPTION_LENGTH:
+        faults.add("description", f"must have at most {MAX_DESCRIPTION_LENGTH} characters")
 
 
 def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
     """Check the labels of workers and pools, or required labels."""
-    if len(labels) > MOST_LABELS:
-        faults.add(where, f"has {len(labels)} entries; the maximum is {MOST_LABELS}")
+    if len(labels) > MAX_LABELS:
+        faults.add(where, f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
         return
     for key, value in labels.items():
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
@@ -154,14 +154,14 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
         check_name(task.name, f"{where}.name", faults)
     if len(memoryview(task.work)) > limits.max_payload_bytes:
         faults.add(f"{where}.work", f"is larger than {limits.max_payload_bytes} bytes")
-    if not is_sane(task.resources, limits):
+    if not is_plausible(task.resources, limits):
         check_resources(task.resources, f"{where}.resources", limits, faults)
-    if not 1 <= task.max_attempts <= MOST_ATTEMPTS:
+    if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
         tried = _shorten_number(task.max_attempts)
-        faults.add(f"{where}.max_attempts", f"must be from 1 to {MOST_ATTEMPTS}, not {tried}")
-    if task.retry_delay_seconds is not None and not 0 <= task.retry_delay_seconds <= LONGEST_DELAY_SECONDS:
+        faults.add(f"{where}.max_attempts", f"must be from 1 to {MAX_ATTEMPTS}, not {tried}")
+    if task.retry_delay_seconds is not None and not 0 <= task.retry_delay_seconds <= MAX_DELAY_SECONDS:
         path = f"{where}.retry_delay_seconds"
-        check_seconds(task.retry_delay_seconds, path, faults, longest=LONGEST_DELAY_SECONDS, zero=True)
+        check_seconds(task.retry_delay_seconds, path, faults, longest=MAX_DELAY_SECONDS, zero=True)
     _check_limits(task, where, faults)
     if task.zone is not None:
         check_name(task.zone, f"{where}.zone", faults)
@@ -173,18 +173,18 @@ def _check_limits(task: TaskSpec, where: str, faults: Faults) -> None:
     """Check the time limits of a task (LIV-2, LIV-4)."""
     for name in ("timeout_seconds", "soft_timeout_seconds", "stall_seconds", "expected_seconds"):
         seconds: float | None = getattr(task, name)
-        if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
-            check_seconds(seconds, f"{where}.{name}", faults, longest=LONGEST_TIMEOUT_SECONDS)
+        if seconds is not None and not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+            check_seconds(seconds, f"{where}.{name}", faults, longest=MAX_TIMEOUT_SECONDS)
     soft, hard = task.soft_timeout_seconds, task.timeout_seconds
     if soft is not None and hard is not None and soft >= hard:
         faults.add(f"{where}.soft_timeout_seconds", f"must be less than timeout_seconds, which is {hard:g}")
 
 
-def is_sane(resources: Resources, limits: Limits) -> bool:
+def is_plausible(resources: Resources, limits: Limits) -> bool:
     """Return whether a request is within all limits: the common case, and fast."""
     return (
         not resources.is_negative()
-        and resources.fits(ABSURD)
+        and resources.fits(MAX_PLAUSIBLE)
         and (limits.max_resources is None or resources.fits(limits.max_resources))
         and (limits.pool_max is None or resources.fits(limits.pool_max))
     )
@@ -205,8 +205,8 @@ def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: 
         for index, edge in enumerate(task.needs):
             name = edge.task
             if name in parents or name not in known or name == task.name:
-                near = known if len(known) <= _NAMES_TO_COMPARE and not faults.full() else set[str]()
-                faults.add(f"tasks[{number}].needs[{index}].task", _say_bad_edge(name, task.name, parents, near))
+                affinity = known if len(known) <= _NAMES_TO_COMPARE and not faults.full() else set[str]()
+                faults.add(f"tasks[{number}].needs[{index}].task", _format_bad_edge(name, task.name, parents, affinity))
             else:
                 parents[name] = None
         graph.append([place_of[name] for name in parents if name in place_of])
@@ -220,16 +220,16 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
         conditions: list[tuple[int | None, str]] = [
             (index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None
         ]
-        if len(conditions) > MOST_CONDITIONS:
-            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MOST_CONDITIONS}")
+        if len(conditions) > MAX_CONDITIONS:
+            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MAX_CONDITIONS}")
             continue
         if task.when is not None:
             conditions.append((None, task.when))
         for index, when in conditions:
             names = expressions.WHEN_NAMES if index is None else expressions.CONDITION_NAMES
             if (when, names) not in readable:
-                if len(readable) >= MOST_DIFFERENT_CONDITIONS:
-                    faults.add("tasks", f"have more than {MOST_DIFFERENT_CONDITIONS} distinct conditions")
+                if len(readable) >= MAX_DISTINCT_CONDITIONS:
+                    faults.add("tasks", f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
                     return
                 readable[when, names] = expressions.check(when, names)
             fault = readable[when, names]
@@ -239,7 +239,7 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
 
 def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:
     """Check that a task's own condition uses only its upstream tasks."""
-    if task.when is None or len(task.when) > LONGEST_EXPRESSION:
+    if task.when is None or len(task.when) > MAX_EXPRESSION_LENGTH:
         return  # Reported by `check_conditions`.
     for used in sorted(keys_of(task.when, "outputs") or ()):
         if used in needed:
@@ -306,24 +306,25 @@ def check_resources(resources: Resources, where: str, limits: Limits, faults: Fa
         amount: int = getattr(resources, name)
         if amount < 0:
             faults.add(f"{where}.{name}", f"is negative: {_shorten_number(amount)}")
-        elif amount > (most := getattr(ABSURD, name)):
+        elif amount > (most := getattr(MAX_PLAUSIBLE, name)):
             faults.add(f"{where}.{name}", f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
         elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
             faults.add(
-                f"{where}.{name}", f"is {say_amount(name, amount)}; the tenant's limit is {say_amount(name, most)}"
+                f"{where}.{name}",
+                f"is {format_amount(name, amount)}; the tenant's limit is {format_amount(name, most)}",
             )
         elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
             faults.add(
-                f"{where}.{name}", f"is {say_amount(name, amount)}; the pool's limit is {say_amount(name, most)}"
+                f"{where}.{name}", f"is {format_amount(name, amount)}; the pool's limit is {format_amount(name, most)}"
             )
 
 
-def _say_bad_edge(name: str, of: str, parents: dict[str, None], near: set[str]) -> str:
+def _format_bad_edge(name: str, of: str, parents: dict[str, None], affinity: set[str]) -> str:
     if name == of:
         return "a task can't need itself"
     if name in parents:
         return f"duplicate task {name}"
-    return f"unknown task {_quote(name)}{did_you_mean(name, near)}"
+    return f"unknown task {_quote(name)}{did_you_mean(name, affinity)}"
 
 
 def _quote(text: str) -> str:

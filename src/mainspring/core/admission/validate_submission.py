@@ -26,19 +26,19 @@ from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.task import Priority
 from mainspring.core.text import strict_json
 from mainspring.core.text.field_errors import name_faults
-from mainspring.core.text.strict_json import Blemish, Read
+from mainspring.core.text.strict_json import InvalidValue, Read
 from mainspring.protocol.errors import Fault, Refused
 
 __all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
 
-LONGEST_KEY = 256
+MAX_KEY_LENGTH = 256
 """Of an idempotency key, or of a submitter's name."""
 _NO_JOB = "must be an object with a name and tasks"
-_LARGEST_EXAMINED_BYTES = 1024 * 1024
+_MAX_EXAMINED_BYTES = 1024 * 1024
 """A larger invalid body is refused with its first fault: reporting all of them takes Python objects for the whole
 body."""
-_LARGEST_HEADER_FIELD_BYTES = 1024
-_LARGER_HEADER_FIELDS = {"labels": 16 * 1024, "description": 16 * 1024}
+_MAX_HEADER_FIELD_BYTES = 1024
+_MAX_BYTES_BY_FIELD = {"labels": 16 * 1024, "description": 16 * 1024}
 
 
 class _AnyTask(msgspec.Struct, gc=False):
@@ -78,7 +78,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
     if raw_tasks:
         _check_tasks(tasks, known, limits, faults)
     else:
-        faults.add("tasks", _say_count(0, limits))
+        faults.add("tasks", _format_count(0, limits))
     if faults.total():
         raise _refusal(faults)
     return msgspec.structs.replace(header, tasks=tuple(task for _, task in tasks))
@@ -88,7 +88,7 @@ def check_job(spec: JobSpec, limits: Limits) -> list[Fault]:
     """Return the faults in a job, each with its path."""
     faults = Faults()
     if not 1 <= len(spec.tasks) <= limits.max_tasks:
-        faults.add("tasks", _say_count(len(spec.tasks), limits))
+        faults.add("tasks", _format_count(len(spec.tasks), limits))
         return faults.all()
     _check_header(spec, limits, faults)
     tasks = list(enumerate(spec.tasks))
@@ -121,8 +121,8 @@ def check_run(
         if text is None:
             continue
         fault = strict_json.fault_in_text(text)
-        if fault is not None or not 1 <= len(text) <= LONGEST_KEY:
-            faults.add(where, fault or f"must have 1 to {LONGEST_KEY} characters")
+        if fault is not None or not 1 <= len(text) <= MAX_KEY_LENGTH:
+            faults.add(where, fault or f"must have 1 to {MAX_KEY_LENGTH} characters")
     if start_at is not None:
         if start_at.tzinfo is None:
             faults.add("start_at", "must have a time zone")
@@ -141,8 +141,8 @@ def _check_finish_by(finish_by: datetime, start_at: datetime | None, now: dateti
     starts = now if start_at is None or start_at.tzinfo is None else max(now, start_at)
     if finish_by <= starts:
         faults.add("finish_by", "must be later than the run starts")
-    elif finish_by - starts > timedelta(seconds=validate_job.LONGEST_TIMEOUT_SECONDS):
-        faults.add("finish_by", f"must be within {validate_job.LONGEST_TIMEOUT_SECONDS / 86_400:g} days of its start")
+    elif finish_by - starts > timedelta(seconds=validate_job.MAX_TIMEOUT_SECONDS):
+        faults.add("finish_by", f"must be within {validate_job.MAX_TIMEOUT_SECONDS / 86_400:g} days of its start")
 
 
 def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
@@ -152,9 +152,9 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
     """
     try:
         body.decode()
-        tasks = _count_tasks(body) if len(body) > _LARGEST_EXAMINED_BYTES else 0
+        tasks = _count_tasks(body) if len(body) > _MAX_EXAMINED_BYTES else 0
         if tasks > limits.max_tasks:
-            faults.add("tasks", _say_count(tasks, limits))
+            faults.add("tasks", _format_count(tasks, limits))
             raise _refusal(faults)
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
@@ -173,7 +173,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
                 faults.extend([fault for fault in found if not fault.where])
             members.pop("tasks", None)
             return members, raw_tasks
-        faults.add("tasks", _say_count(len(raw_tasks), limits))
+        faults.add("tasks", _format_count(len(raw_tasks), limits))
     raise _refusal(faults)
 
 
@@ -204,14 +204,14 @@ def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults
     fields: dict[str, Read] = {"tasks": []}
     for key, member in members.items():
         path = strict_json.path_to("", key)
-        largest = _LARGER_HEADER_FIELDS.get(key, _LARGEST_HEADER_FIELD_BYTES)
+        largest = _MAX_BYTES_BY_FIELD.get(key, _MAX_HEADER_FIELD_BYTES)
         if len(memoryview(member)) > largest:
             found = [Fault(where=path, why=f"is larger than {largest} bytes")]
         else:
             fields[key], found = reader.read(bytes(member).decode(), path)
         if found:
             faults.extend(found)
-            fields[key] = Blemish(found[0].why)
+            fields[key] = InvalidValue(found[0].why)
     good = name_faults(fields, JobSpec, "", faults)
     header = msgspec.convert({"name": "unnamed", **good}, JobSpec)
     _check_header(header, limits, faults)
@@ -229,7 +229,7 @@ def read_tasks(
         try:
             task = decoder.decode(raw)
         except msgspec.ValidationError as misfit:
-            yield None, _name_misfits(raw, f"tasks[{number}]", str(misfit), reader, faults)
+            yield None, _add_faults_of_task(raw, f"tasks[{number}]", str(misfit), reader, faults)
             continue
         # Oversized tasks are not decoded further: the rules report them.
         if len(memoryview(task.work)) <= limits.max_payload_bytes and len(task.needs) <= limits.max_edges:
@@ -241,9 +241,11 @@ def read_tasks(
         yield task, task.name
 
 
-def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.Reader, faults: Faults) -> str | None:
+def _add_faults_of_task(
+    raw: msgspec.Raw, where: str, first: str, reader: strict_json.Reader, faults: Faults
+) -> str | None:
     """Add every fault of an undecodable task, of which `first` is one. Return its name if it has one."""
-    if len(memoryview(raw)) > _LARGEST_EXAMINED_BYTES or faults.full():
+    if len(memoryview(raw)) > _MAX_EXAMINED_BYTES or faults.full():
         faults.add(where, first)
         return None
     before = faults.total()
@@ -258,19 +260,19 @@ def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.
 
 def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
     """Decode a body again, strictly, to find its faults; of a large one only the suspicion is reported."""
-    if len(body) > _LARGEST_EXAMINED_BYTES:
+    if len(body) > _MAX_EXAMINED_BYTES:
         return None, [Fault(where="", why=suspicion)]
     return strict_json.Reader().read(body.decode(), "")
 
 
 def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     validate_job.check_name(spec.name, "name", faults)
-    validate_job.check_about(spec.labels, spec.description, faults)
+    validate_job.check_metadata(spec.labels, spec.description, faults)
     if spec.timeout_seconds is not None:
-        longest = validate_job.LONGEST_TIMEOUT_SECONDS
+        longest = validate_job.MAX_TIMEOUT_SECONDS
         validate_job.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
     if spec.finish_within_seconds is not None:
-        longest = validate_job.LONGEST_TIMEOUT_SECONDS
+        longest = validate_job.MAX_TIMEOUT_SECONDS
         validate_job.check_seconds(spec.finish_within_seconds, "finish_within_seconds", faults, longest=longest)
     failure_rules.check_max_retries(spec.max_retries, faults)
     fan_out_rules.check_max_fan_out(spec.max_fan_out, faults)
@@ -297,13 +299,13 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         faults.add("tasks", f"have {edges} edges; the maximum is {limits.max_edges}")
         return
     graph = validate_job.check_edges(tasks, known, faults)
-    placement_rules.check_neighbours(tasks, known, graph, faults)
+    placement_rules.check_affinity(tasks, known, graph, faults)
     artifact_rules.check_fetches(tasks, graph, faults)
     validate_job.check_conditions(tasks, faults)
     validate_job.check_cycles(tasks, graph, faults)
 
 
-def _say_count(tasks: int, limits: Limits) -> str:
+def _format_count(tasks: int, limits: Limits) -> str:
     return f"has {tasks} entries; a job needs 1 to {limits.max_tasks}"
 
 

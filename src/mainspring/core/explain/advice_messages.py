@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.core.model.resources import NAMES, Resources, say_amount, say_amounts
-from mainspring.core.placement.task_shapes import Shape, say_label
-from mainspring.core.text.durations import say_seconds
-from mainspring.core.text.quantities import say_millis, write_bytes
-from mainspring.core.text.sentences import say_together
+from mainspring.core.model.resources import NAMES, Resources, format_amount, format_amounts
+from mainspring.core.placement.task_shapes import Shape, format_label
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes_exactly, format_millis
+from mainspring.core.text.sentences import join_words
 from mainspring.core.work.isolation import ISOLATION_LABEL
 from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL
 from mainspring.core.work.work import HANDLER_LABEL
@@ -30,12 +30,12 @@ def wait() -> str:
 
 def tried_elsewhere(seconds: float) -> str:
     """Effect if its worker stays silent."""
-    return f"it is retried on another worker in {say_seconds(seconds)}, unless its worker responds before"
+    return f"it is retried on another worker in {format_seconds(seconds)}, unless its worker responds before"
 
 
-def given_to_another(seconds: float) -> str:
+def requeued_in(seconds: float) -> str:
     """Effect if its worker does not acknowledge it."""
-    return f"it is requeued in {say_seconds(seconds)}, unless its worker acknowledges it"
+    return f"it is requeued in {format_seconds(seconds)}, unless its worker acknowledges it"
 
 
 def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
@@ -43,10 +43,10 @@ def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
     if not victims:
         return f"it would start now on {worker}"
     who = "1 task" if victims == 1 else f"{victims:,} tasks"
-    return f"it would start on {worker} within {say_seconds(grace_seconds)}, preempting {who}"
+    return f"it would start on {worker} within {format_seconds(grace_seconds)}, preempting {who}"
 
 
-def waits_then(verdict: str) -> str:
+def then_waits(verdict: str) -> str:
     """It would wait for another cause."""
     return f"no help by itself: it would wait for another cause ({verdict})"
 
@@ -61,13 +61,13 @@ def round_down(resources: Resources) -> Resources:
 def ask_for_less(was: Resources, wanted: Resources) -> str:
     """A smaller request."""
     names = [name for name in NAMES if getattr(was, name) != getattr(wanted, name)]
-    less, instead = ([say_amount(name, getattr(one, name)) for name in names] for one in (wanted, was))
-    return f"Request {say_together(less)} instead of {say_together(instead)}"
+    less, instead = ([format_amount(name, getattr(one, name)) for name in names] for one in (wanted, was))
+    return f"Request {join_words(less)} instead of {join_words(instead)}"
 
 
 def without_label(key: str, value: str) -> str:
     """One label less."""
-    return f"Remove the label {say_label(key, value)}"
+    return f"Remove the label {format_label(key, value)}"
 
 
 def without_zone(zone: str) -> str:
@@ -87,17 +87,17 @@ def promote_command(run: str, priority: str) -> str:
 
 def one_more_worker(shape: Shape) -> str:
     """A worker that would take it."""
-    offers = [*say_amounts(shape.resources), *(say_label(key, value) for key, value in _labels(shape))]
-    return f"Add a worker with {say_together(offers)}{f' in zone {shape.zone}' if shape.zone else ''}"
+    offers = [*format_amounts(shape.resources), *(format_label(key, value) for key, value in _labels(shape))]
+    return f"Add a worker with {join_words(offers)}{f' in zone {shape.zone}' if shape.zone else ''}"
 
 
 def worker_command(pool: str, shape: Shape) -> str:
     """The command that starts one."""
     needs = shape.resources
-    said = [f"mainspring worker --pool {pool} --cpu {say_millis(needs.cpu_millis)}"]
-    said += [f"--memory {write_bytes(needs.memory_bytes)}"] if needs.memory_bytes else []
+    said = [f"mainspring worker --pool {pool} --cpu {format_millis(needs.cpu_millis)}"]
+    said += [f"--memory {format_bytes_exactly(needs.memory_bytes)}"] if needs.memory_bytes else []
     said += [f"--gpus {needs.gpus}"] if needs.gpus else []
-    said += [f"--disk {write_bytes(needs.disk_bytes)}"] if needs.disk_bytes else []
+    said += [f"--disk {format_bytes_exactly(needs.disk_bytes)}"] if needs.disk_bytes else []
     said += [_CLUSTERS.get(key, f"--label {key}={value or 'yes'}") for key, value in _labels(shape)]
     return " ".join([*said, *([f"--zone {shape.zone}"] if shape.zone else [])])
 
@@ -106,7 +106,7 @@ def raise_quota(tenant: str, limit: str, most: int) -> str:
     """A temporary quota."""
     if limit == "max_tasks":
         return f"Raise the limit of {tenant} to {most:,} tasks at a time for {RAISED_FOR}"
-    return f"Raise the burst of {tenant} to {say_amount(limit, most)} for {RAISED_FOR}"
+    return f"Raise the burst of {tenant} to {format_amount(limit, most)} for {RAISED_FOR}"
 
 
 def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
@@ -114,7 +114,13 @@ def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
     if limit == "max_tasks":
         change = f"--max-tasks {most}"
     else:
-        amount = say_millis(most) if limit == "cpu_millis" else str(most) if limit == "gpus" else write_bytes(most)
+        amount = (
+            format_millis(most)
+            if limit == "cpu_millis"
+            else str(most)
+            if limit == "gpus"
+            else format_bytes_exactly(most)
+        )
         change = f"--burst-{_OPTIONS[limit]} {amount}"
     where = f" --pool {pool}" if pool else ""
     return f"mainspring quota raise {tenant}{where} --for {RAISED_FOR} {change}"
@@ -160,7 +166,7 @@ def retry(tasks: Sequence[str], name: str) -> tuple[str, str]:
     return f"Retry {name} once the cause is fixed", f"mainspring retry {' '.join(tasks)}"
 
 
-def kill_again(task: str) -> tuple[str, str]:
+def restart(task: str) -> tuple[str, str]:
     """Restart a hung task: text and command."""
     return "Kill its process and restart it", f"mainspring kill {task} --again --grace 30s"
 

@@ -18,7 +18,7 @@ import msgspec
 
 from mainspring.core.model.task import Priority
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """How many blockers and upstreams are named; all are counted."""
 STALE_SECONDS = 10.0
 """State older than this is no ground for suggestions."""
@@ -56,7 +56,7 @@ class Reason(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-_NEED_SOMEBODY = frozenset(
+_NEEDS_ACTION = frozenset(
     {
         Reason.DEPENDENCY_NOT_READY, Reason.NO_MATCHING_WORKER, Reason.TOO_BIG, Reason.FROZEN, Reason.PAUSED,
         Reason.QUARANTINED, Reason.STARTING_SLOW, Reason.STUCK, Reason.SCHEDULER_LAG, Reason.UNKNOWN,
@@ -65,25 +65,25 @@ _NEED_SOMEBODY = frozenset(
 _FAILED = frozenset({"FAILED", "TIMED_OUT", "PARTIAL"})
 
 
-class Foresight(StrEnum):
+class ExpectedKind(StrEnum):
     """What is known of a start."""
 
     RANGE = "range"
-    CANNOT_SAY = "unknown"
+    UNKNOWN = "unknown"
     NEVER = "never"
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """When something is expected to start."""
 
-    foresight: Foresight
+    kind: ExpectedKind
     basis: str
     """What the range is based on, why the start is unknown, or why it will never start."""
     earliest: datetime | None = None
     latest: datetime | None = None
 
 
-class Passed(StrEnum):
+class GateState(StrEnum):
     """State of a gate."""
 
     YES = "passed"
@@ -95,12 +95,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """A condition for a task to start, in the scheduler's order."""
 
     name: str
-    passed: Passed
+    passed: GateState
     says: str = ""
     """Numbers; empty if there are none."""
 
 
-class InTheWay(msgspec.Struct, frozen=True, kw_only=True):
+class Blocker(msgspec.Struct, frozen=True, kw_only=True):
     """What is ahead, or holds what is waited for."""
 
     kind: str
@@ -112,7 +112,7 @@ class InTheWay(msgspec.Struct, frozen=True, kw_only=True):
     priority: Priority | None = None
 
 
-class ActKind(StrEnum):
+class SuggestionKind(StrEnum):
     """Who has to act."""
 
     WAIT = "wait"
@@ -121,10 +121,10 @@ class ActKind(StrEnum):
     """An operator."""
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True):
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A suggestion, which changes the verdict as described in `effect`."""
 
-    kind: ActKind
+    kind: SuggestionKind
     says: str
     command: str = ""
     """As it can be typed; empty if there is none."""
@@ -162,11 +162,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expected | None = None
     """None: it has started or ended."""
     gates: tuple[Gate, ...] = ()
-    in_the_way: tuple[InTheWay, ...] = ()
-    others_in_the_way: int = 0
+    blockers: tuple[Blocker, ...] = ()
+    more_blockers: int = 0
     """How many more blockers there are than are named."""
     ruled_out: tuple[str, ...] = ()
-    acts: tuple[Act, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
     """Empty if the state is stale or nothing known would help."""
     numbers: dict[str, float] = {}
     """The numbers of the messages: `ahead`, `free_slots`, `usual_seconds`, ..."""
@@ -177,11 +177,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_problem(self) -> bool:
         """Whether it needs an action: it does not continue without one, or has failed."""
-        is_never = self.expected is not None and self.expected.foresight is Foresight.NEVER
-        return is_never or self.reason in _NEED_SOMEBODY or (self.reason is None and self.state in _FAILED)
+        is_never = self.expected is not None and self.expected.kind is ExpectedKind.NEVER
+        return is_never or self.reason in _NEEDS_ACTION or (self.reason is None and self.state in _FAILED)
 
 
-class WaitingSum(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks of a pool wait for one reason."""
 
     reason: Reason

@@ -22,22 +22,22 @@ from typing import NamedTuple
 
 from mainspring.core.explain.diagnosis import (
     BY_LEADER,
-    Act,
-    ActKind,
     Diagnosis,
     Expected,
-    Foresight,
+    ExpectedKind,
     Gate,
-    Passed,
+    GateState,
     Reason,
+    Suggestion,
+    SuggestionKind,
 )
 from mainspring.core.explain.what_if import Outcome, Victim
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 
-_MARKS = {Passed.YES: "✓", Passed.HOLDS: "✗", Passed.NOT_REACHED: "·"}
+_MARKS = {GateState.YES: "✓", GateState.HOLDS: "✗", GateState.NOT_REACHED: "·"}
 _WIDTH = 10
 _INDENT = "  "
-_ROOM = 90
+_GATES_WIDTH = 90
 """Width of a row of gates."""
 _NOW_SECONDS = 1.0
 """Starts expected within this time are expected now."""
@@ -66,34 +66,34 @@ def as_markdown(diagnosis: Diagnosis) -> str:
 
 def outcome_as_plain(outcome: Outcome, changes: Sequence[str]) -> str:
     """Render the result of a what-if as plain text."""
-    return _plain(f"{_would(outcome)}  with: {_listed(changes)}", _outcome_lines(outcome))
+    return _plain(f"{_outcome_code(outcome)}  with: {_listed(changes)}", _outcome_lines(outcome))
 
 
 def outcome_as_markdown(outcome: Outcome, changes: Sequence[str]) -> str:
     """Render the result of a what-if as Markdown."""
-    return _markdown(_would(outcome), f"with: {_listed(changes)}", _outcome_lines(outcome))
+    return _markdown(_outcome_code(outcome), f"with: {_listed(changes)}", _outcome_lines(outcome))
 
 
-def say_expected(expected: Expected, now: datetime) -> str:
+def format_expected(expected: Expected, now: datetime) -> str:
     """Format an expected start."""
-    match expected.foresight:
-        case Foresight.NEVER:
+    match expected.kind:
+        case ExpectedKind.NEVER:
             return f"will never start: {expected.basis}"
-        case Foresight.CANNOT_SAY:
+        case ExpectedKind.UNKNOWN:
             return f"unknown: {expected.basis}"
-        case Foresight.RANGE:
-            return f"{_say_range(expected, now)}; {expected.basis}"
+        case ExpectedKind.RANGE:
+            return f"{_format_range(expected, now)}; {expected.basis}"
 
 
-def say_in(at: datetime, now: datetime) -> str:
+def format_relative(at: datetime, now: datetime) -> str:
     """Format the distance of an instant: `in 4m 10s`, `12s ago`, `now`."""
     seconds = (at - now).total_seconds()
     if abs(seconds) < _NOW_SECONDS:
         return "now"
-    return f"in {say_seconds(seconds)}" if seconds > 0 else f"{say_seconds(-seconds)} ago"
+    return f"in {format_seconds(seconds)}" if seconds > 0 else f"{format_seconds(-seconds)} ago"
 
 
-def say_clock(at: datetime, now: datetime) -> str:
+def format_clock(at: datetime, now: datetime) -> str:
     """Format an instant in UTC, with the day if it is not today: `05:30:00 UTC`."""
     at, today = at.astimezone(UTC), now.astimezone(UTC).date()
     return f"{at:%H:%M:%S} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S} UTC"
@@ -109,18 +109,18 @@ def _code(diagnosis: Diagnosis) -> str:
 def _headline(diagnosis: Diagnosis) -> str:
     since = ""
     if diagnosis.reason is not None and diagnosis.since is not None:
-        since = f", {diagnosis.state} for {say_seconds((diagnosis.at - diagnosis.since).total_seconds())}"
+        since = f", {diagnosis.state} for {format_seconds((diagnosis.at - diagnosis.since).total_seconds())}"
     return f"{diagnosis.name}{since}: {diagnosis.verdict}"
 
 
 def _lines(diagnosis: Diagnosis) -> list[_Line]:
     expected = diagnosis.expected
     return [
-        ("expected", _only("" if expected is None else say_expected(expected, diagnosis.at))),
+        ("expected", _only("" if expected is None else format_expected(expected, diagnosis.at))),
         ("gates", _gates(diagnosis.gates)),
         ("in the way", _in_the_way(diagnosis)),
         ("ruled out", _only(" · ".join(diagnosis.ruled_out))),
-        ("you can", [_Entry(_say_act(act), act.command) for act in diagnosis.acts]),
+        ("you can", [_Entry(_format_suggestion(action), action.command) for action in diagnosis.suggestions]),
         ("as of", _only(_freshness(diagnosis))),
     ]
 
@@ -132,33 +132,33 @@ def _only(words: str) -> list[_Entry]:
 def _gates(gates: Sequence[Gate]) -> list[_Entry]:
     """As many in a row as fit."""
     rows: list[str] = []
-    for gate in map(_say_gate, gates):
-        if rows and len(rows[-1]) + len(gate) < _ROOM:
+    for gate in map(_format_gate, gates):
+        if rows and len(rows[-1]) + len(gate) < _GATES_WIDTH:
             rows[-1] += f"{_INDENT}{gate}"
         else:
             rows.append(gate)
     return [_Entry(row) for row in rows]
 
 
-def _say_gate(gate: Gate) -> str:
+def _format_gate(gate: Gate) -> str:
     return f"{_MARKS[gate.passed]} {gate.name}{f' {gate.says}' if gate.says else ''}"
 
 
 def _in_the_way(diagnosis: Diagnosis) -> list[_Entry]:
-    named = [_Entry(one.says or f"{one.kind} {one.id}") for one in diagnosis.in_the_way]
-    if diagnosis.others_in_the_way:
-        count = f"{diagnosis.others_in_the_way:,}"
+    named = [_Entry(one.says or f"{one.kind} {one.id}") for one in diagnosis.blockers]
+    if diagnosis.more_blockers:
+        count = f"{diagnosis.more_blockers:,}"
         named.append(_Entry(f"and {count} more" if named else f"{count} of other tenants"))
     return named
 
 
-def _say_act(act: Act) -> str:
-    words = f"{act.says}: {act.effect}" if act.effect else act.says
-    return f"{words} (needs an operator)" if act.kind is ActKind.ASK else words
+def _format_suggestion(action: Suggestion) -> str:
+    words = f"{action.says}: {action.effect}" if action.effect else action.says
+    return f"{words} (needs an operator)" if action.kind is SuggestionKind.ASK else words
 
 
 def _freshness(diagnosis: Diagnosis) -> str:
-    age = f"{say_seconds(diagnosis.age_seconds)} ago"
+    age = f"{format_seconds(diagnosis.age_seconds)} ago"
     if diagnosis.by != BY_LEADER:
         is_unled = diagnosis.reason in {Reason.SCHEDULER_LAG, Reason.UNKNOWN}
         return f"{age}; no leader responded, so there are no suggestions" if is_unled else "now, from the store"
@@ -169,24 +169,24 @@ def _freshness(diagnosis: Diagnosis) -> str:
 # what-if
 
 
-def _would(outcome: Outcome) -> str:
+def _outcome_code(outcome: Outcome) -> str:
     if outcome.starts_now:
         where = f" on {outcome.worker}" if outcome.worker else ""
         return f"starts{where} after preemption" if outcome.victims else f"starts now{where}"
-    return "will never start" if outcome.expected.foresight is Foresight.NEVER else "still waits"
+    return "will never start" if outcome.expected.kind is ExpectedKind.NEVER else "still waits"
 
 
 def _outcome_lines(outcome: Outcome) -> list[_Line]:
     return [
-        ("expected", _only("" if outcome.starts_now else say_expected(outcome.expected, outcome.at))),
+        ("expected", _only("" if outcome.starts_now else format_expected(outcome.expected, outcome.at))),
         ("held by", _only(outcome.holds)),
-        ("preempts", [_Entry(_say_victim(one)) for one in outcome.victims]),
-        ("note", [_Entry(remark) for remark in outcome.remarks]),
-        ("as of", _only(say_clock(outcome.at, outcome.at))),
+        ("preempts", [_Entry(_format_victim(one)) for one in outcome.victims]),
+        ("note", [_Entry(remark) for remark in outcome.notes]),
+        ("as of", _only(format_clock(outcome.at, outcome.at))),
     ]
 
 
-def _say_victim(victim: Victim) -> str:
+def _format_victim(victim: Victim) -> str:
     """Format a preempted task; without a name it belongs to another tenant."""
     if not victim.task:
         return f"a task of another tenant ({victim.priority.name})"
@@ -200,17 +200,17 @@ def _listed(changes: Sequence[str]) -> str:
 # the forms
 
 
-def _say_range(expected: Expected, now: datetime) -> str:
+def _format_range(expected: Expected, now: datetime) -> str:
     earliest, latest = expected.earliest or now, expected.latest or expected.earliest or now
-    clock = say_clock(latest, now)
-    until = say_seconds((latest - now).total_seconds())
+    clock = format_clock(latest, now)
+    until = format_seconds((latest - now).total_seconds())
     if (latest - now).total_seconds() < _NOW_SECONDS:
         return "now"
     if (latest - earliest).total_seconds() < _NOW_SECONDS:
         return f"in {until} ({clock})"
     if (earliest - now).total_seconds() < _NOW_SECONDS:
         return f"within {until} (by {clock})"
-    soonest = say_seconds((earliest - now).total_seconds())
+    soonest = format_seconds((earliest - now).total_seconds())
     return f"in {soonest} to {until} ({earliest.astimezone(UTC):%H:%M:%S} to {clock})"
 
 

@@ -17,27 +17,27 @@ from msgspec.structs import replace
 from mainspring.core.explain import advice_messages as words
 from mainspring.core.explain.diagnosis import (
     BY_ROWS,
-    Act,
-    ActKind,
+    Blocker,
     Diagnosis,
     Expected,
-    Foresight,
+    ExpectedKind,
     Gate,
-    InTheWay,
-    Passed,
+    GateState,
     Reason,
+    Suggestion,
+    SuggestionKind,
 )
-from mainspring.core.explain.diagnosis_report import say_clock, say_in
+from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.graph.fan_out import full_name
-from mainspring.core.lifecycle.failures import say_failure
+from mainspring.core.lifecycle.failures import format_failure
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import FINAL_RUN, Run, RunState
 from mainspring.core.model.task import Task, TaskState
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 
 _FAILED_RUN = frozenset({RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
 _FAILED_TASK = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
-_ENDINGS = {
+_OUTCOMES = {
     TaskState.SUCCEEDED: "Succeeded",
     TaskState.FAILED: "Failed",
     TaskState.TIMED_OUT: "Timed out",
@@ -49,7 +49,7 @@ _ENDINGS = {
     RunState.TIMED_OUT: "Timed out",
     RunState.CANCELLED: "Cancelled",
 }
-_TAKEN_IN = "it is adopted as soon as there is capacity for its tasks"
+_ADMITTED_SOON = "it is adopted as soon as there is capacity for its tasks"
 _LONG_SECONDS = 10.0
 """A run that is first in intake for longer than this is overdue."""
 
@@ -79,13 +79,13 @@ def of_run(run: Run, job: str, now: datetime, lead: Lead) -> Diagnosis:
     return _without_leader(found, lead, _known(run.state, run.because))
 
 
-def of_forgotten(task: Task, job: str, now: datetime) -> Diagnosis:
+def of_unknown_task(task: Task, job: str, now: datetime) -> Diagnosis:
     """An open task that its leader does not know."""
     return replace(
         _about_task(task, job, now, 0.0),
         reason=Reason.UNKNOWN,
         verdict=f"The scheduler does not know this task; the cause is unknown; {_known(task.state, task.because)}",
-        expected=_cannot_say("the scheduler does not know the task"),
+        expected=_unknown_start("the scheduler does not know the task"),
     )
 
 
@@ -96,15 +96,17 @@ def of_open_run(run: Run, job: str, now: datetime) -> Diagnosis:
 
 def of_job(job: JobRow, now: datetime, latest: Run | None) -> Diagnosis:
     """A job without a schedule and without an open run."""
-    ended = "" if latest is None else f"; its latest run, {latest.id}, {_say_end(latest, now)}"
+    ended = "" if latest is None else f"; its latest run, {latest.id}, {_format_end(latest, now)}"
     verdict = f"Has no schedule: it runs on submission{ended}"
     if job.deleted_at is not None:
-        verdict = f"Was deleted {say_in(job.deleted_at, now)}{ended}"
-    submit = Act(kind=ActKind.CHANGE, says="Submit it", command=f"mainspring submit {job.name}", effect="a run starts")
+        verdict = f"Was deleted {format_relative(job.deleted_at, now)}{ended}"
+    submit = Suggestion(
+        kind=SuggestionKind.CHANGE, says="Submit it", command=f"mainspring submit {job.name}", effect="a run starts"
+    )
     return Diagnosis(
         subject=job.id, name=f"{job.tenant}/{job.name}", tenant=job.tenant,
         state="active" if job.deleted_at is None else "deleted", since=None, reason=None, verdict=verdict, at=now,
-        by=BY_ROWS, age_seconds=0.0, acts=(submit,) if job.deleted_at is None else (),
+        by=BY_ROWS, age_seconds=0.0, suggestions=(submit,) if job.deleted_at is None else (),
     )  # fmt: skip
 
 
@@ -114,30 +116,30 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
     if cause is not None and task.started_at is None and cause.state in _FAILED_TASK:
         return _never_ready(found, task, cause)
     ended = task.ended_at or task.since
-    verdict = f"{_ENDINGS[task.state]} {_ago(ended, now)}"
+    verdict = f"{_OUTCOMES[task.state]} {_ago(ended, now)}"
     if task.started_at is not None:
-        verdict += f", after {say_seconds((ended - task.started_at).total_seconds())}"
+        verdict += f", after {format_seconds((ended - task.started_at).total_seconds())}"
         verdict += f" on {task.ran_on or task.worker_id}" if task.ran_on or task.worker_id else ""
     if task.state is not TaskState.SUCCEEDED and task.because:
         verdict += f": {task.because}"
         if task.state in _FAILED_TASK and failure_of(task) != task.because:
             verdict += f" ({failure_of(task)})"
-    acts = (
+    suggestions = (
         [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
     )
-    return replace(found, verdict=verdict, acts=tuple(acts), numbers={"tries": float(task.tries)})
+    return replace(found, verdict=verdict, suggestions=tuple(suggestions), numbers={"tries": float(task.tries)})
 
 
 def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) -> Diagnosis:
     """The outcome of an ended run; `failed` is the task that failed first, if any."""
     because = run.because if failed is None else f"{failed.name} failed ({failure_of(failed)})"
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
-    verdict = f"{_say_end(run, now).capitalize()}{why}"
-    acts = (
+    verdict = f"{_format_end(run, now).capitalize()}{why}"
+    suggestions = (
         [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")] if has_failed(run) else []
     )
     found = _about_run(run, job, now, 0.0)
-    return replace(found, verdict=verdict, acts=tuple(acts), task=None if failed is None else failed.id)
+    return replace(found, verdict=verdict, suggestions=tuple(suggestions), task=None if failed is None else failed.id)
 
 
 def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -> Diagnosis:
@@ -154,7 +156,7 @@ def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -
     return _in_intake(found, run, max(0, before - 1))
 
 
-def is_over(run: Run) -> bool:
+def has_ended(run: Run) -> bool:
     """Whether a run has ended."""
     return run.state in FINAL_RUN
 
@@ -172,21 +174,23 @@ def name_of(task: Task, job: str) -> str:
     return f"{task.tenant}/{job}/{full_name(task)}"
 
 
-def _say_end(run: Run, now: datetime) -> str:
+def _format_end(run: Run, now: datetime) -> str:
     """How a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
         return "is active"
-    took = "" if run.adopted_at is None else f", after {say_seconds((run.ended_at - run.adopted_at).total_seconds())}"
-    return f"{_ENDINGS[run.state].lower()} {_ago(run.ended_at, now)}{took}"
+    took = (
+        "" if run.adopted_at is None else f", after {format_seconds((run.ended_at - run.adopted_at).total_seconds())}"
+    )
+    return f"{_OUTCOMES[run.state].lower()} {_ago(run.ended_at, now)}{took}"
 
 
 def failure_of(task: Task) -> str:
     """The error of its last attempt with the last output line; else the reason of its state."""
-    return say_failure(task.error) or task.because
+    return format_failure(task.error) or task.because
 
 
 def _ago(at: datetime, now: datetime) -> str:
-    return f"{say_seconds((now - at).total_seconds())} ago"
+    return f"{format_seconds((now - at).total_seconds())} ago"
 
 
 def _about_task(task: Task, job: str, now: datetime, age_seconds: float) -> Diagnosis:
@@ -206,13 +210,13 @@ def _about_run(run: Run, job: str, now: datetime, age_seconds: float) -> Diagnos
 
 
 def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
-    age = say_seconds(lead.age_seconds)
+    age = format_seconds(lead.age_seconds)
     if lead.is_held:
         return replace(
             found,
             reason=Reason.SCHEDULER_LAG,
             verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
-            expected=_cannot_say("the scheduler does not respond"),
+            expected=_unknown_start("the scheduler does not respond"),
             batch=lead.batch,
         )
     since = f" for {age}" if lead.server else ""
@@ -220,7 +224,7 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
         found,
         reason=Reason.UNKNOWN,
         verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
-        expected=_cannot_say("there is no scheduler now"),
+        expected=_unknown_start("there is no scheduler now"),
         batch=lead.batch,
     )
 
@@ -235,9 +239,9 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
-        expected=Expected(foresight=Foresight.NEVER, basis=f"it needs {cause.name}, which failed permanently"),
-        in_the_way=(
-            InTheWay(
+        expected=Expected(kind=ExpectedKind.NEVER, basis=f"it needs {cause.name}, which failed permanently"),
+        blockers=(
+            Blocker(
                 kind="task",
                 id=cause.id,
                 says=f"{cause.name} ({cause.state.value} {ended})",
@@ -245,7 +249,7 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
                 priority=cause.priority,
             ),
         ),
-        acts=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
+        suggestions=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
 
 
@@ -255,19 +259,21 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
         return replace(
             found,
             reason=Reason.SCHEDULER_LAG,
-            verdict=f"The scheduler has not adopted it for {say_seconds(seconds)}, though it is first in intake",
-            expected=_cannot_say("the scheduler is behind"),
+            verdict=f"The scheduler has not adopted it for {format_seconds(seconds)}, though it is first in intake",
+            expected=_unknown_start("the scheduler is behind"),
         )
     before = f"up to {others:,} runs of {run.priority.name} or higher are" if others else "none is"
     return replace(
         found,
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=f"In intake, waiting for the scheduler; {before} before it",
-        expected=_cannot_say("its tasks are not known to the scheduler yet"),
-        gates=(Gate(name="due", passed=Passed.YES), Gate(name="intake", passed=Passed.HOLDS)),
-        others_in_the_way=others,
+        expected=_unknown_start("its tasks are not known to the scheduler yet"),
+        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        more_blockers=others,
         numbers={"ahead": float(others)},
-        acts=(Act(kind=ActKind.WAIT, says="Wait: runs are adopted as there is capacity for their tasks"),),
+        suggestions=(
+            Suggestion(kind=SuggestionKind.WAIT, says="Wait: runs are adopted as there is capacity for their tasks"),
+        ),
     )
 
 
@@ -276,14 +282,14 @@ def _held(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Held, because it could not be adopted: {run.held}",
-        expected=_cannot_say("a person has to decide"),
-        gates=(Gate(name="due", passed=Passed.YES), Gate(name="intake", passed=Passed.HOLDS)),
-        acts=(
-            Act(
-                kind=ActKind.CHANGE,
+        expected=_unknown_start("a person has to decide"),
+        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        suggestions=(
+            Suggestion(
+                kind=SuggestionKind.CHANGE,
                 says="Fix the cause, then resume it",
                 command=f"mainspring resume {run.id}",
-                effect=_TAKEN_IN,
+                effect=_ADMITTED_SOON,
             ),
         ),
     )
@@ -294,27 +300,31 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.PAUSED,
         verdict=f"{run.because[:1].upper()}{run.because[1:]}" or "Paused",
-        expected=_cannot_say("someone has to resume it"),
-        acts=(Act(kind=ActKind.ASK, says="Resume it", command=f"mainspring resume {run.id}", effect=_TAKEN_IN),),
+        expected=_unknown_start("someone has to resume it"),
+        suggestions=(
+            Suggestion(
+                kind=SuggestionKind.ASK, says="Resume it", command=f"mainspring resume {run.id}", effect=_ADMITTED_SOON
+            ),
+        ),
     )
 
 
 def _too_early(found: Diagnosis, run: Run) -> Diagnosis:
-    when = f"{say_clock(run.start_at, found.at)} ({say_in(run.start_at, found.at)})"
+    when = f"{format_clock(run.start_at, found.at)} ({format_relative(run.start_at, found.at)})"
     basis = "set at submission" if run.schedule_id is None else "set by its schedule"
     return replace(
         found,
         reason=Reason.WAITING_TIME,
         verdict=f"Starts at {when}",
-        expected=Expected(foresight=Foresight.RANGE, basis=basis, earliest=run.start_at, latest=run.start_at),
-        gates=(Gate(name="due", passed=Passed.HOLDS, says=say_in(run.start_at, found.at)),),
-        acts=(Act(kind=ActKind.WAIT, says=f"Wait until {say_clock(run.start_at, found.at)}"),),
+        expected=Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=run.start_at, latest=run.start_at),
+        gates=(Gate(name="due", passed=GateState.HOLDS, says=format_relative(run.start_at, found.at)),),
+        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(run.start_at, found.at)}"),),
     )
 
 
-def _retry(id: str, says: str, effect: str) -> Act:
-    return Act(kind=ActKind.CHANGE, says=says, command=f"mainspring retry {id}", effect=effect)
+def _retry(id: str, says: str, effect: str) -> Suggestion:
+    return Suggestion(kind=SuggestionKind.CHANGE, says=says, command=f"mainspring retry {id}", effect=effect)
 
 
-def _cannot_say(basis: str) -> Expected:
-    return Expected(foresight=Foresight.CANNOT_SAY, basis=basis)
+def _unknown_start(basis: str) -> Expected:
+    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)

@@ -1,7 +1,7 @@
 """Messages of diagnoses of queued tasks (OBS-1), and the names of gates.
 
 A verdict is one sentence about one task. It names no other tenant's work, so that every principal that may see the task
-may read it: blockers are listed beside it (`InTheWay`), for principals that may see their tenant.
+may read it: blockers are listed beside it (`Blocker`), for principals that may see their tenant.
 
 If you add a reason, its message is here or in `core/explain/messages_running.py`, and nowhere else.
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainspring.core.explain.diagnosis import MOST_NAMED
-from mainspring.core.explain.diagnosis_report import say_clock, say_in
+from mainspring.core.explain.diagnosis import MAX_NAMED
+from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.limits.concurrency_groups import GroupRow
-from mainspring.core.model.resources import NAMES, Resources, say_amount
+from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.model.task import Priority
-from mainspring.core.text.durations import say_seconds
-from mainspring.core.text.sentences import say_together
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.sentences import join_words
 
 UPSTREAM, DUE, FROZEN, PAUSED = "upstream", "due", "freeze", "pause"
 POLICY, STORE, CIRCUIT, FAILURES = "pool policy", "scheduler", "circuit breaker", "failure budget"
 QUOTA, GROUPS, MATCH, SIZE = "tenant quota", "groups", "matching worker", "worker size"
-PIECE, PRIORITY, SHARE, ROOM = "fragmentation", "priority", "fair share", "capacity"
+PIECE, PRIORITY, SHARE, CAPACITY = "fragmentation", "priority", "fair share", "capacity"
 QUEUED_GATES = (
     UPSTREAM, DUE, FROZEN, PAUSED, POLICY, STORE, CIRCUIT, FAILURES, QUOTA, GROUPS, MATCH, SIZE, PIECE, PRIORITY, SHARE,
-    ROOM,
+    CAPACITY,
 )  # fmt: skip
 """The gates of a queued task, in the scheduler's order."""
 RULED_OUT = {
@@ -41,22 +41,22 @@ NOT_THE_CODE = "not your code: it has not started"
 MAY_COME_BACK, _NEVER = "workers may still reconnect", "it will never start"
 
 
-def say_count(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     """Format a count: `1 task`, `1,200 tasks`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def some_of(names: Sequence[str], count: int | None = None) -> str:
+def list_some(names: Sequence[str], count: int | None = None) -> str:
     """The first of these names, and how many more there are."""
     total = len(names) if count is None else count
-    named = ", ".join(names[:MOST_NAMED])
-    more = total - min(len(names), MOST_NAMED)
+    named = ", ".join(names[:MAX_NAMED])
+    more = total - min(len(names), MAX_NAMED)
     return f"{named} and {more:,} more" if more > 0 else named
 
 
-def say_part(name: str, part: int, whole: int) -> str:
+def format_part(name: str, part: int, whole: int) -> str:
     """Format a part of one resource: `3 of 40 cores`."""
-    left, right = say_amount(name, part), say_amount(name, whole)
+    left, right = format_amount(name, part), format_amount(name, whole)
     number, _, unit = left.partition(" ")
     return f"{number if unit.removesuffix('s') == right.partition(' ')[2].removesuffix('s') else left} of {right}"
 
@@ -68,8 +68,8 @@ def frozen(row: FreezeRow, now: datetime) -> str:
     """A freeze applies."""
     scope = f"{row.kind} {row.subject}" if row.subject else "everything"
     why = f' ("{row.why}")' if row.why else ""
-    ends = "until it is unfrozen" if row.until is None else f"until {say_clock(row.until, now)}"
-    return f"{row.by} froze {scope} at {say_clock(row.since, now)}{why}; nothing of it starts {ends}"
+    ends = "until it is unfrozen" if row.until is None else f"until {format_clock(row.until, now)}"
+    return f"{row.by} froze {scope} at {format_clock(row.since, now)}{why}; nothing of it starts {ends}"
 
 
 def paused(why: str) -> str:
@@ -99,12 +99,12 @@ def store_is_slow(priority: Priority) -> str:
 
 def behind(seconds: float) -> str:
     """The state is stale."""
-    return f"The scheduler is {say_seconds(seconds)} behind; the cause is unknown until it catches up"
+    return f"The scheduler is {format_seconds(seconds)} behind; the cause is unknown until it catches up"
 
 
 def unknown(seconds: float) -> str:
     """No known gate keeps it from starting."""
-    return f"Not dispatched for {say_seconds(seconds)}, and the scheduler has no record of a cause"
+    return f"Not dispatched for {format_seconds(seconds)}, and the scheduler has no record of a cause"
 
 
 def faulty() -> str:
@@ -115,12 +115,14 @@ def faulty() -> str:
 def circuit_of_job(job: str, because: str, probe_at: datetime, now: datetime, failure: str = "") -> str:
     """The circuit breaker of its job is open; `failure` is the error of its own last attempt."""
     own = f"; its own last attempt failed ({failure})" if failure else ""
-    return f"The circuit breaker of {job} is open ({because}){own}; a probe {say_in(probe_at, now)} decides"
+    return f"The circuit breaker of {job} is open ({because}){own}; a probe {format_relative(probe_at, now)} decides"
 
 
-def circuit_alike(summary: str, due_at: datetime, now: datetime) -> str:
+def circuit_of_signature(summary: str, due_at: datetime, now: datetime) -> str:
     """The circuit breaker of its failure signature is open."""
-    return f"Retries are on hold: many tasks failed the same way ({summary}); next attempt {say_in(due_at, now)}"
+    return (
+        f"Retries are on hold: many tasks failed the same way ({summary}); next attempt {format_relative(due_at, now)}"
+    )
 
 
 def throttled(tenant: str, why: str) -> str:
@@ -145,7 +147,7 @@ def beyond_quota(tenant: str, wants: str, why: str) -> str:
 
 def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[str], count: int) -> str:
     """Its concurrency group is full; `granted` is the pool's share of the limit."""
-    held = f"; held by {some_of(holders, count)}" if holders else ""
+    held = f"; held by {list_some(holders, count)}" if holders else ""
     if used < group.most and granted < group.most:
         return f"Group {group.name} allows {group.most} at a time; this pool's share of {granted} is in use{held}"
     return f"Group {group.name} allows {group.most} at a time, and {used} {'is' if used == 1 else 'are'} running{held}"
@@ -153,8 +155,8 @@ def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[st
 
 def rate_is_used(group: GroupRow, more_at: datetime | None, now: datetime) -> str:
     """Its rate group is used up."""
-    then = "more is requested" if more_at is None else f"next start {say_in(more_at, now)}"
-    return f"Group {group.name} allows {group.most} starts every {say_seconds(group.per_seconds or 0)}; {then}"
+    then = "more is requested" if more_at is None else f"next start {format_relative(more_at, now)}"
+    return f"Group {group.name} allows {group.most} starts every {format_seconds(group.per_seconds or 0)}; {then}"
 
 
 # workers
@@ -167,26 +169,26 @@ def no_worker_at_all(pool: str) -> str:
 
 def offered_until(worker: str, until: datetime, now: datetime) -> str:
     """A matching worker left recently."""
-    return f"{worker} offered it until {say_clock(until, now)} and may reconnect"
+    return f"{worker} offered it until {format_clock(until, now)} and may reconnect"
 
 
-def no_such_worker(lacks: str, similar: str, hope: str) -> str:
-    """No worker matches its constraints; `hope` says why one may come back."""
+def no_such_worker(lacks: str, similar: str, arrival: str) -> str:
+    """No worker matches its constraints; `arrival` says why one may come back."""
     also = f" ({similar})" if similar else ""
-    return f"No worker offers {lacks}{also}; {hope or _NEVER}"
+    return f"No worker offers {lacks}{also}; {arrival or _NEVER}"
 
 
 def only_away(lacks: str, workers: Sequence[str], count: int) -> str:
     """All matching workers are unavailable."""
     if count == 1:
-        return f"The only worker that offers {lacks} is unavailable: {some_of(workers, count)}"
-    return f"All {count:,} workers that offer {lacks} are unavailable: {some_of(workers, count)}"
+        return f"The only worker that offers {lacks} is unavailable: {list_some(workers, count)}"
+    return f"All {count:,} workers that offer {lacks} are unavailable: {list_some(workers, count)}"
 
 
-def too_big(needs: str, largest: str, hope: str) -> str:
+def too_big(needs: str, largest: str, arrival: str) -> str:
     """It would fit no worker, even idle; without `largest`: each resource would fit one, but not all together."""
     has = f"the largest matching worker has {largest}" if largest else "no matching worker has all of that"
-    return f"Needs {needs}, but {has}; {hope or _NEVER}"
+    return f"Needs {needs}, but {has}; {arrival or _NEVER}"
 
 
 def fragmented(needs: Resources, free: Resources, most: Resources, *, is_all: bool) -> str:
@@ -194,30 +196,30 @@ def fragmented(needs: Resources, free: Resources, most: Resources, *, is_all: bo
     scarce = [name for name in NAMES if getattr(needs, name) > getattr(most, name)]
     scarce = scarce or [name for name in NAMES if getattr(needs, name)]
     total, one, wanted = (
-        say_together([say_amount(name, getattr(part, name)) for name in scarce]) for part in (free, most, needs)
+        join_words([format_amount(name, getattr(part, name)) for name in scarce]) for part in (free, most, needs)
     )
     return f"{total if is_all else f'At least {total}'} free in total, but at most {one} on one worker; needs {wanted}"
 
 
-def making_room(worker: str, why: str) -> str:
+def reserved(worker: str, why: str) -> str:
     """Capacity is reserved for it, and not free yet."""
     return f"Capacity is reserved for it on {worker} ({why}); it starts when that is free"
 
 
-def kept_for_others(count: int, *, more_important: bool) -> str:
+def reserved_for_others(count: int, *, more_important: bool) -> str:
     """Free capacity is reserved for other tasks."""
     whom = "tasks of higher priority" if more_important else "tasks that have waited longer"
-    return f"Free capacity on {say_count(count, 'worker')} is reserved for {whom}"
+    return f"Free capacity on {count_of(count, 'worker')} is reserved for {whom}"
 
 
-def apart(names: Sequence[str]) -> str:
+def anti_affinity(names: Sequence[str]) -> str:
     """Anti-affinity keeps it from every matching worker."""
-    return f"Anti-affinity: every matching worker runs {some_of(names)} of its run"
+    return f"Anti-affinity: every matching worker runs {list_some(names)} of its run"
 
 
 def behind_priority(count: int, own: Priority, *, is_all: bool) -> str:
     """Tasks of higher priority go first."""
-    tasks = say_count(count, "task") if is_all else f"At least {say_count(count, 'task')}"
+    tasks = count_of(count, "task") if is_all else f"At least {count_of(count, 'task')}"
     return f"{tasks} of higher priority {'goes' if count == 1 else 'go'} before it ({own.name})"
 
 
@@ -228,10 +230,10 @@ def behind_share(tenant: str, part: float, other_part: float, *, guaranteed: boo
     return f"{tenant} is at {part:.0%} of its fair share; a tenant at {other_part:.0%} goes first"
 
 
-def no_room(free: str, ahead: int, own: Priority, next_seconds: float | None) -> str:
+def no_free_capacity(free: str, ahead: int, own: Priority, next_seconds: float | None) -> str:
     """All matching workers are full; `free` is the free part of the scarce resource."""
-    before = f"; {say_count(ahead, 'task')} ahead at {own.name}" if ahead else ""
-    soon = "" if next_seconds is None else f"; next capacity in ~{say_seconds(next_seconds)}"
+    before = f"; {count_of(ahead, 'task')} ahead at {own.name}" if ahead else ""
+    soon = "" if next_seconds is None else f"; next capacity in ~{format_seconds(next_seconds)}"
     return f"{free} free{before}{soon}"
 
 
@@ -242,12 +244,12 @@ def is_next() -> str:
 
 def preempted(at: datetime, ran_seconds: float | None, *, saved: bool, place: int, now: datetime) -> str:
     """It was preempted, and waits again."""
-    ran = "" if ran_seconds is None else f" after running {say_seconds(ran_seconds)}"
+    ran = "" if ran_seconds is None else f" after running {format_seconds(ran_seconds)}"
     kept = "" if ran_seconds is None else ", checkpoint kept" if saved else ", no checkpoint"
-    return f"Preempted for another task at {say_clock(at, now)}{ran}{kept}; queued again, {_nth(place)}"
+    return f"Preempted for another task at {format_clock(at, now)}{ran}{kept}; queued again, {_ordinal(place)}"
 
 
-def _nth(place: int) -> str:
+def _ordinal(place: int) -> str:
     tens, ones = divmod(place, 10)
     ending = {1: "st", 2: "nd", 3: "rd"}.get(ones, "th") if tens % 10 != 1 else "th"
     return f"{place:,}{ending} in its queue"

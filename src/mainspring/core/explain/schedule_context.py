@@ -8,23 +8,23 @@ from itertools import pairwise
 
 import msgspec
 
-from mainspring.core.explain.diagnosis import Gate, Passed
+from mainspring.core.explain.diagnosis import Gate, GateState
 from mainspring.core.model.batch import DurationRow
-from mainspring.core.model.schedule_rows import BackfillRow, FireRow, OtherSchedule, ScheduleChange, ScheduleRow
+from mainspring.core.model.schedule_rows import BackfillRow, FireRow, ScheduleChange, ScheduleRow, UpstreamSchedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger
-from mainspring.core.schedules.triggers import say_window as say_rfc3339
+from mainspring.core.schedules.triggers import format_window as format_rfc3339
 from mainspring.core.schedules.windows import Outcome
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 
 ENABLED, NOT_PAUSED, DUE, AFTER, OVERLAP, CONDITION = (
     "enabled", "pause", "due", "after", "overlap", "condition"
 )  # fmt: skip
-FEWEST_EVENTS = 3
+MIN_EVENTS = 3
 """Minimum to estimate how often events come."""
 
 
-class ScheduleScene(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a schedule."""
 
     schedule: ScheduleRow
@@ -40,7 +40,7 @@ class ScheduleScene(msgspec.Struct, frozen=True, kw_only=True):
     """The backfill of the oldest waiting window, if only backfilled windows wait."""
     backfilled: int = 0
     """How many of its windows have finished."""
-    other: OtherSchedule | None = None
+    other: UpstreamSchedule | None = None
     """The upstream job."""
     events: tuple[datetime, ...] = ()
     """When events of its type came, latest first."""
@@ -52,10 +52,10 @@ class ScheduleScene(msgspec.Struct, frozen=True, kw_only=True):
     """Display name: its own, or its job's if it is the only schedule of that job."""
 
 
-def gates_of(scene: ScheduleScene, holds: str, says: str = "") -> tuple[Gate, ...]:
+def gates_of(context: ScheduleContext, holds: str, says: str = "") -> tuple[Gate, ...]:
     """The gates of a window, in the order in which they are checked."""
-    spec = scene.spec
-    active = sum(fire.backfill_id is None for fire in scene.active)
+    spec = context.spec
+    active = sum(fire.backfill_id is None for fire in context.active)
     names = [(ENABLED, ""), (NOT_PAUSED, ""), (DUE, "")]
     if spec.after is not None:
         names.append((AFTER, spec.after.job))
@@ -63,32 +63,32 @@ def gates_of(scene: ScheduleScene, holds: str, says: str = "") -> tuple[Gate, ..
     if spec.condition is not None:
         names.append((CONDITION, spec.condition.file_exists or ""))
     gates: list[Gate] = []
-    passed = Passed.YES
+    passed = GateState.YES
     for name, words in names:
         if name == holds:
-            gates.append(Gate(name=name, passed=Passed.HOLDS, says=says or words))
-            passed = Passed.NOT_REACHED
+            gates.append(Gate(name=name, passed=GateState.HOLDS, says=says or words))
+            passed = GateState.NOT_REACHED
         else:
             gates.append(Gate(name=name, passed=passed, says=words))
     return tuple(gates)
 
 
-def say_window(scene: ScheduleScene, window_at: datetime) -> str:
+def format_window(context: ScheduleContext, window_at: datetime) -> str:
     """Format a window in its time zone."""
-    trigger = scene.spec.trigger
-    text = say_rfc3339(trigger, window_at)
+    trigger = context.spec.trigger
+    text = format_rfc3339(trigger, window_at)
     zone = trigger.timezone if isinstance(trigger, CronTrigger) else "UTC"
     if isinstance(trigger, EventTrigger) and trigger.expected is not None:
         zone = trigger.expected.timezone
     return f"{text[:10]} {text[11:19]} {zone}"
 
 
-def say_latest(scene: ScheduleScene) -> str:
+def format_latest(context: ScheduleContext) -> str:
     """The outcome of the latest window, as the end of a sentence."""
-    fire = scene.latest
+    fire = context.latest
     if fire is None or fire.outcome is Outcome.WAITING:
         return ""
-    window = f"; its latest window, {say_window(scene, fire.last_window_at)},"
+    window = f"; its latest window, {format_window(context, fire.last_window_at)},"
     if fire.outcome is not Outcome.RAN:
         return f"{window} did not run: {fire.because}"
     if fire.run_state is None:
@@ -96,9 +96,9 @@ def say_latest(scene: ScheduleScene) -> str:
     return f"{window} {fire.run_state.value.lower().replace('_', ' ')} ({fire.run_id})"
 
 
-def say_usual(events: Sequence[datetime]) -> str:
+def format_usual(events: Sequence[datetime]) -> str:
     """How often events usually come, latest first, if there are enough to tell."""
-    if len(events) < FEWEST_EVENTS:
+    if len(events) < MIN_EVENTS:
         return ""
     gaps = sorted((later - earlier).total_seconds() for later, earlier in pairwise(events))
-    return f", usually every {say_seconds(gaps[len(gaps) // 2])}"
+    return f", usually every {format_seconds(gaps[len(gaps) // 2])}"

@@ -17,17 +17,17 @@ from msgspec.structs import replace
 
 from mainspring.core.explain.diagnosis import (
     BY_ROWS,
-    MOST_NAMED,
+    MAX_NAMED,
     STALE_SECONDS,
-    Act,
-    ActKind,
+    Blocker,
     Diagnosis,
     Expected,
-    Foresight,
-    InTheWay,
+    ExpectedKind,
     Reason,
+    Suggestion,
+    SuggestionKind,
 )
-from mainspring.core.explain.diagnosis_report import say_clock, say_in
+from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.explain.schedule_context import (
     AFTER,
     CONDITION,
@@ -35,91 +35,95 @@ from mainspring.core.explain.schedule_context import (
     ENABLED,
     NOT_PAUSED,
     OVERLAP,
-    ScheduleScene,
+    ScheduleContext,
+    format_latest,
+    format_usual,
+    format_window,
     gates_of,
-    say_latest,
-    say_usual,
-    say_window,
 )
 from mainspring.core.model.schedule_rows import BackfillRow, FireRow
-from mainspring.core.schedules.evaluate import other_of
+from mainspring.core.schedules.evaluate import upstream_window
 from mainspring.core.schedules.start_policy import Situation, StartGate, decide_start
-from mainspring.core.schedules.triggers import EventTrigger, ManualTrigger, say_trigger
+from mainspring.core.schedules.triggers import EventTrigger, ManualTrigger, describe_trigger
 from mainspring.core.schedules.windows import Outcome, start_of, upcoming
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 
-_LOOKED_AT_WITHIN_SECONDS = 60.0
+_EVALUATED_WITHIN_SECONDS = 60.0
 """Waiting windows are decided again at least this often while a server is healthy."""
 
 
-def diagnose_schedule(scene: ScheduleScene) -> Diagnosis:
+def diagnose_schedule(context: ScheduleContext) -> Diagnosis:
     """Diagnose a schedule, in the order in which it is evaluated."""
-    row, found = scene.schedule, _about(scene)
+    row, found = context.schedule, _about(context)
     if row.deleted_at is not None:
-        verdict = f"Was deleted {say_in(row.deleted_at, scene.now)}{_reason(row.because)}"
+        verdict = f"Was deleted {format_relative(row.deleted_at, context.now)}{_reason(row.because)}"
         return replace(found, verdict=verdict, expected=_never("it is deleted"))
     if row.paused:
-        return _paused(found, scene)
+        return _paused(found, context)
     if not row.enabled:
-        return _disabled(found, scene)
-    own = next((fire for fire in scene.waiting if fire.backfill_id is None), None)
+        return _disabled(found, context)
+    own = next((fire for fire in context.waiting if fire.backfill_id is None), None)
     if own is not None:
-        return _waiting(found, scene, own)
-    if scene.backfill is not None:
-        return _backfilling(found, scene, scene.backfill)
-    if row.next_at is not None and (scene.now - row.next_at).total_seconds() > STALE_SECONDS:
-        return _overdue(found, scene, row.next_at)
-    if isinstance(scene.spec.trigger, EventTrigger):
-        return _for_event(found, scene, scene.spec.trigger)
+        return _waiting(found, context, own)
+    if context.backfill is not None:
+        return _backfilling(found, context, context.backfill)
+    if row.next_at is not None and (context.now - row.next_at).total_seconds() > STALE_SECONDS:
+        return _overdue(found, context, row.next_at)
+    if isinstance(context.spec.trigger, EventTrigger):
+        return _for_event(found, context, context.spec.trigger)
     if row.next_at is not None:
-        return _for_time(found, scene, row.next_at)
-    return _on_demand(found, scene)
+        return _for_time(found, context, row.next_at)
+    return _on_demand(found, context)
 
 
 # nothing is planned
 
 
-def _paused(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
-    change = scene.stopped
-    verdict = f"Paused{_reason(scene.schedule.because)}"
+def _paused(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
+    change = context.stopped
+    verdict = f"Paused{_reason(context.schedule.because)}"
     if change is not None:
-        verdict = f"Paused by {change.by} {say_in(change.at, scene.now)}{_quoted(change.why)}"
-    person = () if change is None else (InTheWay(kind="person", id=change.by, says=f"{change.by}, who paused it"),)
+        verdict = f"Paused by {change.by} {format_relative(change.at, context.now)}{_quoted(change.why)}"
+    person = () if change is None else (Blocker(kind="person", id=change.by, says=f"{change.by}, who paused it"),)
     return replace(
         found,
         reason=Reason.PAUSED,
-        verdict=verdict + _and_waiting(scene),
-        expected=_cannot_say("someone has to resume it"),
-        gates=gates_of(scene, NOT_PAUSED),
-        in_the_way=person,
+        verdict=verdict + _and_waiting(context),
+        expected=_unknown_start("someone has to resume it"),
+        gates=gates_of(context, NOT_PAUSED),
+        blockers=person,
         ruled_out=("not failures",),
-        acts=(_resume(scene, ActKind.ASK, "Resume it"),),
+        suggestions=(_resume(context, SuggestionKind.ASK, "Resume it"),),
     )
 
 
-def _disabled(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
-    row, change = scene.schedule, scene.stopped
-    if not scene.spec.enabled:
+def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
+    row, change = context.schedule, context.stopped
+    if not context.spec.enabled:
         return replace(
             found,
             reason=Reason.PAUSED,
             verdict="Disabled in its definition",
             expected=_never("its definition disables it"),
-            gates=gates_of(scene, ENABLED),
-            acts=(Act(kind=ActKind.CHANGE, says="Enable it in its definition", effect=_say_next(scene)),),
+            gates=gates_of(context, ENABLED),
+            suggestions=(
+                Suggestion(
+                    kind=SuggestionKind.CHANGE, says="Enable it in its definition", effect=_format_next(context)
+                ),
+            ),
         )
-    since = "" if change is None else f" {say_in(change.at, scene.now)}"
+    since = "" if change is None else f" {format_relative(change.at, context.now)}"
     return replace(
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Disabled{since} after repeated failures{_reason(row.because)}; it stays so until it is resumed",
-        expected=_cannot_say("someone has to fix its job and resume it"),
-        gates=gates_of(scene, ENABLED),
+        expected=_unknown_start("someone has to fix its job and resume it"),
+        gates=gates_of(context, ENABLED),
         ruled_out=("not paused",),
-        acts=(
+        suggestions=(
             _resume(
-                scene,
-                ActKind.CHANGE,
+                context,
+                SuggestionKind.CHANGE,
                 f"Fix the failures (`mainspring runs --filter 'job:{row.job} state:failed'`), then resume it",
             ),
         ),
@@ -129,45 +133,47 @@ def _disabled(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
 # a window waits
 
 
-def _waiting(found: Diagnosis, scene: ScheduleScene, fire: FireRow) -> Diagnosis:
+def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagnosis:
     """The oldest waiting window, decided as the next evaluation will."""
-    others = tuple(one for one in scene.active if one.backfill_id is None)
-    situation = Situation(active=len(others), other=other_of(scene.other, fire.window_at))
-    start = decide_start(scene.spec, fire.window_at, situation, now=scene.now)
+    others = tuple(one for one in context.active if one.backfill_id is None)
+    situation = Situation(active=len(others), other=upstream_window(context.other, fire.window_at))
+    start = decide_start(context.spec, fire.window_at, situation, now=context.now)
 
-    window = f"Window {say_window(scene, fire.window_at)} has waited {_ago(fire.window_at, scene.now)}"
-    waited = replace(found, numbers={"waiting": float(len(scene.waiting))})
+    window = f"Window {format_window(context, fire.window_at)} has waited {_ago(fire.window_at, context.now)}"
+    waited = replace(found, numbers={"waiting": float(len(context.waiting))})
     if start.outcome is Outcome.WAITING and start.gate is StartGate.AFTER:
-        return _for_other(waited, scene, f"{window}: {start.because}")
+        return _for_upstream(waited, context, f"{window}: {start.because}")
     if start.outcome is Outcome.WAITING:
-        return _for_room(waited, scene, others, f"{window}: {start.because}")
+        return _for_overlap(waited, context, others, f"{window}: {start.because}")
     if fire.asked_at is not None:
         return replace(
             waited,
             reason=Reason.WAITING_EVENT,
             verdict=f"{window}: {fire.because}",
-            expected=_cannot_say("a worker has not reported on the file yet"),
-            gates=gates_of(scene, CONDITION),
-            acts=(Act(kind=ActKind.WAIT, says="Wait: a worker of the pool has to check the file"),),
+            expected=_unknown_start("a worker has not reported on the file yet"),
+            gates=gates_of(context, CONDITION),
+            suggestions=(
+                Suggestion(kind=SuggestionKind.WAIT, says="Wait: a worker of the pool has to check the file"),
+            ),
         )
-    looked_at = scene.schedule.looked_at or fire.decided_at
-    if (scene.now - looked_at).total_seconds() <= _LOOKED_AT_WITHIN_SECONDS:
+    evaluated_at = context.schedule.evaluated_at or fire.decided_at
+    if (context.now - evaluated_at).total_seconds() <= _EVALUATED_WITHIN_SECONDS:
         return replace(waited, verdict=f"{window}; no longer blocked, about to start")
     return replace(
         waited,
         reason=Reason.SCHEDULER_LAG,
-        verdict=f"{window}; not blocked, but no server has evaluated it for {_ago(looked_at, scene.now)}",
-        expected=_cannot_say("no server evaluates waiting windows"),
+        verdict=f"{window}; not blocked, but no server has evaluated it for {_ago(evaluated_at, context.now)}",
+        expected=_unknown_start("no server evaluates waiting windows"),
     )
 
 
-def _for_other(found: Diagnosis, scene: ScheduleScene, verdict: str) -> Diagnosis:
-    after, other = scene.spec.after, scene.other
+def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> Diagnosis:
+    after, other = context.spec.after, context.other
     assert after is not None, "only what waits for another job gets here"
-    named: list[InTheWay] = []
+    named: list[Blocker] = []
     if other is not None:
         named = [
-            InTheWay(kind="run", id=fire.run_id, says=f"{after.job}: {fire.run_id}", tenant=found.tenant)
+            Blocker(kind="run", id=fire.run_id, says=f"{after.job}: {fire.run_id}", tenant=found.tenant)
             for fire in other.fires
             if fire.run_id is not None and fire.run_state is None
         ]
@@ -175,108 +181,115 @@ def _for_other(found: Diagnosis, scene: ScheduleScene, verdict: str) -> Diagnosi
         found,
         reason=Reason.WAITING_UPSTREAM,
         verdict=verdict,
-        expected=_cannot_say(f"it depends on {after.job}"),
-        gates=gates_of(scene, AFTER),
-        in_the_way=tuple(named[:MOST_NAMED])
-        or (InTheWay(kind="job", id=after.job, says=after.job, tenant=found.tenant),),
-        others_in_the_way=max(0, len(named) - MOST_NAMED),
-        acts=(Act(kind=ActKind.WAIT, says=f"Wait for {after.job}", command=f"mainspring why {after.job}"),),
-    )
-
-
-def _for_room(found: Diagnosis, scene: ScheduleScene, active: Sequence[FireRow], verdict: str) -> Diagnosis:
-    return replace(
-        found,
-        reason=Reason.CONCURRENCY,
-        verdict=verdict,
-        expected=_ends(scene, active),
-        gates=gates_of(scene, OVERLAP),
-        in_the_way=tuple(_run_in_the_way(scene, fire) for fire in active[:MOST_NAMED]),
-        others_in_the_way=max(0, len(active) - MOST_NAMED),
-        ruled_out=("not paused", "not the upstream job"),
-        acts=(
-            Act(kind=ActKind.WAIT, says="Wait for the active run"),
-            *([_cancel(active[0])] if len(active) == scene.spec.max_active else []),
+        expected=_unknown_start(f"it depends on {after.job}"),
+        gates=gates_of(context, AFTER),
+        blockers=tuple(named[:MAX_NAMED]) or (Blocker(kind="job", id=after.job, says=after.job, tenant=found.tenant),),
+        more_blockers=max(0, len(named) - MAX_NAMED),
+        suggestions=(
+            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait for {after.job}", command=f"mainspring why {after.job}"),
         ),
     )
 
 
-def _cancel(fire: FireRow) -> Act:
+def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[FireRow], verdict: str) -> Diagnosis:
+    return replace(
+        found,
+        reason=Reason.CONCURRENCY,
+        verdict=verdict,
+        expected=_expected_end(context, active),
+        gates=gates_of(context, OVERLAP),
+        blockers=tuple(_run_in_the_way(context, fire) for fire in active[:MAX_NAMED]),
+        more_blockers=max(0, len(active) - MAX_NAMED),
+        ruled_out=("not paused", "not the upstream job"),
+        suggestions=(
+            Suggestion(kind=SuggestionKind.WAIT, says="Wait for the active run"),
+            *([_cancel(active[0])] if len(active) == context.spec.max_active else []),
+        ),
+    )
+
+
+def _cancel(fire: FireRow) -> Suggestion:
     effect = "the waiting window starts once it has ended"
-    return Act(kind=ActKind.CHANGE, says="Cancel that run", command=f"mainspring cancel {fire.run_id}", effect=effect)
+    return Suggestion(
+        kind=SuggestionKind.CHANGE, says="Cancel that run", command=f"mainspring cancel {fire.run_id}", effect=effect
+    )
 
 
-def _backfilling(found: Diagnosis, scene: ScheduleScene, backfill: BackfillRow) -> Diagnosis:
-    mine = [fire for fire in scene.waiting if fire.backfill_id == backfill.id]
-    going = [fire for fire in scene.active if fire.backfill_id == backfill.id]
-    progress = f"{scene.backfilled:,} done, {len(going)} active, {len(mine):,} waiting"
+def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillRow) -> Diagnosis:
+    mine = [fire for fire in context.waiting if fire.backfill_id == backfill.id]
+    going = [fire for fire in context.active if fire.backfill_id == backfill.id]
+    progress = f"{context.backfilled:,} done, {len(going)} active, {len(mine):,} waiting"
     verdict = f"A backfill of {backfill.windows:,} windows allows {backfill.max_parallel} at a time: {progress}"
     return replace(
         found,
         reason=Reason.BACKFILL_THROTTLED,
         verdict=verdict,
-        expected=_ends(scene, going),
-        in_the_way=tuple(_run_in_the_way(scene, fire) for fire in going[:MOST_NAMED]),
-        others_in_the_way=max(0, len(going) - MOST_NAMED),
+        expected=_expected_end(context, going),
+        blockers=tuple(_run_in_the_way(context, fire) for fire in going[:MAX_NAMED]),
+        more_blockers=max(0, len(going) - MAX_NAMED),
         ruled_out=("planned windows are not affected",),
-        acts=(Act(kind=ActKind.WAIT, says=f"Wait: {_say_rest(scene, backfill, len(mine))}"),),
-        numbers={"waiting": float(len(mine)), "done": float(scene.backfilled), "total": float(backfill.windows)},
+        suggestions=(
+            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait: {_format_remaining(context, backfill, len(mine))}"),
+        ),
+        numbers={"waiting": float(len(mine)), "done": float(context.backfilled), "total": float(backfill.windows)},
     )
 
 
-def _say_rest(scene: ScheduleScene, backfill: BackfillRow, waiting: int) -> str:
+def _format_remaining(context: ScheduleContext, backfill: BackfillRow, waiting: int) -> str:
     """How long a backfill takes, at the usual duration of a run."""
-    if scene.duration is None:
+    if context.duration is None:
         return "the usual duration of a run is not known yet"
     rounds = -(-waiting // backfill.max_parallel)
-    return f"the last window starts in about {say_seconds(rounds * scene.duration.p50_seconds)}"
+    return f"the last window starts in about {format_seconds(rounds * context.duration.p50_seconds)}"
 
 
-def _run_in_the_way(scene: ScheduleScene, fire: FireRow) -> InTheWay:
+def _run_in_the_way(context: ScheduleContext, fire: FireRow) -> Blocker:
     began = fire.start_at or fire.decided_at
-    usual = "" if scene.duration is None else f", usually {say_seconds(scene.duration.p50_seconds)}"
-    says = f"{fire.run_id}, of window {say_window(scene, fire.window_at)} (for {_ago(began, scene.now)}{usual})"
-    return InTheWay(kind="run", id=fire.run_id or "", says=says, tenant=scene.schedule.tenant)
+    usual = "" if context.duration is None else f", usually {format_seconds(context.duration.p50_seconds)}"
+    says = f"{fire.run_id}, of window {format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
+    return Blocker(kind="run", id=fire.run_id or "", says=says, tenant=context.schedule.tenant)
 
 
-def _ends(scene: ScheduleScene, active: Sequence[FireRow]) -> Expected:
+def _expected_end(context: ScheduleContext, active: Sequence[FireRow]) -> Expected:
     """When the first of these runs usually ends."""
-    if scene.duration is None or not active:
-        return _cannot_say("the usual duration of its runs is not known")
+    if context.duration is None or not active:
+        return _unknown_start("the usual duration of its runs is not known")
     began = min(fire.start_at or fire.decided_at for fire in active)
-    earliest = began + timedelta(seconds=scene.duration.p50_seconds)
-    latest = began + timedelta(seconds=scene.duration.p90_seconds)
-    if latest <= scene.now:
-        return _cannot_say("the active run takes longer than 9 of 10 before it")
-    basis = f"how long its last {scene.duration.count:,} runs took (p50 to p90)"
-    return Expected(foresight=Foresight.RANGE, basis=basis, earliest=max(earliest, scene.now), latest=latest)
+    earliest = began + timedelta(seconds=context.duration.p50_seconds)
+    latest = began + timedelta(seconds=context.duration.p90_seconds)
+    if latest <= context.now:
+        return _unknown_start("the active run takes longer than 9 of 10 before it")
+    basis = f"how long its last {context.duration.count:,} runs took (p50 to p90)"
+    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=max(earliest, context.now), latest=latest)
 
 
 # nothing is due
 
 
-def _overdue(found: Diagnosis, scene: ScheduleScene, next_at: datetime) -> Diagnosis:
-    late = say_seconds((scene.now - next_at).total_seconds())
+def _overdue(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> Diagnosis:
+    late = format_seconds((context.now - next_at).total_seconds())
     return replace(
         found,
         reason=Reason.SCHEDULER_LAG,
         verdict=f"Due {late} ago and not evaluated since: the schedulers are behind",
-        expected=_cannot_say("no server evaluates due windows"),
-        gates=gates_of(scene, DUE, f"{late} ago"),
+        expected=_unknown_start("no server evaluates due windows"),
+        gates=gates_of(context, DUE, f"{late} ago"),
     )
 
 
-def _for_event(found: Diagnosis, scene: ScheduleScene, trigger: EventTrigger) -> Diagnosis:
-    seen = f"last seen {say_in(scene.events[0], scene.now)}" if scene.events else "none was ever received"
-    row = scene.schedule
-    expected = _cannot_say("it is not known when an event comes")
+def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger) -> Diagnosis:
+    seen = (
+        f"last seen {format_relative(context.events[0], context.now)}" if context.events else "none was ever received"
+    )
+    row = context.schedule
+    expected = _unknown_start("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
-        by = f"; without one it runs at {say_clock(row.next_at, scene.now)} ({say_in(row.next_at, scene.now)})"
+        by = f"; without one it runs at {format_clock(row.next_at, context.now)} ({format_relative(row.next_at, context.now)})"
         basis = "when the event comes, at the latest at the end of its buffer"
-        expected = Expected(foresight=Foresight.RANGE, basis=basis, earliest=scene.now, latest=row.next_at)
-    send = Act(
-        kind=ActKind.CHANGE,
+        expected = Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=context.now, latest=row.next_at)
+    send = Suggestion(
+        kind=SuggestionKind.CHANGE,
         says="Send the event",
         command=f"mainspring events send {trigger.type}",
         effect="a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
@@ -284,75 +297,78 @@ def _for_event(found: Diagnosis, scene: ScheduleScene, trigger: EventTrigger) ->
     return replace(
         found,
         reason=Reason.WAITING_EVENT,
-        verdict=f"Waits for event {trigger.type}; {seen}{say_usual(scene.events)}{by}{say_latest(scene)}",
+        verdict=f"Waits for event {trigger.type}; {seen}{format_usual(context.events)}{by}{format_latest(context)}",
         expected=expected,
-        gates=gates_of(scene, DUE, f"event {trigger.type}"),
-        in_the_way=(InTheWay(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
+        gates=gates_of(context, DUE, f"event {trigger.type}"),
+        blockers=(Blocker(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
         ruled_out=("not paused", "no window waits for capacity"),
-        acts=(Act(kind=ActKind.WAIT, says="Wait for the event"), send, _trigger(scene)),
-        numbers={"events": float(len(scene.events))},
+        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says="Wait for the event"), send, _trigger(context)),
+        numbers={"events": float(len(context.events))},
     )
 
 
-def _for_time(found: Diagnosis, scene: ScheduleScene, next_at: datetime) -> Diagnosis:
-    row, spec = scene.schedule, scene.spec
-    starts = start_of(row.id, spec, next_at, scene.now)
-    when = say_in(next_at, scene.now)
+def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> Diagnosis:
+    row, spec = context.schedule, context.spec
+    starts = start_of(row.id, spec, next_at, context.now)
+    when = format_relative(next_at, context.now)
     return replace(
         found,
         reason=Reason.WAITING_TIME,
-        verdict=f"Next window {say_window(scene, next_at)} ({when}){say_latest(scene)}",
+        verdict=f"Next window {format_window(context, next_at)} ({when}){format_latest(context)}",
         expected=Expected(
-            foresight=Foresight.RANGE, basis=f"it fires {say_trigger(spec.trigger)}", earliest=starts, latest=starts
+            kind=ExpectedKind.RANGE, basis=f"it fires {describe_trigger(spec.trigger)}", earliest=starts, latest=starts
         ),
-        gates=gates_of(scene, DUE, when),
+        gates=gates_of(context, DUE, when),
         ruled_out=("not paused", "no window waits for capacity"),
-        acts=(Act(kind=ActKind.WAIT, says=f"Wait until {say_clock(starts, scene.now)}"), _trigger(scene)),
+        suggestions=(
+            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(starts, context.now)}"),
+            _trigger(context),
+        ),
     )
 
 
-def _on_demand(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
-    if isinstance(scene.spec.trigger, ManualTrigger):
-        verdict = f"Runs on request only{say_latest(scene)}"
-        return replace(found, verdict=verdict, acts=(_trigger(scene),))
-    verdict = f"Has no future window: it fires {say_trigger(scene.spec.trigger)}{say_latest(scene)}"
-    return replace(found, verdict=verdict, expected=_never("it has no future window"), acts=(_trigger(scene),))
+def _on_demand(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
+    if isinstance(context.spec.trigger, ManualTrigger):
+        verdict = f"Runs on request only{format_latest(context)}"
+        return replace(found, verdict=verdict, suggestions=(_trigger(context),))
+    verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{format_latest(context)}"
+    return replace(found, verdict=verdict, expected=_never("it has no future window"), suggestions=(_trigger(context),))
 
 
 # the pieces
 
 
-def _about(scene: ScheduleScene) -> Diagnosis:
-    row = scene.schedule
+def _about(context: ScheduleContext) -> Diagnosis:
+    row = context.schedule
     state = "deleted" if row.deleted_at else "disabled" if not row.enabled else "paused" if row.paused else "active"
     return Diagnosis(
-        subject=row.id, name=f"{row.tenant}/{scene.called}", tenant=row.tenant, state=state, since=None, reason=None,
-        verdict="", at=scene.now, by=BY_ROWS, age_seconds=0.0, pool=row.pool, priority=scene.spec.priority,
+        subject=row.id, name=f"{row.tenant}/{context.called}", tenant=row.tenant, state=state, since=None, reason=None,
+        verdict="", at=context.now, by=BY_ROWS, age_seconds=0.0, pool=row.pool, priority=context.spec.priority,
     )  # fmt: skip
 
 
-def _resume(scene: ScheduleScene, kind: ActKind, says: str) -> Act:
-    return Act(kind=kind, says=says, command=f"mainspring resume {scene.called}", effect=_say_next(scene))
+def _resume(context: ScheduleContext, kind: SuggestionKind, says: str) -> Suggestion:
+    return Suggestion(kind=kind, says=says, command=f"mainspring resume {context.called}", effect=_format_next(context))
 
 
-def _say_next(scene: ScheduleScene) -> str:
+def _format_next(context: ScheduleContext) -> str:
     """The next window once the schedule is active."""
-    windows = upcoming(replace(scene.spec, enabled=True), scene.now, 1)
-    return f"its next window is {say_window(scene, windows[0])}" if windows else "it is active again"
+    windows = upcoming(replace(context.spec, enabled=True), context.now, 1)
+    return f"its next window is {format_window(context, windows[0])}" if windows else "it is active again"
 
 
-def _trigger(scene: ScheduleScene) -> Act:
-    command = f"mainspring trigger {scene.called}"
-    return Act(kind=ActKind.CHANGE, says="Run it now", command=command, effect="a run starts at once")
+def _trigger(context: ScheduleContext) -> Suggestion:
+    command = f"mainspring trigger {context.called}"
+    return Suggestion(kind=SuggestionKind.CHANGE, says="Run it now", command=command, effect="a run starts at once")
 
 
-def _and_waiting(scene: ScheduleScene) -> str:
-    count = len(scene.waiting)
+def _and_waiting(context: ScheduleContext) -> str:
+    count = len(context.waiting)
     return f"; {count} window{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} waiting" if count else ""
 
 
 def _ago(at: datetime, now: datetime) -> str:
-    return say_seconds((now - at).total_seconds())
+    return format_seconds((now - at).total_seconds())
 
 
 def _reason(because: str) -> str:
@@ -364,8 +380,8 @@ def _quoted(why: str) -> str:
 
 
 def _never(basis: str) -> Expected:
-    return Expected(foresight=Foresight.NEVER, basis=basis)
+    return Expected(kind=ExpectedKind.NEVER, basis=basis)
 
 
-def _cannot_say(basis: str) -> Expected:
-    return Expected(foresight=Foresight.CANNOT_SAY, basis=basis)
+def _unknown_start(basis: str) -> Expected:
+    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)

@@ -8,50 +8,54 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mainspring.core.model.resources import NOTHING, Resources, say_amounts
-from mainspring.core.placement.feasibility import Hindrance, Obstacle
-from mainspring.core.placement.task_shapes import Shape, say_label
-from mainspring.core.text.sentences import say_together
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources, format_amounts
+from mainspring.core.placement.feasibility import Obstacle, ObstacleKind
+from mainspring.core.placement.task_shapes import Shape, format_label
+from mainspring.core.text.sentences import join_words
 
-H = Hindrance
-_LASTING = (
-    H.OUTSIDE, H.ZONE, H.LABEL, H.TOO_BIG, H.REFUSED, H.NEAR, H.APART, H.NOT_READY, H.HELD, H.UNCLAIMED, H.KEPT,
-    H.NO_ROOM,
+H = ObstacleKind
+_BY_PERMANENCE = (
+    H.OUTSIDE, H.ZONE, H.LABEL, H.TOO_BIG, H.REFUSED, H.NEAR, H.APART, H.NOT_READY, H.HELD, H.UNCLAIMED, H.RESERVED,
+    H.NO_CAPACITY,
 )  # fmt: skip
 """Of several obstacles of a worker, the first of these is reported."""
-_ROOM = (H.KEPT, H.NO_ROOM)
+_CAPACITY = (H.RESERVED, H.NO_CAPACITY)
 
 
-def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources = NOTHING) -> str:
+def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources = ZERO_RESOURCES) -> str:
     """Why none of these workers takes a task of this shape.
 
     `free` is the total of the workers that lack only capacity: if that is enough, it is fragmented (PLC-9).
     """
     if not workers:
         return "the pool has no workers"
-    firsts = Counter(min((one.kind for one in found), key=_LASTING.index, default=H.NO_ROOM) for found in workers)
-    if H.NO_ROOM in firsts and shape.resources.fits(free):
-        return f"fragmented: {say_together(say_amounts(free))} free in total, but no worker has enough for {shape}"
-    if all(kind in _ROOM for kind in firsts):
+    firsts = Counter(
+        min((one.kind for one in found), key=_BY_PERMANENCE.index, default=H.NO_CAPACITY) for found in workers
+    )
+    if H.NO_CAPACITY in firsts and shape.resources.fits(free):
+        return f"fragmented: {join_words(format_amounts(free))} free in total, but no worker has enough for {shape}"
+    if all(kind in _CAPACITY for kind in firsts):
         return f"no worker has capacity for {shape}"
-    said = ", ".join(f"{firsts[kind]} {_say(kind, shape)}" for kind in _LASTING if kind in firsts)
-    return f"no worker has capacity: {said}" if any(kind in firsts for kind in _ROOM) else f"no worker matches: {said}"
+    said = ", ".join(f"{firsts[kind]} {_describe(kind, shape)}" for kind in _BY_PERMANENCE if kind in firsts)
+    return (
+        f"no worker has capacity: {said}" if any(kind in firsts for kind in _CAPACITY) else f"no worker matches: {said}"
+    )
 
 
-def _say(kind: Hindrance, shape: Shape) -> str:
+def _describe(kind: ObstacleKind, shape: Shape) -> str:
     """Describe the workers with this obstacle."""
     words = {
         H.OUTSIDE: "outside the zones of the pool",
         H.ZONE: f"not in zone {shape.zone}",
-        H.LABEL: f"without {' and '.join(say_label(key, value) for key, value in shape.labels)}",
+        H.LABEL: f"without {' and '.join(format_label(key, value) for key, value in shape.labels)}",
         H.TOO_BIG: "too small",
         H.REFUSED: "refused such a task",
-        H.NEAR: f"not where {', '.join(shape.near)} ran",
-        H.APART: f"with {', '.join(shape.apart)} of the same run",
+        H.NEAR: f"not where {', '.join(shape.affinity)} ran",
+        H.APART: f"with {', '.join(shape.anti_affinity)} of the same run",
         H.NOT_READY: "silent",
         H.HELD: "cordoned, draining or leaving",
         H.UNCLAIMED: "without an open claim",
-        H.KEPT: "with capacity reserved for others",
-        H.NO_ROOM: "full",
+        H.RESERVED: "with capacity reserved for others",
+        H.NO_CAPACITY: "full",
     }
     return words[kind]

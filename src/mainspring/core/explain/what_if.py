@@ -10,7 +10,7 @@
 
 Several are separated by commas. The answer comes from the shard's own rules on a copy (`shard/explain/forecast.py`).
 
-If you add one: a field of `Supposal`, its words in `_CLAUSES`, and its change in `shard/explain/hypothesis.py`.
+If you add one: a field of `Hypothesis`, its words in `_CLAUSES`, and its change in `shard/explain/hypothesis.py`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from msgspec.structs import replace
 from mainspring.core.explain.diagnosis import Expected, Reason
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
-from mainspring.core.text.quantities import bytes_of, millis_of
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
 
-MOST_WORKERS = 1_000
+MAX_WORKERS = 1_000
 """In total: a forecast scans each of them repeatedly."""
-_LARGEST = 2**62
+_MAX_AMOUNT = 2**62
 _ANY = "any"
 _WORKER = frozenset({"worker", "workers"})
 _FILLERS = frozenset({"more", "another", "of", "with", "core", "cores"})
@@ -40,7 +40,7 @@ _Words = list[str]
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-class MoreWorkers(msgspec.Struct, frozen=True, kw_only=True):
+class ExtraWorkers(msgspec.Struct, frozen=True, kw_only=True):
     """Hypothetical workers."""
 
     count: int = 1
@@ -52,7 +52,7 @@ class MoreWorkers(msgspec.Struct, frozen=True, kw_only=True):
     """None: the one that the task requests."""
 
 
-class Supposal(msgspec.Struct, frozen=True, kw_only=True):
+class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     """Hypothetical changes, all at once. None: unchanged."""
 
     cpu_millis: int | None = None
@@ -69,7 +69,7 @@ class Supposal(msgspec.Struct, frozen=True, kw_only=True):
     max_tasks: int | None = None
     groups: dict[str, int] = {}
     """By group of its tenant: its limit."""
-    workers: tuple[MoreWorkers, ...] = ()
+    workers: tuple[ExtraWorkers, ...] = ()
     unfrozen: bool = False
     unpaused: bool = False
 
@@ -83,7 +83,7 @@ class Supposal(msgspec.Struct, frozen=True, kw_only=True):
         return any(one is not None for one in (self.burst_cpu_millis, self.guaranteed_cpu_millis, self.max_tasks))
 
 
-AS_IT_IS = Supposal()
+NO_CHANGES = Hypothesis()
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,29 +108,29 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What would still block it, in words; empty: nothing."""
     reason: Reason | None = None
     """The same, as a reason code."""
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """Notes on the changes: one without effect, or one that needs a permission."""
     at: datetime
 
 
-def parse_supposal(words: Sequence[str]) -> Supposal:
+def parse_hypothesis(words: Sequence[str]) -> Hypothesis:
     """Parse changes, one or several with commas in each word. Raises Refused with every fault."""
     faults: list[Fault] = []
-    supposal = AS_IT_IS
+    hypothesis = NO_CHANGES
     clauses = [clause.strip() for word in words for clause in word.split(",")]
     for clause in filter(None, clauses):
         try:
-            supposal = _read(clause, supposal)
+            hypothesis = _read(clause, hypothesis)
         except ValueError as error:
             faults.append(Fault(where=clause, why=str(error)))
     if not faults and not any(clauses):
         faults.append(Fault(where="if", why=f"must list changes, such as {_EXAMPLE}"))
     if faults:
         raise Refused("invalid changes", faults)
-    return supposal
+    return hypothesis
 
 
-def _read(clause: str, supposal: Supposal) -> Supposal:
+def _read(clause: str, hypothesis: Hypothesis) -> Hypothesis:
     words = clause.split()
     name, equals, value = words[0].partition("=")
     if equals:
@@ -138,108 +138,108 @@ def _read(clause: str, supposal: Supposal) -> Supposal:
     if not _WORKER.isdisjoint(words):
         words = ["1" if word in {"one", "a"} else word for word in words if word not in _FILLERS]
     if _COUNT.fullmatch(words[0]) and len(words) > 1 and words[1] in _WORKER:
-        return _workers(words[2:], supposal, _whole(words[0]))
+        return _workers(words[2:], hypothesis, _whole_number(words[0]))
     read = _CLAUSES.get(words[0].lower())
     if read is None:
         raise ValueError(f"unknown change {words[0]}{did_you_mean(words[0].lower(), _CLAUSES)}")
-    return read(words[1:], supposal)
+    return read(words[1:], hypothesis)
 
 
-def _amount(field: str, read: Callable[[str], int]) -> Callable[[_Words, Supposal], Supposal]:
+def _amount(field: str, read: Callable[[str], int]) -> Callable[[_Words, Hypothesis], Hypothesis]:
     """Return a parser of one amount into a field."""
 
-    def clause(words: _Words, supposal: Supposal) -> Supposal:
+    def clause(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
         if len(words) != 1:
             raise ValueError("must have one value")
-        return replace(supposal, **{field: _bounded(read(words[0]))})
+        return replace(hypothesis, **{field: _bounded(read(words[0]))})
 
     return clause
 
 
 def _bounded(value: int) -> int:
-    if value > _LARGEST:
+    if value > _MAX_AMOUNT:
         raise ValueError("is too large")
     return value
 
 
-def _whole(text: str) -> int:
+def _whole_number(text: str) -> int:
     if not _COUNT.fullmatch(text):
         raise ValueError("must be a whole number")
     return int(text)
 
 
-def _without(words: _Words, supposal: Supposal) -> Supposal:
+def _without(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
     if words == ["zone"]:
-        return replace(supposal, zone="")
+        return replace(hypothesis, zone="")
     if len(words) != 2 or words[0] != "label":
         raise ValueError("must be `without label KEY`, or `without zone`")
-    return replace(supposal, without_labels=(*supposal.without_labels, words[1].partition("=")[0]))
+    return replace(hypothesis, without_labels=(*hypothesis.without_labels, words[1].partition("=")[0]))
 
 
-def _zone(words: _Words, supposal: Supposal) -> Supposal:
+def _zone(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
     if len(words) != 1:
         raise ValueError(f"must name one zone, or `{_ANY}`")
-    return replace(supposal, zone="" if words[0] == _ANY else words[0])
+    return replace(hypothesis, zone="" if words[0] == _ANY else words[0])
 
 
-def _priority(words: _Words, supposal: Supposal) -> Supposal:
+def _priority(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
     said = words[0].upper() if len(words) == 1 else ""
     if said not in Priority.__members__:
         raise ValueError(f"must be one of {', '.join(Priority.__members__)}")
-    return replace(supposal, priority=Priority[said])
+    return replace(hypothesis, priority=Priority[said])
 
 
-def _group(words: _Words, supposal: Supposal) -> Supposal:
+def _group(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
     if len(words) != 2:
         raise ValueError("must be a group and its limit, such as `group etl 3`")
-    return replace(supposal, groups={**supposal.groups, words[0]: _whole(words[1])})
+    return replace(hypothesis, groups={**hypothesis.groups, words[0]: _whole_number(words[1])})
 
 
-def _workers(words: _Words, supposal: Supposal, count: int = 1) -> Supposal:
+def _workers(words: _Words, hypothesis: Hypothesis, count: int = 1) -> Hypothesis:
     """Parse what a worker offers: its cores, its memory, and what else is named."""
     plain = [word for word in words if "=" not in word]
-    others = sum(more.count for more in supposal.workers)
-    if not 1 <= len(plain) <= 2 or not 1 <= count <= MOST_WORKERS - others:
+    others = sum(more.count for more in hypothesis.workers)
+    if not 1 <= len(plain) <= 2 or not 1 <= count <= MAX_WORKERS - others:
         raise ValueError(
-            f"must be 1 to {MOST_WORKERS} workers in total and their cores, such as `2 workers 16 64Gi gpus=1`"
+            f"must be 1 to {MAX_WORKERS} workers in total and their cores, such as `2 workers 16 64Gi gpus=1`"
         )
-    offers = Resources(_bounded(millis_of(plain[0])), _bounded(bytes_of(plain[1])) if len(plain) > 1 else 0)
+    offers = Resources(_bounded(parse_millis(plain[0])), _bounded(parse_bytes(plain[1])) if len(plain) > 1 else 0)
     labels: dict[str, str] | None = None
     zone: str | None = None
     for word in (word for word in words if "=" in word):
         key, _, value = word.partition("=")
         if key == "gpus":
-            offers = replace(offers, gpus=_whole(value))
+            offers = replace(offers, gpus=_whole_number(value))
         elif key == "disk":
-            offers = replace(offers, disk_bytes=_bounded(bytes_of(value)))
+            offers = replace(offers, disk_bytes=_bounded(parse_bytes(value)))
         elif key == "zone":
             zone = "" if value == _ANY else value
         elif key.startswith("label."):
             labels = {**(labels or {}), key.removeprefix("label."): value}
         else:
             raise ValueError(f"{key} is not a worker option{did_you_mean(key, ('gpus', 'disk', 'zone'))}")
-    more = MoreWorkers(count=count, offers=offers, labels=None if labels is None else (*labels.items(),), zone=zone)
-    return replace(supposal, workers=(*supposal.workers, more))
+    more = ExtraWorkers(count=count, offers=offers, labels=None if labels is None else (*labels.items(),), zone=zone)
+    return replace(hypothesis, workers=(*hypothesis.workers, more))
 
 
-def _flag(field: str) -> Callable[[_Words, Supposal], Supposal]:
-    def clause(words: _Words, supposal: Supposal) -> Supposal:
+def _flag(field: str) -> Callable[[_Words, Hypothesis], Hypothesis]:
+    def clause(words: _Words, hypothesis: Hypothesis) -> Hypothesis:
         if words:
             raise ValueError("takes no value")
-        return replace(supposal, **{field: True})
+        return replace(hypothesis, **{field: True})
 
     return clause
 
 
-_CLAUSES: dict[str, Callable[[_Words, Supposal], Supposal]] = {
-    "cpu": _amount("cpu_millis", millis_of),
-    "memory": _amount("memory_bytes", bytes_of),
-    "gpus": _amount("gpus", _whole),
-    "gpu": _amount("gpus", _whole),
-    "disk": _amount("disk_bytes", bytes_of),
-    "burst": _amount("burst_cpu_millis", millis_of),
-    "guaranteed": _amount("guaranteed_cpu_millis", millis_of),
-    "tasks": _amount("max_tasks", _whole),
+_CLAUSES: dict[str, Callable[[_Words, Hypothesis], Hypothesis]] = {
+    "cpu": _amount("cpu_millis", parse_millis),
+    "memory": _amount("memory_bytes", parse_bytes),
+    "gpus": _amount("gpus", _whole_number),
+    "gpu": _amount("gpus", _whole_number),
+    "disk": _amount("disk_bytes", parse_bytes),
+    "burst": _amount("burst_cpu_millis", parse_millis),
+    "guaranteed": _amount("guaranteed_cpu_millis", parse_millis),
+    "tasks": _amount("max_tasks", _whole_number),
     "without": _without,
     "zone": _zone,
     "priority": _priority,

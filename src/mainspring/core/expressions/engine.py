@@ -30,8 +30,8 @@ import msgspec
 from minijinja import Environment, TemplateError
 
 from mainspring.core.expressions import grammar
-from mainspring.core.expressions.template_filters import FILTERS, LOOK
-from mainspring.core.expressions.values import JsonValue, Look, Seen, plain
+from mainspring.core.expressions.template_filters import BUDGET_VARIABLE, FILTERS
+from mainspring.core.expressions.values import EngineValue, EvaluationBudget, JsonValue, plain
 from mainspring.protocol.errors import ExpressionFailed
 
 FUEL = 2_000
@@ -40,9 +40,9 @@ CONDITION_NAMES = frozenset({"output", "params"})
 """Names in a condition on an edge: the output of the upstream task, and the run's parameters."""
 WHEN_NAMES = frozenset({"outputs", "params"})
 """Names in a task's own condition: the outputs of upstream tasks by name, and the run's parameters."""
-LARGEST_JSON_BYTES = 256 * 1024
+MAX_JSON_BYTES = 256 * 1024
 """Values with larger JSON are not decoded for an expression."""
-LONGEST_RENDERED = 64 * 1024
+MAX_RENDERED_LENGTH = 64 * 1024
 _QUOTED = 120
 
 Values: TypeAlias = "Mapping[str, msgspec.Raw | JsonValue]"
@@ -51,7 +51,7 @@ Values: TypeAlias = "Mapping[str, msgspec.Raw | JsonValue]"
 
 def evaluate(expression: str, values: Values) -> JsonValue:
     """Evaluate an expression. Raises ExpressionFailed; a missing field is a failure, not null."""
-    return _evaluate(expression, values, Look())
+    return _evaluate(expression, values, EvaluationBudget())
 
 
 def is_true(expression: str, values: Values) -> bool:
@@ -59,7 +59,7 @@ def is_true(expression: str, values: Values) -> bool:
     result = evaluate(expression, values)
     if isinstance(result, bool):
         return result
-    raise ExpressionFailed(f"evaluates to {shorten(_say(result))}, not to true or false: write a comparison")
+    raise ExpressionFailed(f"evaluates to {shorten(_to_json(result))}, not to true or false: write a comparison")
 
 
 def render(template: str, values: Values) -> str:
@@ -69,17 +69,17 @@ def render(template: str, values: Values) -> str:
     """
     pieces, fault = grammar.split_template(template)
     _require(fault)
-    look = Look()
+    budget = EvaluationBudget()
     written: list[str] = []
     size = 0
     for piece in pieces:
         text = piece.text
         if piece.is_expression:
-            result = _evaluate(piece.text, values, look)
-            text = result if isinstance(result, str) else _say(result)
+            result = _evaluate(piece.text, values, budget)
+            text = result if isinstance(result, str) else _to_json(result)
         size += len(text)
-        if size > LONGEST_RENDERED:
-            raise ExpressionFailed(f"the rendered text is longer than {LONGEST_RENDERED} characters")
+        if size > MAX_RENDERED_LENGTH:
+            raise ExpressionFailed(f"the rendered text is longer than {MAX_RENDERED_LENGTH} characters")
         written.append(text)
     rendered = "".join(written)
     if "\0" in rendered:
@@ -98,7 +98,7 @@ def check(expression: str, names: Collection[str] | None = CONDITION_NAMES) -> s
     try:
         used = _LINT.undeclared_variables_in_str(f"{{% if ({expression}) %}}{{% endif %}}")
     except TemplateError as error:
-        return f"can't be parsed: {_say_error(error)}"
+        return f"can't be parsed: {_format_error(error)}"
     unknown = sorted(used - set(names)) if names is not None else []
     if names is not None and unknown:
         return f"uses undefined {', '.join(unknown)}; available: {' and '.join(sorted(names))}"
@@ -147,69 +147,69 @@ _LINT = Environment(debug=False, pycompat=False)
 """Only parses expressions, never evaluates them."""
 
 
-def _evaluate(expression: str, values: Values, look: Look) -> JsonValue:
+def _evaluate(expression: str, values: Values, budget: EvaluationBudget) -> JsonValue:
     """Evaluate an expression within the remaining budget."""
     _require(grammar.fault_in(expression))
-    seen = _show(expression, values, look)
-    result = _run(expression, seen, look)
+    seen = _visible_values(expression, values, budget)
+    result = _run(expression, seen, budget)
     # The engine returns None for a missing value.
-    if result is None and _run(f"({expression}) is defined", seen, look) is False:
-        raise ExpressionFailed(_say_missing(look))
+    if result is None and _run(f"({expression}) is defined", seen, budget) is False:
+        raise ExpressionFailed(_format_missing(budget))
     return plain(result)
 
 
-def _show(expression: str, values: Values, look: Look) -> dict[str, Seen]:
+def _visible_values(expression: str, values: Values, budget: EvaluationBudget) -> dict[str, EngineValue]:
     """Return the values that the expression may name, wrapped for the engine."""
-    seen: dict[str, Seen] = {}
+    seen: dict[str, EngineValue] = {}
     for name, value in values.items():
         if name not in expression:
             continue
         if isinstance(value, msgspec.Raw):
-            if len(memoryview(value)) > LARGEST_JSON_BYTES:
-                raise ExpressionFailed(f"{name} is larger than {LARGEST_JSON_BYTES} bytes, too large for an expression")
+            if len(memoryview(value)) > MAX_JSON_BYTES:
+                raise ExpressionFailed(f"{name} is larger than {MAX_JSON_BYTES} bytes, too large for an expression")
             try:
                 value = msgspec.json.decode(value)  # noqa: PLW2901 - decoded here and nowhere else
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise ExpressionFailed(f"{name} is not JSON") from None
         try:
-            seen[name] = look.show(value)
+            seen[name] = budget.show(value)
             if isinstance(value, str):
                 # The engine now has this text and does not ask again: charge each mention.
-                look.charge(0, len(value) * (expression.count(name) - 1))
+                budget.charge(0, len(value) * (expression.count(name) - 1))
         except LookupError:
-            raise ExpressionFailed(look.fault or "reads too many values") from None
+            raise ExpressionFailed(budget.fault or "reads too many values") from None
     return seen
 
 
-def _run(expression: str, seen: Mapping[str, Seen], look: Look) -> object:
+def _run(expression: str, seen: Mapping[str, EngineValue], budget: EvaluationBudget) -> object:
     result: object
     try:
-        result = _ENGINE.eval_expr(expression, **seen, **{LOOK: look})
+        result = _ENGINE.eval_expr(expression, **seen, **{BUDGET_VARIABLE: budget})
     except ExpressionFailed:
         raise
     except TemplateError as error:
-        if look.fault is None and error.kind == "UndefinedError":
-            raise ExpressionFailed(_say_missing(look)) from None
-        raise ExpressionFailed(look.fault or _say_error(error)) from None
+        if budget.fault is None and error.kind == "UndefinedError":
+            raise ExpressionFailed(_format_missing(budget)) from None
+        raise ExpressionFailed(budget.fault or _format_error(error)) from None
     except Exception:  # noqa: BLE001 - a hostile expression must fail its task, whatever the engine raises
-        raise ExpressionFailed(look.fault or "does not fit the values") from None
-    if look.fault is not None:
-        raise ExpressionFailed(look.fault)
+        raise ExpressionFailed(budget.fault or "does not fit the values") from None
+    if budget.fault is not None:
+        raise ExpressionFailed(budget.fault)
     return result
 
 
-def _say_error(error: TemplateError) -> str:
+def _format_error(error: TemplateError) -> str:
     if error.kind == "OutOfFuel":
         return "exceeds the instruction limit"
     return shorten(error.detail or error.message).replace("end of block", "end")
 
 
-def _say_missing(look: Look) -> str:
-    name = "undefined value" if look.missing is None else f"undefined `{shorten(look.missing)}`"
+def _format_missing(budget: EvaluationBudget) -> str:
+    name = "undefined value" if budget.missing is None else f"undefined `{shorten(budget.missing)}`"
     return f"{name} (test with `is defined`, or use `|default(...)`)"
 
 
-def _say(value: JsonValue) -> str:
+def _to_json(value: JsonValue) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except RecursionError:

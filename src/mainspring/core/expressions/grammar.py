@@ -28,14 +28,14 @@ import msgspec
 from mainspring.core.text.strict_json import fault_in_text
 from mainspring.core.text.suggestions import did_you_mean
 
-LONGEST_EXPRESSION = 1_000
-LONGEST_TEMPLATE = 16 * 1024
-MOST_EXPRESSIONS = 100
+MAX_EXPRESSION_LENGTH = 1_000
+MAX_TEMPLATE_LENGTH = 16 * 1024
+MAX_EXPRESSIONS = 100
 """Per template."""
-MOST_FILTERS = 20
+MAX_FILTERS = 20
 """Per expression."""
-DEEPEST_BRACKETS = 10
-DEEPEST_LISTS = 3
+MAX_BRACKET_DEPTH = 10
+MAX_LIST_DEPTH = 3
 """Nesting of `[` and `{`: a text inside is quoted at each level, and doubles if it consists of quotes."""
 
 FILTERS = frozenset(
@@ -83,8 +83,8 @@ class Piece(msgspec.Struct, frozen=True):
 
 def fault_in(expression: str) -> str | None:
     """Return why an expression is rejected, or None."""
-    if len(expression) > LONGEST_EXPRESSION:
-        return f"is longer than {LONGEST_EXPRESSION} characters"
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        return f"is longer than {MAX_EXPRESSION_LENGTH} characters"
     if not expression.strip():
         return "is empty"
     unstorable = fault_in_text(expression)
@@ -102,15 +102,15 @@ def fault_in(expression: str) -> str | None:
         beyond, before = before, word
     if open_brackets:
         return f"a `{open_brackets[-1]}` is not closed"
-    if filters > MOST_FILTERS:
-        return f"applies more than {MOST_FILTERS} filters"
+    if filters > MAX_FILTERS:
+        return f"applies more than {MAX_FILTERS} filters"
     return None
 
 
 def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
     """Split a template into text and expressions; or return the fault."""
-    if len(template) > LONGEST_TEMPLATE:
-        return (), f"is longer than {LONGEST_TEMPLATE} characters"
+    if len(template) > MAX_TEMPLATE_LENGTH:
+        return (), f"is longer than {MAX_TEMPLATE_LENGTH} characters"
     pieces: list[Piece] = []
     position = 0
     while position < len(template):
@@ -127,8 +127,8 @@ def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
             return (), f"a {{{{ is not closed: {template[start : start + _QUOTED]!r}"
         pieces.append(Piece(template[start + 2 : end], is_expression=True))
         position = end + 2
-    if sum(piece.is_expression for piece in pieces) > MOST_EXPRESSIONS:
-        return (), f"has more than {MOST_EXPRESSIONS} expressions"
+    if sum(piece.is_expression for piece in pieces) > MAX_EXPRESSIONS:
+        return (), f"has more than {MAX_EXPRESSIONS} expressions"
     return pieces, None
 
 
@@ -195,7 +195,7 @@ def _fault_of_mark(word: str, before: str, beyond: str, open_brackets: list[str]
     if word in _CLOSING:
         open_brackets.append(word)
         lists = len(open_brackets) - open_brackets.count("(")
-        if len(open_brackets) > DEEPEST_BRACKETS or lists > DEEPEST_LISTS:
+        if len(open_brackets) > MAX_BRACKET_DEPTH or lists > MAX_LIST_DEPTH:
             return "brackets are nested too deeply"
     elif word in _CLOSING.values() and (not open_brackets or _CLOSING[open_brackets.pop()] != word):
         return f"unmatched `{word}`"

@@ -1,6 +1,7 @@
 """Our own template filters: those that iterate or build lists, may grow a text, or compute dates.
 
-1. Their input is charged to the evaluation's `Look`, and a list that they return is an `Array` again, so that the next
+1. Their input is charged to the evaluation's `EvaluationBudget`, and a list that they return is an `Array` again, so
+   that the next
    filter is charged as well.
 2. They never pass a Python list or dict to the engine, which would expose its methods to the expression.
 3. They fail with a sentence when the value has the wrong type.
@@ -19,11 +20,11 @@ import msgspec
 from minijinja import pass_state
 from minijinja._lowlevel import State
 
-from mainspring.core.expressions.values import Array, JsonValue, Look, Object, Seen, plain, raw
+from mainspring.core.expressions.values import Array, EngineValue, EvaluationBudget, JsonValue, Object, plain, raw
 from mainspring.protocol.errors import ExpressionFailed
 
-LOOK = "_look"
-"""Name of an evaluation's `Look` in the engine's context. Expressions can't name it: it begins with _."""
+BUDGET_VARIABLE = "_look"
+"""Name of an evaluation's `EvaluationBudget` in the engine's context. Expressions can't name it: it begins with _."""
 
 _COMPARISONS: Mapping[str, Callable[..., bool]] = {
     "eq": operator.eq, "equalto": operator.eq, "==": operator.eq, "ne": operator.ne, "!=": operator.ne,
@@ -37,10 +38,10 @@ _TIME = re.compile(
     re.ASCII,
 )
 """A date, or an RFC 3339 time: the date is that of its own zone."""
-_MOST_DAYS = 1_000_000
+_MAX_DAYS = 1_000_000
 
 
-def _length(_look: Look, value: object) -> Seen:
+def _length(_budget: EvaluationBudget, value: object) -> EngineValue:
     """Return the number of items, keys or characters."""
     if isinstance(value, (Array, Object)):
         return len(raw(value))
@@ -49,74 +50,82 @@ def _length(_look: Look, value: object) -> Seen:
     raise ExpressionFailed(f"length needs a list, an object or a string, not {_kind(value)}")
 
 
-def _list(look: Look, value: object) -> Seen:
+def _list(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return a list unchanged, and an object as the list of its keys."""
     values = plain(value)
     if isinstance(values, dict):
-        look.charge(len(values), sum(map(len, values)))
-        return Array([*values], look, 0)
+        budget.charge(len(values), sum(map(len, values)))
+        return Array([*values], budget, 0)
     if isinstance(values, list):
-        return Array(values, look, 0)
+        return Array(values, budget, 0)
     raise ExpressionFailed(f"list needs a list or an object, not {_kind(value)}")
 
 
-def _map(look: Look, value: object, *, attribute: str, default: object = _ABSENT) -> Seen:
+def _map(budget: EvaluationBudget, value: object, *, attribute: str, default: object = _ABSENT) -> EngineValue:
     """Return one field of each item: `rows|map(attribute='size')`."""
     found: list[JsonValue] = []
-    for row in _rows(look, value, "map"):
+    for row in _rows(budget, value, "map"):
         field = _field(row, attribute)
         if field is _ABSENT:
             if default is _ABSENT:
                 raise ExpressionFailed(f"an item has no {attribute!r} (use `default=...`)")
             field = default
         found.append(plain(field))
-    return Array(found, look, 0)
+    return Array(found, budget, 0)
 
 
-def _selectattr(look: Look, value: object, attribute: str, test: str = "true", than: object = None) -> Seen:
+def _selectattr(
+    budget: EvaluationBudget, value: object, attribute: str, test: str = "true", than: object = None
+) -> EngineValue:
     """Return the items whose field passes: `rows|selectattr('state', 'equalto', 'bad')`, or just
     `selectattr('flag')`."""
-    return Array([row for row in _rows(look, value, "selectattr") if _passes(row, attribute, test, than)], look, 0)
+    return Array([row for row in _rows(budget, value, "selectattr") if _passes(row, attribute, test, than)], budget, 0)
 
 
-def _rejectattr(look: Look, value: object, attribute: str, test: str = "true", than: object = None) -> Seen:
+def _rejectattr(
+    budget: EvaluationBudget, value: object, attribute: str, test: str = "true", than: object = None
+) -> EngineValue:
     """Return the items whose field does not pass."""
-    return Array([row for row in _rows(look, value, "rejectattr") if not _passes(row, attribute, test, than)], look, 0)
+    return Array(
+        [row for row in _rows(budget, value, "rejectattr") if not _passes(row, attribute, test, than)], budget, 0
+    )
 
 
-def _sort(look: Look, value: object, *, reverse: bool = False, attribute: str | None = None) -> Seen:
+def _sort(
+    budget: EvaluationBudget, value: object, *, reverse: bool = False, attribute: str | None = None
+) -> EngineValue:
     """Return the items sorted; numbers or texts only."""
-    rows = _rows(look, value, "sort")
+    rows = _rows(budget, value, "sort")
     keys = rows if attribute is None else [_field(row, attribute) for row in rows]
     if not (all(isinstance(key, str) for key in keys) or all(_is_number(key) for key in keys)):
         raise ExpressionFailed("sort needs only numbers or only strings")
     order = sorted(range(len(rows)), key=keys.__getitem__, reverse=bool(reverse))  # type: ignore[arg-type]
-    return Array([rows[index] for index in order], look, 0)
+    return Array([rows[index] for index in order], budget, 0)
 
 
-def _unique(look: Look, value: object) -> Seen:
+def _unique(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return each distinct item once, at its first position."""
-    rows = _rows(look, value, "unique")
-    return Array(list({msgspec.json.encode(row): row for row in reversed(rows)}.values())[::-1], look, 0)
+    rows = _rows(budget, value, "unique")
+    return Array(list({msgspec.json.encode(row): row for row in reversed(rows)}.values())[::-1], budget, 0)
 
 
-def _join(look: Look, value: object, separator: str = "") -> Seen:
+def _join(budget: EvaluationBudget, value: object, separator: str = "") -> EngineValue:
     """Return the items joined into one text."""
-    rows = _rows(look, value, "join")
-    look.charge(0, len(_text(separator, "join")) * len(rows))
-    return separator.join(row if isinstance(row, str) else look.write(row) for row in rows)
+    rows = _rows(budget, value, "join")
+    budget.charge(0, len(_text(separator, "join")) * len(rows))
+    return separator.join(row if isinstance(row, str) else budget.write(row) for row in rows)
 
 
-def _replace(look: Look, value: object, old: str, new: str) -> Seen:
+def _replace(budget: EvaluationBudget, value: object, old: str, new: str) -> EngineValue:
     """Return a text with each `old` replaced."""
     text, old, new = _text(value, "replace"), _text(old, "replace"), _text(new, "replace")
     if not old:
         raise ExpressionFailed("replace needs a string to replace")
-    look.charge(1, text.count(old) * len(new))
+    budget.charge(1, text.count(old) * len(new))
     return text.replace(old, new)
 
 
-def _times(_look: Look, value: object, factor: object) -> Seen:
+def _times(_budget: EvaluationBudget, value: object, factor: object) -> EngineValue:
     """Return the product of two numbers."""
     if not _is_number(value) or not _is_number(factor):
         raise ExpressionFailed(f"times needs two numbers, not {_kind(value)} and {_kind(factor)}")
@@ -125,55 +134,55 @@ def _times(_look: Look, value: object, factor: object) -> Seen:
     return value * factor
 
 
-def _tojson(look: Look, value: object) -> Seen:
+def _tojson(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return a value as JSON text."""
-    return look.write(plain(value))
+    return budget.write(plain(value))
 
 
-def _date(look: Look, value: object) -> Seen:
+def _date(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return the date of a time: `2026-11-16T06:30:00+01:00` gives `2026-11-16`."""
-    return _plus_days(look, value, 0)
+    return _plus_days(budget, value, 0)
 
 
-def _yesterday(look: Look, value: object) -> Seen:
+def _yesterday(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return the date before that of a time."""
-    return _plus_days(look, value, -1)
+    return _plus_days(budget, value, -1)
 
 
-def _tomorrow(look: Look, value: object) -> Seen:
+def _tomorrow(budget: EvaluationBudget, value: object) -> EngineValue:
     """Return the date after that of a time."""
-    return _plus_days(look, value, 1)
+    return _plus_days(budget, value, 1)
 
 
-def _plus_days(_look: Look, value: object, days: object) -> Seen:
+def _plus_days(_budget: EvaluationBudget, value: object, days: object) -> EngineValue:
     """Return the date that many days after that of a time, or before it if the number is negative."""
     if not isinstance(days, int) or isinstance(days, bool):
         raise ExpressionFailed("plus_days needs a whole number of days")
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     try:
-        if match is not None and abs(days) <= _MOST_DAYS:
+        if match is not None and abs(days) <= _MAX_DAYS:
             return (date.fromisoformat(match[1]) + timedelta(days=days)).isoformat()
     except (ValueError, OverflowError):
         # No such date, or out of range: reported below.
         match = None
     if match is not None:
-        raise ExpressionFailed(f"plus_days needs from -{_MOST_DAYS} to {_MOST_DAYS} days")
+        raise ExpressionFailed(f"plus_days needs from -{_MAX_DAYS} to {_MAX_DAYS} days")
     raise ExpressionFailed("needs a time such as 2026-11-16T06:30:00Z, or a date in the years 1 to 9999")
 
 
-def _counted(function: Callable[..., Seen]) -> Callable[..., Seen]:
-    """Wrap a filter for the engine: pass it the `Look` of the evaluation."""
+def _counted(function: Callable[..., EngineValue]) -> Callable[..., EngineValue]:
+    """Wrap a filter for the engine: pass it the `EvaluationBudget` of the evaluation."""
 
     @pass_state
-    def called(state: State, /, *args: object, **named: object) -> Seen:
-        look = state.lookup(LOOK)
-        assert isinstance(look, Look)
-        return function(look, *args, **named)
+    def called(state: State, /, *args: object, **named: object) -> EngineValue:
+        budget = state.lookup(BUDGET_VARIABLE)
+        assert isinstance(budget, EvaluationBudget)
+        return function(budget, *args, **named)
 
     return called
 
 
-FILTERS: Mapping[str, Callable[..., Seen]] = {
+FILTERS: Mapping[str, Callable[..., EngineValue]] = {
     "count": _counted(_length),
     "date": _counted(_date),
     "join": _counted(_join),
@@ -193,13 +202,13 @@ FILTERS: Mapping[str, Callable[..., Seen]] = {
 }
 
 
-def _rows(look: Look, value: object, what: str) -> list[JsonValue]:
+def _rows(budget: EvaluationBudget, value: object, what: str) -> list[JsonValue]:
     """Return the items of a list, charged to the budget."""
     values = plain(value)
     if not isinstance(values, list):
         raise ExpressionFailed(f"{what} needs a list, not {_kind(value)}")
-    look.charge(len(values), 0)
-    look.charge(0, sum(len(one) for one in values if isinstance(one, str)))
+    budget.charge(len(values), 0)
+    budget.charge(0, sum(len(one) for one in values if isinstance(one, str)))
     return values
 
 

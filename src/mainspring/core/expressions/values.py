@@ -1,7 +1,7 @@
 """JSON values as an expression sees them: passed one by one, and counted.
 
 1. One evaluation gets at most LOOKS values and TEXT characters, whichever filters they pass and however often. Beyond
-   that `Look.fault` is set, no more values are passed, and the evaluation reports the fault.
+   that `EvaluationBudget.fault` is set, no more values are passed, and the evaluation reports the fault.
 2. An object exposes its keys and an array its items: no attributes, no methods, no mutation.
 
 The engine treats a registered Sequence as an array, and a value with `items` as an object. It asks for an attribute
@@ -20,30 +20,30 @@ from mainspring.protocol.errors import ExpressionFailed
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
-LOOKS = 4_000
+MAX_VALUES = 4_000
 """At 0.26 µs each, about a millisecond."""
-TEXT = 32 * 1024
-DEEPEST_VALUE = 64
+MAX_TEXT = 32 * 1024
+MAX_VALUE_DEPTH = 64
 """Maximum nesting that an expression can read: the engine compares and writes values recursively."""
 
-_TOO_MANY = f"reads more than {LOOKS} values"
-_TOO_LONG = f"reads more than {TEXT} characters of text"
-_TOO_DEEP = f"reads values nested deeper than {DEEPEST_VALUE}"
+_TOO_MANY = f"reads more than {MAX_VALUES} values"
+_TOO_LONG = f"reads more than {MAX_TEXT} characters of text"
+_TOO_DEEP = f"reads values nested deeper than {MAX_VALUE_DEPTH}"
 
 
-class Look:
+class EvaluationBudget:
     """Remaining budget of one evaluation."""
 
     __slots__ = ("fault", "missing", "text", "values")
 
     def __init__(self) -> None:
-        self.values = LOOKS
-        self.text = TEXT
+        self.values = MAX_VALUES
+        self.text = MAX_TEXT
         self.fault: str | None = None
         self.missing: str | None = None
         """The last key that was looked up and not found."""
 
-    def show(self, value: JsonValue, depth: int = 0) -> Seen:
+    def show(self, value: JsonValue, depth: int = 0) -> EngineValue:
         """Wrap a value for the engine. Raises LookupError if the budget is exhausted."""
         self.charge(1, len(value) if isinstance(value, str) else 0)
         if isinstance(value, dict):
@@ -84,58 +84,58 @@ class Look:
 class Array:
     """A JSON array. The engine asks for its length, then for each index."""
 
-    __slots__ = ("_depth", "_look", "_values")
+    __slots__ = ("_budget", "_depth", "_values")
 
-    def __init__(self, values: list[JsonValue], look: Look, depth: int) -> None:
-        if depth > DEEPEST_VALUE:
-            look.refuse(_TOO_DEEP)
+    def __init__(self, values: list[JsonValue], budget: EvaluationBudget, depth: int) -> None:
+        if depth > MAX_VALUE_DEPTH:
+            budget.refuse(_TOO_DEEP)
         self._values = values
-        self._look = look
+        self._budget = budget
         self._depth = depth
 
-    def __getitem__(self, index: int) -> Seen:
-        return self._look.show(self._values[index], self._depth + 1)
+    def __getitem__(self, index: int) -> EngineValue:
+        return self._budget.show(self._values[index], self._depth + 1)
 
     def __len__(self) -> int:
         # The engine would ask for every item after the budget is exhausted: report an empty array instead.
-        if len(self._values) > self._look.values:
-            self._look.fault = self._look.fault or _TOO_MANY
+        if len(self._values) > self._budget.values:
+            self._budget.fault = self._budget.fault or _TOO_MANY
             return 0
         return len(self._values)
 
     def __str__(self) -> str:
-        return self._look.write(self._values)
+        return self._budget.write(self._values)
 
 
 class Object:
     """A JSON object. The engine looks up keys, and iterates over them."""
 
-    __slots__ = ("_depth", "_hides_items", "_look", "_values")
+    __slots__ = ("_budget", "_depth", "_hides_items", "_values")
 
-    def __init__(self, values: dict[str, JsonValue], look: Look, depth: int) -> None:
-        if depth > DEEPEST_VALUE:
-            look.refuse(_TOO_DEEP)
+    def __init__(self, values: dict[str, JsonValue], budget: EvaluationBudget, depth: int) -> None:
+        if depth > MAX_VALUE_DEPTH:
+            budget.refuse(_TOO_DEEP)
         self._values = values
-        self._look = look
+        self._budget = budget
         self._depth = depth
         self._hides_items = False
 
-    def __getitem__(self, key: str) -> Seen:
+    def __getitem__(self, key: str) -> EngineValue:
         if key not in self._values:
-            self._look.missing = str(key)
+            self._budget.missing = str(key)
             self._hides_items = key == "items"
             raise KeyError(key)
-        return self._look.show(self._values[key], self._depth + 1)
+        return self._budget.show(self._values[key], self._depth + 1)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[str]:
-        self._look.charge(len(self._values), sum(map(len, self._values)))
+        self._budget.charge(len(self._values), sum(map(len, self._values)))
         return iter(self._values)
 
     def __str__(self) -> str:
-        return self._look.write(self._values)
+        return self._budget.write(self._values)
 
     @property
     def items(self) -> None:
@@ -148,7 +148,7 @@ class Object:
 
 Sequence.register(Array)
 
-Seen: TypeAlias = "bool | int | float | str | Array | Object | None"
+EngineValue: TypeAlias = "bool | int | float | str | Array | Object | None"
 
 
 def raw(value: Array | Object) -> list[JsonValue] | dict[str, JsonValue]:

@@ -19,17 +19,17 @@ from functools import lru_cache
 import msgspec
 
 from mainspring.core.admission.validate_job import Faults, check_name
-from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 from mainspring.core.schedules.cron import expression as cron
 from mainspring.core.schedules.cron.occurrences import next_after, previous_before
 from mainspring.core.schedules.time_zones import find_zone, to_instant, to_seconds, zone_fault
 from mainspring.protocol.errors import Refused
 
-MOST_BOOKINGS = 20
+MAX_BOOKINGS = 20
 """Per tenant and pool."""
-LEAST_SECONDS = 60
-LONGEST_SECONDS = 7 * 86_400
-LONGEST_LEAD_SECONDS = 86_400
+MIN_SECONDS = 60
+MAX_SECONDS = 7 * 86_400
+MAX_LEAD_SECONDS = 86_400
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -80,11 +80,11 @@ def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -
 def check(booking: Booking, now: datetime, faults: Faults) -> None:
     """Validate a booking."""
     check_name(booking.name, "name", faults)
-    if not LEAST_SECONDS <= booking.seconds <= LONGEST_SECONDS:
-        faults.add("seconds", f"must be from {LEAST_SECONDS} to {LONGEST_SECONDS}: at least a minute, at most a week")
-    if not 0 <= booking.lead_seconds <= LONGEST_LEAD_SECONDS:
-        faults.add("lead_seconds", f"must be from 0 to {LONGEST_LEAD_SECONDS}: at most a day")
-    if booking.guaranteed == NOTHING:
+    if not MIN_SECONDS <= booking.seconds <= MAX_SECONDS:
+        faults.add("seconds", f"must be from {MIN_SECONDS} to {MAX_SECONDS}: at least a minute, at most a week")
+    if not 0 <= booking.lead_seconds <= MAX_LEAD_SECONDS:
+        faults.add("lead_seconds", f"must be from 0 to {MAX_LEAD_SECONDS}: at most a day")
+    if booking.guaranteed == ZERO_RESOURCES:
         faults.add("guaranteed", "must reserve at least one resource")
     fault = zone_fault(booking.zone)
     if fault is not None:
@@ -106,8 +106,8 @@ def _check_windows(booking: Booking, now: datetime, faults: Faults) -> None:
     if first is None:
         faults.add("cron", "has no future window")
     elif second is not None and (second - first).total_seconds() <= booking.seconds + booking.lead_seconds:
-        apart = (second - first).total_seconds()
-        why = f"its windows would overlap: duration plus lead must be less than {apart:.0f}, their distance"
+        anti_affinity = (second - first).total_seconds()
+        why = f"its windows would overlap: duration plus lead must be less than {anti_affinity:.0f}, their distance"
         faults.add("seconds", why)
 
 

@@ -9,7 +9,8 @@ blocked, wait beside their queue, oldest first, and each joins its head once it 
 1. A task is in the queues exactly while it is QUEUED, unless it is blocked (`shard/placement/blocked.py`); `push` and
    `left` are called where that changes, and `depth` counts all of them.
 2. A parked shape is skipped, so that tasks that can't be placed don't hide what is behind them. `wake` unparks it.
-3. A tenant that may have no more is skipped at a priority, until it may have more (`let_try`), or its next task may be
+3. A tenant that may have no more is skipped at a priority, until it may have more (`retry_tenant`), or its next task
+   may be
    another: tasks of it came or left, or a shape of it was woken.
 """
 
@@ -24,21 +25,21 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
 
-from mainspring.core.fairness.queue_index import LineOwners
+from mainspring.core.fairness.queue_index import QueueIndex
 from mainspring.core.model.task import Priority, Task
-from mainspring.core.placement.task_shapes import Shape, without_kin
+from mainspring.core.placement.task_shapes import Shape, without_affinity
 
 _Entry = tuple[int, Task, int]
 """Arrival number, task, and its seq on arrival."""
-_Line = deque[_Entry]
+_Queue = deque[_Entry]
 """Tasks of one priority, tenant and shape."""
 Head = tuple[datetime, int, Shape]
 """A queue: when its oldest task became ready, its arrival number, and the shape."""
-_Movers = list[tuple[datetime, int, Task, int]]
+_Reinserted = list[tuple[datetime, int, Task, int]]
 """A heap of tasks from another priority, or that were blocked: when they became ready, then as in a queue."""
 
 
-class QueueLine(NamedTuple):
+class QueueSummary(NamedTuple):
     """Summary of a queue: the waiting tasks of one priority, tenant and shape."""
 
     priority: Priority
@@ -54,9 +55,9 @@ class FairQueues:
     """All queued tasks of a shard."""
 
     def __init__(self) -> None:
-        self._lines: dict[Priority, dict[str, dict[Shape, _Line]]] = {priority: {} for priority in Priority}
-        self._owners = {priority: LineOwners() for priority in Priority}
-        self._movers: dict[tuple[Priority, str, Shape], _Movers] = {}
+        self._queues: dict[Priority, dict[str, dict[Shape, _Queue]]] = {priority: {} for priority in Priority}
+        self._indexes = {priority: QueueIndex() for priority in Priority}
+        self._reinserted: dict[tuple[Priority, str, Shape], _Reinserted] = {}
         self._arrivals = 0
         self.depth: dict[tuple[Priority, str], int] = {}
         self.parked: dict[Shape, str] = {}
@@ -65,21 +66,21 @@ class FairQueues:
         """Parked shapes that differ only in their run, by what they have in common."""
         self._full: dict[Shape, None] = {}
         """Common shapes that no worker has capacity for, wherever the other tasks of a run are."""
-        self.woken = 0
+        self.wake_count = 0
         """How often parked shapes were woken."""
 
     def push(self, task: Task, shape: Shape) -> None:
         """Add a task that has become QUEUED."""
         self._arrivals += 1
-        self._line(task, shape).append((self._arrivals, task, task.seq))
+        self._queue(task, shape).append((self._arrivals, task, task.seq))
         key = (task.priority, task.tenant)
         self.depth[key] = self.depth.get(key, 0) + 1
 
     def sort(self) -> None:
         """Restore the order in which tasks became QUEUED."""
-        for _, _, lines in self._tenants(Priority):
-            for shape, line in lines.items():
-                lines[shape] = deque(sorted(line, key=lambda entry: entry[1].since))
+        for _, _, queues in self._tenants(Priority):
+            for shape, queue in queues.items():
+                queues[shape] = deque(sorted(queue, key=lambda entry: entry[1].since))
 
     def restore(self, task: Task, shape: Shape) -> None:
         """Put back the entry of a QUEUED task, in case it was taken and not placed. Harmless if it was not."""
@@ -96,34 +97,34 @@ class FairQueues:
     def put_back(self, task: Task, shape: Shape) -> None:
         """Reinsert a QUEUED task that was taken out, at its original position."""
         self._arrivals += 1
-        self._line(task, shape)
-        movers = self._movers.setdefault((task.priority, task.tenant, shape), [])
-        heapq.heappush(movers, (task.since, self._arrivals, task, task.seq))
+        self._queue(task, shape)
+        reinserted = self._reinserted.setdefault((task.priority, task.tenant, shape), [])
+        heapq.heappush(reinserted, (task.since, self._arrivals, task, task.seq))
 
     def left(self, task: Task) -> None:
         """Account for a task that is no longer QUEUED. Its entry is stale from now on, or has been taken."""
         self._count_out(task.priority, task.tenant)
 
-    def pass_over(self, priority: Priority, tenant: str) -> None:
+    def skip(self, priority: Priority, tenant: str) -> None:
         """Skip a tenant at this priority for now, because it may have no more.
 
         Checking each one in every turn is what 10,000 tenants at their quotas would cost: 0.1 s a turn.
         """
-        self._owners[priority].pass_over(tenant, self._lines[priority].get(tenant, ()))
+        self._indexes[priority].skip(tenant, self._queues[priority].get(tenant, ()))
 
-    def let_try(self, tenant: str) -> None:
+    def retry_tenant(self, tenant: str) -> None:
         """Stop skipping a tenant: it may have more than before."""
-        for owners in self._owners.values():
-            owners.let_try(tenant)
+        for index in self._indexes.values():
+            index.retry_tenant(tenant)
 
-    def let_all_try(self) -> None:
+    def retry_tenants(self) -> None:
         """Stop skipping all tenants."""
-        for owners in self._owners.values():
-            owners.let_all_try()
+        for index in self._indexes.values():
+            index.retry_tenants()
 
     def _count_out(self, priority: Priority, tenant: str) -> None:
         key = (priority, tenant)
-        self._owners[priority].let_try(tenant)
+        self._indexes[priority].retry_tenant(tenant)
         if self.depth[key] == 1:
             del self.depth[key]
         else:
@@ -132,7 +133,7 @@ class FairQueues:
     def park(self, shape: Shape, why: str) -> None:
         """Skip this shape until `wake`."""
         self.parked[shape] = why
-        self._kinds.setdefault(without_kin(shape), {})[shape] = None
+        self._kinds.setdefault(without_affinity(shape), {})[shape] = None
 
     def wake(self, could_help: Callable[[Shape], bool], *, may_try: Callable[[Shape], bool] | None = None) -> None:
         """Unpark those shapes that a change could help, as far as they may try.
@@ -143,66 +144,66 @@ class FairQueues:
             self._full.pop(kind, None)
             self.unpark([shape for shape in self._kinds.get(kind, ()) if may_try is None or may_try(shape)])
 
-    def note_full(self, shape: Shape) -> None:
+    def mark_full(self, shape: Shape) -> None:
         """Note that no shape that differs from this one only in its run finds capacity, until one is woken."""
-        self._full[without_kin(shape)] = None
+        self._full[without_affinity(shape)] = None
 
     def is_full(self, shape: Shape) -> bool:
         """Whether a shape is known to find no capacity, wherever the other tasks of its run are."""
-        return bool(self._full) and without_kin(shape) in self._full
+        return bool(self._full) and without_affinity(shape) in self._full
 
     def unpark(self, shapes: Iterable[Shape]) -> None:
         """Unpark these shapes."""
         for shape in shapes:
             if self.parked.pop(shape, None) is not None:
-                kind = without_kin(shape)
+                kind = without_affinity(shape)
                 del self._kinds[kind][shape]
                 if not self._kinds[kind]:
                     del self._kinds[kind]
-                self.woken += 1
-                for owners in self._owners.values():
-                    owners.let_all_try(owners.all.get(shape, ()))
+                self.wake_count += 1
+                for index in self._indexes.values():
+                    index.retry_tenants(index.all.get(shape, ()))
 
-    def as_full(self, priority: Priority, shape: Shape) -> list[Shape]:
+    def also_full(self, priority: Priority, shape: Shape) -> list[Shape]:
         """Unparked shapes of a priority that find no capacity for the same reason as this one."""
         if not self.is_full(shape):
             return []
-        kind = without_kin(shape)
-        shapes = self._owners[priority].all
-        return [other for other in shapes if other not in self.parked and without_kin(other) == kind]
+        kind = without_affinity(shape)
+        shapes = self._indexes[priority].all
+        return [other for other in shapes if other not in self.parked and without_affinity(other) == kind]
 
     def shapes(self) -> list[Shape]:
         """All unparked shapes with waiting tasks, each once."""
         found: dict[Shape, None] = {}
-        for _, _, lines in self._tenants(Priority):
-            found.update((shape, None) for shape in lines if shape not in self.parked)
+        for _, _, queues in self._tenants(Priority):
+            found.update((shape, None) for shape in queues if shape not in self.parked)
         return list(found)
 
     def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
         """Unparked shapes with waiting tasks at this priority."""
-        found = self._owners[priority].all.keys() - self.parked.keys()
+        found = self._indexes[priority].all.keys() - self.parked.keys()
         return found if only is None else found & {only}
 
     def tenants(self, priority: Priority, *, only: Shape | None = None) -> AbstractSet[str]:
         """Tenants that have something to place at this priority and are not skipped; always in the same order."""
-        owners = [
-            owners
-            for shape, owners in self._owners[priority].trying.items()
+        index = [
+            index
+            for shape, index in self._indexes[priority].trying.items()
             if shape not in self.parked and (only is None or shape == only)
         ]
-        return owners[0].keys() if len(owners) == 1 else dict.fromkeys(chain.from_iterable(owners)).keys()
+        return index[0].keys() if len(index) == 1 else dict.fromkeys(chain.from_iterable(index)).keys()
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
         """The queues of a tenant that can be tried now, unordered, each with the position of its oldest task."""
         found = []
         for shape in self.shapes_of(priority, tenant):
             if shape not in self.parked and (only is None or shape == only):
-                head = self.look(priority, tenant, shape)
+                head = self.head_of(priority, tenant, shape)
                 if head is not None:
                     found.append(head)
         return found
 
-    def look(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
+    def head_of(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
         """A queue, with the position of its oldest task. An empty one is removed."""
         first = self._first(priority, tenant, shape)
         if first is not None:
@@ -212,12 +213,12 @@ class FairQueues:
 
     def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
         """Take the oldest tasks of a queue out of it, each once, even if restored. The caller moves them on."""
-        line = self._lines[priority][tenant][shape]
+        queue = self._queues[priority][tenant][shape]
         taken: dict[str, Task] = {}
         while len(taken) < most and (entry := self._first(priority, tenant, shape)) is not None:
-            line.popleft()
+            queue.popleft()
             taken[entry[1].id] = entry[1]
-        if not line and (priority, tenant, shape) not in self._movers:
+        if not queue and (priority, tenant, shape) not in self._reinserted:
             self._forget(priority, tenant, shape)
         return list(taken.values())
 
@@ -230,17 +231,17 @@ class FairQueues:
         """Tasks that `take` would return first, in order; of reinserted ones only the first."""
         if self.first(priority, tenant, shape) is None:
             return []
-        line = self._lines[priority][tenant][shape]
-        return [entry[1] for entry in islice(line, most) if not _is_stale(entry, priority)]
+        queue = self._queues[priority][tenant][shape]
+        return [entry[1] for entry in islice(queue, most) if not _is_stale(entry, priority)]
 
     def peek(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[tuple[int, Task]]:
         """Tasks that `take` would return first, each with its arrival number. Read-only, for introspection."""
-        line = self._lines[priority].get(tenant, {}).get(shape, ())
-        first = islice((entry[:2] for entry in line if not _is_stale(entry, priority)), most)
-        movers = self._movers.get((priority, tenant, shape))
-        if movers is None:
+        queue = self._queues[priority].get(tenant, {}).get(shape, ())
+        first = islice((entry[:2] for entry in queue if not _is_stale(entry, priority)), most)
+        reinserted = self._reinserted.get((priority, tenant, shape))
+        if reinserted is None:
             return list(first)
-        true = sorted(entry for entry in movers if not _is_stale(entry[1:], priority))
+        true = sorted(entry for entry in reinserted if not _is_stale(entry[1:], priority))
         joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
         return list(islice(joined, most))
 
@@ -252,10 +253,10 @@ class FairQueues:
 
     def count_before(self, task: Task, shape: Shape) -> int:
         """About how many tasks of its queue are before a task: stale entries are counted too."""
-        line = self._lines[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
-        start = bisect_left(line, task.since, key=lambda entry: entry[1].since)
-        for place in range(start, len(line)):  # not by iterating, which would begin at the head of a long line
-            other = line[place][1]
+        queue = self._queues[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
+        start = bisect_left(queue, task.since, key=lambda entry: entry[1].since)
+        for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long line
+            other = queue[place][1]
             if other is task or other.since > task.since:
                 return place
         return start
@@ -264,92 +265,92 @@ class FairQueues:
         """How many tasks of a tenant and shape wait, at these priorities, including stale entries."""
         total = 0
         for priority in priorities:
-            line = self._lines[priority].get(tenant, {}).get(shape, ())
-            total += len(line) + len(self._movers.get((priority, tenant, shape), ()))
+            queue = self._queues[priority].get(tenant, {}).get(shape, ())
+            total += len(queue) + len(self._reinserted.get((priority, tenant, shape), ()))
         return total
 
     def has(self, task: Task, shape: Shape) -> bool:
         """Whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
-        line = self._lines[task.priority].get(task.tenant, {}).get(shape, ())
-        if any(entry is task and seq == task.seq for _, entry, seq in line):
+        queue = self._queues[task.priority].get(task.tenant, {}).get(shape, ())
+        if any(entry is task and seq == task.seq for _, entry, seq in queue):
             return True
-        movers = self._movers.get((task.priority, task.tenant, shape), ())
-        return any(entry is task and seq == task.seq for _, _, entry, seq in movers)
+        reinserted = self._reinserted.get((task.priority, task.tenant, shape), ())
+        return any(entry is task and seq == task.seq for _, _, entry, seq in reinserted)
 
     def waiting(self, priority: Priority) -> Iterator[tuple[str, Shape, int]]:
         """Every queue of a priority: its tenant and shape, and its length including stale entries."""
-        for _, tenant, lines in self._tenants((priority,)):
-            for shape, line in lines.items():
-                yield tenant, shape, len(line) + len(self._movers.get((priority, tenant, shape), ()))
+        for _, tenant, queues in self._tenants((priority,)):
+            for shape, queue in queues.items():
+                yield tenant, shape, len(queue) + len(self._reinserted.get((priority, tenant, shape), ()))
 
     def shapes_of(self, priority: Priority, tenant: str) -> list[Shape]:
         """The shapes of a tenant's queues at a priority, parked or not."""
-        return list(self._lines[priority].get(tenant, ()))
+        return list(self._queues[priority].get(tenant, ()))
 
-    def parked_lines(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
+    def parked_queues(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
         """Every queue of these priorities whose shape is parked."""
         for priority in priorities:
-            for shape, owners in self._owners[priority].all.items():
+            for shape, index in self._indexes[priority].all.items():
                 if shape in self.parked:
-                    for tenant in owners:
+                    for tenant in index:
                         yield priority, tenant, shape
 
-    def lines(self) -> Iterator[QueueLine]:
+    def queues(self) -> Iterator[QueueSummary]:
         """Summaries of all queues that are not empty."""
-        for priority, tenant, lines in self._tenants(Priority):
-            for shape, line in lines.items():
-                movers = self._movers.get((priority, tenant, shape), ())
-                first = next((one for one in line if not _is_stale(one, priority)), None)
-                ready = [one[0] for one in movers if not _is_stale(one[1:], priority)]
+        for priority, tenant, queues in self._tenants(Priority):
+            for shape, queue in queues.items():
+                reinserted = self._reinserted.get((priority, tenant, shape), ())
+                first = next((one for one in queue if not _is_stale(one, priority)), None)
+                ready = [one[0] for one in reinserted if not _is_stale(one[1:], priority)]
                 if first is not None:
                     ready.append(first[1].since)
                 if ready:
-                    yield QueueLine(priority, tenant, shape, len(line) + len(movers), min(ready))
+                    yield QueueSummary(priority, tenant, shape, len(queue) + len(reinserted), min(ready))
 
-    def _line(self, task: Task, shape: Shape) -> _Line:
-        lines = self._lines[task.priority].setdefault(task.tenant, {})
-        line = lines.get(shape)
-        if line is None:
-            line = lines[shape] = deque()
-            self._owners[task.priority].join(task.tenant, shape)
+    def _queue(self, task: Task, shape: Shape) -> _Queue:
+        queues = self._queues[task.priority].setdefault(task.tenant, {})
+        queue = queues.get(shape)
+        if queue is None:
+            queue = queues[shape] = deque()
+            self._indexes[task.priority].join(task.tenant, shape)
         else:
-            self._owners[task.priority].let_try(task.tenant)
-        return line
+            self._indexes[task.priority].retry_tenant(task.tenant)
+        return queue
 
     def _forget(self, priority: Priority, tenant: str, shape: Shape) -> None:
         """Remove an empty queue."""
-        lines = self._lines[priority].get(tenant, {})
-        if lines.pop(shape, None) is None:
+        queues = self._queues[priority].get(tenant, {})
+        if queues.pop(shape, None) is None:
             return
-        if not lines:
-            del self._lines[priority][tenant]
-        self._owners[priority].leave(tenant, shape)
+        if not queues:
+            del self._queues[priority][tenant]
+        self._indexes[priority].leave(tenant, shape)
 
     def _first(self, priority: Priority, tenant: str, shape: Shape) -> _Entry | None:
         """The valid entry at the head of a queue."""
-        line = self._lines[priority].get(tenant, {}).get(shape)
-        if line is None:
+        queue = self._queues[priority].get(tenant, {}).get(shape)
+        if queue is None:
             return None
-        while line and _is_stale(line[0], priority):
-            line.popleft()
-        if self._movers:
-            self._join(priority, tenant, shape, line)
-        return line[0] if line else None
+        while queue and _is_stale(queue[0], priority):
+            queue.popleft()
+        if self._reinserted:
+            self._join(priority, tenant, shape, queue)
+        return queue[0] if queue else None
 
-    def _join(self, priority: Priority, tenant: str, shape: Shape, line: _Line) -> None:
+    def _join(self, priority: Priority, tenant: str, shape: Shape, queue: _Queue) -> None:
         """Move the oldest reinserted task to the head, if that is its position."""
-        movers = self._movers.get((priority, tenant, shape))
-        while movers and _is_stale(movers[0][1:], priority):
-            heapq.heappop(movers)
-        if movers and (not line or movers[0][0] < line[0][1].since):
-            line.appendleft(heapq.heappop(movers)[1:])
-        if movers is not None and not movers:
-            del self._movers[priority, tenant, shape]
+        reinserted = self._reinserted.get((priority, tenant, shape))
+        while reinserted and _is_stale(reinserted[0][1:], priority):
+            heapq.heappop(reinserted)
+        if reinserted and (not queue or reinserted[0][0] < queue[0][1].since):
+            queue.appendleft(heapq.heappop(reinserted)[1:])
+        if reinserted is not None and not reinserted:
+            del self._reinserted[priority, tenant, shape]
 
-    def _tenants(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, dict[Shape, _Line]]]:
+    def _tenants(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, dict[Shape, _Queue]]]:
         for priority in priorities:
-            for tenant, lines in self._lines[priority].items():
-                yield priority, tenant, lines
+            for tenant, queues in self._queues[priority].items():
+                yield priority, tenant, queues
 
 
 def _is_stale(entry: _Entry, priority: Priority) -> bool:

@@ -12,7 +12,7 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
 
 
-class TenantStanding(msgspec.Struct, frozen=True, kw_only=True):
+class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One tenant in a pool."""
 
     tenant: str
@@ -20,12 +20,12 @@ class TenantStanding(msgspec.Struct, frozen=True, kw_only=True):
     """The quota that applies now."""
     queued: dict[str, int]
     """QUEUED tasks by `P0`, `P1` and `P2`, without those still in intake."""
-    rooms: int
+    running: int
     """Live leases."""
     use: Resources
     share: float
     """Its dominant share: the largest fraction that it uses of any one resource of the pool."""
-    entitled: float
+    fair_share: float
     """Its fair share, by weight, among the tenants that have something here."""
     is_on_burst: bool
     """It uses more than it is guaranteed."""
@@ -33,7 +33,7 @@ class TenantStanding(msgspec.Struct, frozen=True, kw_only=True):
     """The limit of its quota that one more task would exceed, or what freezes or throttles it; empty: none."""
 
 
-class LineStanding(msgspec.Struct, frozen=True, kw_only=True):
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A queue: waiting tasks of one priority, tenant and shape."""
 
     priority: Priority
@@ -48,7 +48,7 @@ class LineStanding(msgspec.Struct, frozen=True, kw_only=True):
     """The reason code of the oldest, as in its diagnosis."""
 
 
-class KeptRoom(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A reservation."""
 
     task: str
@@ -59,7 +59,7 @@ class KeptRoom(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A pool as its leader sees it."""
 
     pool: str
@@ -68,14 +68,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that are ready."""
     capacity: Resources
     used: Resources
-    held_from: Priority | None
+    dispatch_paused_from: Priority | None
     """This priority and below are not dispatched: the store is slow."""
     queued: dict[str, int]
     """QUEUED tasks of all tenants, by `P0`, `P1` and `P2`."""
-    tenants: list[TenantStanding]
+    tenants: list[TenantStatus]
     """By share, the largest first; at most 1,000."""
-    lines: list[LineStanding]
+    queues: list[QueueStatus]
     """By priority, then the oldest first; at most 1,000."""
-    kept: list[KeptRoom]
+    reservations: list[ReservationStatus]
     stopping: int
     """Running tasks that are being preempted."""

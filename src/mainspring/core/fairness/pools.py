@@ -45,18 +45,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     updated_by: str
 
-    def concerns(self, labels: Mapping[str, str]) -> bool:
+    def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it applies to a job with these labels."""
         return self.label in labels and self.value in ("", labels[self.label])
 
 
-def hindering(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolRow | None) -> Policy | None:
+def blocking_policy(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolRow | None) -> Policy | None:
     """The first policy that keeps a job with these labels out of a pool; None if it may run there.
 
     An undefined pool has no labels.
     """
     for policy in policies:
-        if policy.concerns(labels):
+        if policy.matches(labels):
             have = {} if pool is None else read_labels(pool.labels)
             if not read_labels(policy.requires).items() <= have.items():
                 return policy
@@ -64,22 +64,22 @@ def hindering(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolR
 
 
 def choose_pool(
-    wanted: str | None, usual: str, labels: Mapping[str, str], pools: Sequence[PoolRow], policies: Sequence[Policy]
+    wanted: str | None, default: str, labels: Mapping[str, str], pools: Sequence[PoolRow], policies: Sequence[Policy]
 ) -> str | Policy:
     """Choose the pool of a run: the one that the job names, else the default, else the first that qualifies.
 
     Returns the policy if no pool qualifies: the submission is refused because of it.
     """
     known = {pool.name: pool for pool in pools}
-    first = wanted or usual
-    hindered = hindering(policies, labels, known.get(first))
-    if hindered is None:
+    first = wanted or default
+    blocked = blocking_policy(policies, labels, known.get(first))
+    if blocked is None:
         return first
     if wanted is None:
         for pool in pools:
-            if hindering(policies, labels, pool) is None:
+            if blocking_policy(policies, labels, pool) is None:
                 return pool.name
-    return hindered
+    return blocked
 
 
 def read_labels(document: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from mainspring.core.model.task import Priority
 from mainspring.core.placement.task_shapes import Shape
 
 
-class Heads:
+class QueueHeads:
     """The queues of one priority during dispatch, those of each tenant by their oldest tasks.
 
     After an attempt only the queue that was tried is read again; all of them if a shape was woken.
@@ -19,12 +19,12 @@ class Heads:
         self._queues = queues
         self._priority = priority
         self._only = only
-        self._passed: set[tuple[str, Shape]] = set()
+        self._skipped: set[tuple[str, Shape]] = set()
         self._begin()
 
     def any_left(self) -> bool:
         """Whether any queue may be tried now. False is definite."""
-        if self._woken != self._queues.woken:
+        if self._wake_count != self._queues.wake_count:
             self._begin()
         return bool(self._open)
 
@@ -41,8 +41,8 @@ class Heads:
             head = None
             if shape in queues.parked:
                 self._open.discard(shape)
-            elif (tenant, shape) not in self._passed:
-                head = queues.look(self._priority, tenant, shape)
+            elif (tenant, shape) not in self._skipped:
+                head = queues.head_of(self._priority, tenant, shape)
             if head is None:
                 heapq.heappop(heap)
             elif head == heap[0]:
@@ -51,11 +51,11 @@ class Heads:
                 heapq.heapreplace(heap, head)
         return None
 
-    def pass_over(self, tenant: str, shape: Shape) -> None:
+    def skip(self, tenant: str, shape: Shape) -> None:
         """Skip a queue for the rest of this pass."""
-        self._passed.add((tenant, shape))
+        self._skipped.add((tenant, shape))
 
     def _begin(self) -> None:
         self._heaps: dict[str, list[Head]] = {}
         self._open = self._queues.open_shapes(self._priority, only=self._only)
-        self._woken = self._queues.woken
+        self._wake_count = self._queues.wake_count

@@ -11,22 +11,22 @@ from collections.abc import Iterable
 
 from mainspring.core.placement.task_shapes import Shape
 
-Owners = dict[Shape, dict[str, None]]
+TenantsByShape = dict[Shape, dict[str, None]]
 """Tenants by shape. No shape is there without one."""
 
 
-class LineOwners:
+class QueueIndex:
     """The tenants of the queues of one priority."""
 
     def __init__(self) -> None:
-        self.all: Owners = {}
-        self.trying: Owners = {}
-        self._sated: dict[str, tuple[Shape, ...]] = {}
+        self.all: TenantsByShape = {}
+        self.trying: TenantsByShape = {}
+        self._skipped: dict[str, tuple[Shape, ...]] = {}
         """Skipped tenants, and the shapes of their queues at that time."""
 
     def join(self, tenant: str, shape: Shape) -> None:
         """Add a tenant's queue of this shape."""
-        self.let_try(tenant)
+        self.retry_tenant(tenant)
         self.all.setdefault(shape, {})[tenant] = None
         self.trying.setdefault(shape, {})[tenant] = None
 
@@ -35,28 +35,28 @@ class LineOwners:
         _take_out(self.all, tenant, shape)
         _take_out(self.trying, tenant, shape)
 
-    def pass_over(self, tenant: str, shapes: Iterable[Shape]) -> None:
+    def skip(self, tenant: str, shapes: Iterable[Shape]) -> None:
         """Skip a tenant, which has queues of these shapes, for now."""
-        self._sated[tenant] = tuple(shapes)
-        for shape in self._sated[tenant]:
+        self._skipped[tenant] = tuple(shapes)
+        for shape in self._skipped[tenant]:
             _take_out(self.trying, tenant, shape)
 
-    def let_try(self, tenant: str) -> None:
+    def retry_tenant(self, tenant: str) -> None:
         """Stop skipping a tenant: it may have more than before."""
-        for shape in self._sated.pop(tenant, ()):
+        for shape in self._skipped.pop(tenant, ()):
             if tenant in self.all.get(shape, ()):
                 self.trying.setdefault(shape, {})[tenant] = None
 
-    def let_all_try(self, tenants: Iterable[str] | None = None) -> None:
+    def retry_tenants(self, tenants: Iterable[str] | None = None) -> None:
         """Stop skipping these tenants, or all."""
-        if self._sated:
-            for tenant in list(self._sated if tenants is None else tenants):
-                self.let_try(tenant)
+        if self._skipped:
+            for tenant in list(self._skipped if tenants is None else tenants):
+                self.retry_tenant(tenant)
 
 
-def _take_out(owners: Owners, tenant: str, shape: Shape) -> None:
-    tenants = owners.get(shape)
+def _take_out(index: TenantsByShape, tenant: str, shape: Shape) -> None:
+    tenants = index.get(shape)
     if tenants is not None and tenant in tenants:
         del tenants[tenant]
         if not tenants:
-            del owners[shape]
+            del index[shape]

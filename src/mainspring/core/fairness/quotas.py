@@ -18,7 +18,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.core.fairness.capacity_bookings import Booking, largest
-from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 
 
 class Ceiling(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Its weight in fair sharing."""
     max_tasks: int | None = None
     """Limit of running tasks. A group of short tasks that share one lease counts once."""
-    guaranteed: Resources = NOTHING
+    guaranteed: Resources = ZERO_RESOURCES
     burst: Ceiling = Ceiling()
     """Limit beyond the guarantee."""
     max_fan_out: int | None = None
@@ -46,10 +46,10 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Failed tasks per hour from which on the tenant is throttled."""
 
 
-USUAL_QUOTA = Quota()
+DEFAULT_QUOTA = Quota()
 
 
-class Raise(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaOverride(msgspec.Struct, frozen=True, kw_only=True):
     """A temporary quota (OPS-2)."""
 
     quota: Quota
@@ -65,7 +65,7 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     """Empty: every pool that has none of its own."""
     quota: Quota
-    raised: Raise | None
+    raised: QuotaOverride | None
     version: int
     updated_at: datetime
     updated_by: str
@@ -80,10 +80,10 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
         guaranteed = largest(held.guaranteed, self.bookings, now)
         return held if guaranteed is held.guaranteed else msgspec.structs.replace(held, guaranteed=guaranteed)
 
-    def may_guarantee(self) -> bool:
+    def may_have_guarantee(self) -> bool:
         """Whether anything is guaranteed at any time."""
         raised = () if self.raised is None else (self.raised.quota,)
-        return bool(self.bookings) or any(quota.guaranteed != NOTHING for quota in (self.quota, *raised))
+        return bool(self.bookings) or any(quota.guaranteed != ZERO_RESOURCES for quota in (self.quota, *raised))
 
     def changes_at(self, now: datetime) -> datetime | None:
         """Earliest time at which the quota may change without an action; None if never."""
@@ -109,7 +109,7 @@ class P0Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_guaranteed(quota: Quota, use: Resources) -> bool:
     """Whether a tenant that uses this much is within its guarantee."""
-    if quota.guaranteed == NOTHING:
+    if quota.guaranteed == ZERO_RESOURCES:
         return False
     promised = [name for name in NAMES if getattr(quota.guaranteed, name)]
     return bool(promised) and all(getattr(use, name) <= getattr(quota.guaranteed, name) for name in promised)
@@ -126,7 +126,7 @@ def excess(quota: Quota, use: Resources, tasks: int) -> str | None:
     return None
 
 
-def shuts_out(quota: Quota) -> str | None:
+def zero_limit(quota: Quota) -> str | None:
     """The limit under which no ordinary task could ever start; None if there is none.
 
     Devices and disk are not checked: most work asks for neither.

@@ -1,6 +1,7 @@
 """All rules of operators about who may use what, as one shard needs them.
 
-The host reads them from the store and sends them to the shard as one event (`Ruled`) whenever any of them changes;
+The host reads them from the store and sends them to the shard as one event (`RulesChanged`) whenever any of them
+changes;
 they apply from the next turn on.
 """
 
@@ -12,8 +13,8 @@ from datetime import datetime
 import msgspec
 
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
-from mainspring.core.fairness.pools import Policy, PoolRow, hindering
-from mainspring.core.fairness.quotas import USUAL_QUOTA, P0Grant, Quota, QuotaRow
+from mainspring.core.fairness.pools import Policy, PoolRow, blocking_policy
+from mainspring.core.fairness.quotas import DEFAULT_QUOTA, P0Grant, Quota, QuotaRow
 from mainspring.core.limits.concurrency_groups import GroupRow
 
 
@@ -55,12 +56,12 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
     def quota(self, tenant: str, now: datetime) -> Quota:
         """The quota of a tenant here, at an instant."""
         row = self.quotas.get(tenant)
-        return USUAL_QUOTA if row is None else row.at(now)
+        return DEFAULT_QUOTA if row is None else row.at(now)
 
     def weight(self, tenant: str) -> float:
         """The weight of a tenant, without temporary quotas."""
         row = self.quotas.get(tenant)
-        return USUAL_QUOTA.weight if row is None else row.quota.weight
+        return DEFAULT_QUOTA.weight if row is None else row.quota.weight
 
     def freeze(self, tenant: str, job: str, now: datetime) -> FreezeRow | None:
         """The freeze that applies to a tenant's job here, if any."""
@@ -77,7 +78,7 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def forbids(self, labels: Mapping[str, str]) -> Policy | None:
         """The policy that keeps jobs with these labels out of this pool (ADM-8)."""
-        return hindering(self.policies, labels, self.pool)
+        return blocking_policy(self.policies, labels, self.pool)
 
 
 NO_RULES = SharingRules()

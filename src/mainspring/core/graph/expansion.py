@@ -20,7 +20,7 @@ import msgspec
 
 from mainspring.core.admission import failure_rules, placement_rules, validate_job, validate_submission
 from mainspring.core.admission.validate_job import Faults, Limits
-from mainspring.core.graph.fan_out import MOST_TASKS
+from mainspring.core.graph.fan_out import MAX_TASKS
 from mainspring.core.graph.graph import find_cycle
 from mainspring.core.model.job import Edge, TaskSpec
 from mainspring.protocol.errors import Refused
@@ -29,7 +29,7 @@ _NOTHING = b"null"
 _NAMED_IN_CYCLE = 20
 
 
-class FurtherNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AddedNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Additional dependencies of a task."""
 
     task: str
@@ -44,15 +44,15 @@ class Expansion(msgspec.Struct, frozen=True):
     """Tasks and edges that an output adds."""
 
     tasks: tuple[TaskSpec, ...] = ()
-    edges: tuple[FurtherNeeds, ...] = ()
+    edges: tuple[AddedNeeds, ...] = ()
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class ExpansionContext(msgspec.Struct, frozen=True, kw_only=True):
     """The run that an expansion is added to."""
 
     positions: Mapping[str, int]
     """Position of each task, by name."""
-    grower: int
+    parent_task: int
     task_count: int
     max_tasks: int
     """New tasks in one expansion."""
@@ -64,7 +64,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: tuple[msgspec.Raw, ...] = ()
-    edges: tuple[FurtherNeeds, ...] = ()
+    edges: tuple[AddedNeeds, ...] = ()
 
 
 _READ_TASK = msgspec.json.Decoder(TaskSpec)
@@ -76,7 +76,7 @@ def read(output: str | None) -> Expansion:
     return Expansion(tuple(map(_READ_TASK.decode, map(_with_edges, written.tasks))), written.edges)
 
 
-def check(output: str | None, run: Surroundings, limits: Limits) -> Expansion:
+def check(output: str | None, run: ExpansionContext, limits: Limits) -> Expansion:
     """Validate what an output adds to this run. Raises Refused with every fault that can be named."""
     faults = Faults()
     try:
@@ -84,7 +84,7 @@ def check(output: str | None, run: Surroundings, limits: Limits) -> Expansion:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         faults.add("output", f"can't be decoded: {error}")
         raise _refusal(faults) from None
-    room = min(run.max_tasks, MOST_TASKS - run.task_count)
+    room = min(run.max_tasks, MAX_TASKS - run.task_count)
     if len(written.tasks) > room:
         faults.add("tasks", f"{len(written.tasks)} tasks; this run may get at most {room} more")
         raise _refusal(faults)
@@ -136,12 +136,12 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         if task.for_each is not None or task.label is not None:
             faults.add(f"tasks[{number}].for_each", "a task added by an output can't fan out")
     graph = validate_job.check_edges(tasks, known, faults)
-    placement_rules.check_neighbours(tasks, known, graph, faults)
+    placement_rules.check_affinity(tasks, known, graph, faults)
     validate_job.check_conditions(tasks, faults)
 
 
 def _check_whens(
-    tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults
+    tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[AddedNeeds], run: ExpansionContext, faults: Faults
 ) -> None:
     """A new task's own condition may use only the tasks that it needs, by its own definition or by an edge."""
     for number, task in tasks:
@@ -149,7 +149,7 @@ def _check_whens(
             continue
         needed = {edge.task for edge in task.needs}
         if not needed:
-            needed = {name for name, position in run.positions.items() if position == run.grower}
+            needed = {name for name, position in run.positions.items() if position == run.parent_task}
         for further in edges:
             if further.task == task.name:
                 needed |= {edge.task for edge in further.all_needs()}
@@ -157,7 +157,7 @@ def _check_whens(
 
 
 def _check_edges(
-    tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults
+    tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[AddedNeeds], run: ExpansionContext, faults: Faults
 ) -> None:
     new = {task.name for _, task in tasks}
     for number, further in enumerate(edges):
@@ -181,7 +181,9 @@ def _check_edges(
         faults.add(fault_found.where.replace("tasks[", "edges[", 1), fault_found.why)
 
 
-def _check_cycles(tasks: Sequence[TaskSpec], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults) -> None:
+def _check_cycles(
+    tasks: Sequence[TaskSpec], edges: Sequence[AddedNeeds], run: ExpansionContext, faults: Faults
+) -> None:
     """Report a cycle of the resulting run, as `a → b → a`."""
     needs: dict[str | int, list[str | int]] = {}
 
@@ -189,7 +191,7 @@ def _check_cycles(tasks: Sequence[TaskSpec], edges: Sequence[FurtherNeeds], run:
         return run.positions.get(name, name)
 
     for task in tasks:
-        needs[task.name] = [node(edge.task) for edge in task.needs] or [run.grower]
+        needs[task.name] = [node(edge.task) for edge in task.needs] or [run.parent_task]
     for further in edges:
         start = node(further.task)
         if isinstance(start, int):

@@ -26,15 +26,15 @@ from mainspring.protocol.errors import ExpressionFailed
 
 FOR_EACH_NAMES = frozenset({"outputs", "params"})
 LABEL_NAMES = frozenset({"item", "partition"})
-MOST_TASKS = 250_000
+MAX_TASKS = 250_000
 """Per run."""
-LARGEST_INPUTS_BYTES = 8 * 1024 * 1024
+MAX_INPUTS_BYTES = 8 * 1024 * 1024
 """All inputs of a task together: half of the maximum frame to a worker."""
-LARGEST_OUTPUT_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
 """Output of one task, enforced by its worker."""
-LARGEST_LIST_BYTES = 256 * 1024
+MAX_LIST_BYTES = 256 * 1024
 """A literal list in a definition."""
-LONGEST_LABEL = 60
+MAX_LABEL_LENGTH = 60
 
 _DEFAULTED = re.compile(r"([^|]*)\|\s*default\((.*)\)", re.DOTALL)
 
@@ -54,7 +54,7 @@ def fault_in_for_each(for_each: str) -> str | None:
     if plain is None:
         return expressions.check(text, FOR_EACH_NAMES)
     items = bytes(plain[1]).decode()
-    found = strict_json.faults_in(items, "items", max_bytes=LARGEST_LIST_BYTES) if items else []
+    found = strict_json.faults_in(items, "items", max_bytes=MAX_LIST_BYTES) if items else []
     return f"{found[0].where} {found[0].why}" if found else None
 
 
@@ -70,7 +70,7 @@ def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> l
     plain = _as_plain(text)
     if plain is not None:
         path, otherwise = plain
-        given = references.Given(outputs=outputs, params=params)
+        given = references.Inputs(outputs=outputs, params=params)
         if path is None:
             return _as_items(otherwise)
         found = references.find(path, given) if otherwise else None
@@ -95,7 +95,7 @@ def label_of(template: str | None, item: str, partition: int, taken: Collection[
     If the template fails, the partition number is used: a label is no reason to fail the task.
     """
     label = _render(template, item, partition) if template is not None else _short_scalar(item)
-    label = expressions.shorten(label)[:LONGEST_LABEL].strip() or str(partition)
+    label = expressions.shorten(label)[:MAX_LABEL_LENGTH].strip() or str(partition)
     while label in taken:
         label = f"{label}#{partition}"
     return label
@@ -103,7 +103,7 @@ def label_of(template: str | None, item: str, partition: int, taken: Collection[
 
 def full_name(task: Task) -> str:
     """Return the display name of a task, with its fan-out label."""
-    return f"{task.name}[{task.birth.label}]" if task.birth is not None and task.birth.label else task.name
+    return f"{task.name}[{task.origin.label}]" if task.origin is not None and task.origin.label else task.name
 
 
 def gather(outputs: Iterable[str | None]) -> str:
@@ -147,10 +147,10 @@ def _as_items(value: msgspec.Raw) -> list[str]:
             return [bytes(item).decode() for item in msgspec.json.decode(text, type=list[msgspec.Raw])]
         count = msgspec.json.decode(text, type=int)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        said = expressions.shorten(text[:200].decode(errors="replace"))
-        raise ExpressionFailed(f"evaluates to {said}, not a list") from None
-    if not 0 <= count <= MOST_TASKS:
-        raise ExpressionFailed(f"evaluates to {str(count)[:20]}; the number of tasks must be from 0 to {MOST_TASKS}")
+        shown = expressions.shorten(text[:200].decode(errors="replace"))
+        raise ExpressionFailed(f"evaluates to {shown}, not a list") from None
+    if not 0 <= count <= MAX_TASKS:
+        raise ExpressionFailed(f"evaluates to {str(count)[:20]}; the number of tasks must be from 0 to {MAX_TASKS}")
     return [str(number) for number in range(count)]
 
 
@@ -163,8 +163,8 @@ def _render(template: str, item: str, partition: int) -> str:
 
 def _short_scalar(item: str) -> str:
     """Return the item itself if it is a short text, a number or a boolean."""
-    if len(item) > 2 * LONGEST_LABEL or item[:1] in "[{n":
+    if len(item) > 2 * MAX_LABEL_LENGTH or item[:1] in "[{n":
         return ""
     value: JsonValue = msgspec.json.decode(item)
     text = value if isinstance(value, str) else item
-    return text if len(text) <= LONGEST_LABEL else ""
+    return text if len(text) <= MAX_LABEL_LENGTH else ""

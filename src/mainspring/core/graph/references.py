@@ -38,7 +38,7 @@ class Path(msgspec.Struct, frozen=True):
     steps: tuple[str | int, ...]
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs that paths lead into, as JSON."""
 
     outputs: Mapping[str, str | None]
@@ -70,7 +70,7 @@ def write_path(path: Path) -> str | None:
     return text if read_path(text) == path else None
 
 
-def walk(path: Path, given: Given) -> msgspec.Raw:
+def walk(path: Path, given: Inputs) -> msgspec.Raw:
     """Resolve a path, decoding only what is on the way. Raises ExpressionFailed if it does not exist."""
     if path.root == "outputs":
         if not path.steps:
@@ -83,13 +83,13 @@ def walk(path: Path, given: Given) -> msgspec.Raw:
     raise ExpressionFailed(end)
 
 
-def find(path: Path, given: Given) -> msgspec.Raw | None:
+def find(path: Path, given: Inputs) -> msgspec.Raw | None:
     """Resolve a path; None if it does not exist."""
     end = _walk(path, given)
     return end if isinstance(end, msgspec.Raw) else None
 
 
-def resolve(raw: msgspec.Raw, given: Given) -> object:
+def resolve(raw: msgspec.Raw, given: Inputs) -> object:
     """Return a value with its references resolved. Raises ExpressionFailed if one does not exist."""
     if b'"$' not in bytes(raw):
         return msgspec.json.decode(raw)
@@ -110,7 +110,7 @@ def escape(key: str) -> str:
     return MARK + key if key.startswith(MARK) else key
 
 
-def _walk(path: Path, given: Given) -> msgspec.Raw | str:
+def _walk(path: Path, given: Inputs) -> msgspec.Raw | str:
     """Resolve a path; return the reason as text if it does not exist."""
     name, steps = path.root, path.steps
     if name == "outputs":
@@ -136,10 +136,10 @@ def _step(value: msgspec.Raw, step: str | int) -> msgspec.Raw:
     return msgspec.json.decode(value, type=dict[str, msgspec.Raw])[step]
 
 
-def _resolve(value: JsonValue, given: Given) -> object:
+def _resolve(value: JsonValue, given: Inputs) -> object:
     match value:
         case dict() if MARK in value:
-            return _stands_for(value, given)
+            return _resolve_reference(value, given)
         case dict():
             return {
                 key.removeprefix(MARK) if key.startswith(MARK) else key: _resolve(one, given)
@@ -151,7 +151,7 @@ def _resolve(value: JsonValue, given: Given) -> object:
             return value
 
 
-def _stands_for(reference: dict[str, JsonValue], given: Given) -> object:
+def _resolve_reference(reference: dict[str, JsonValue], given: Inputs) -> object:
     path = read_path(str(reference[MARK]))
     if path is None:
         raise ExpressionFailed(f"`{str(reference[MARK])[:60]}` is not a path")

@@ -19,17 +19,17 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     when: str | None = None
     """Its own condition."""
     is_fan_out: bool = False
-    grown_by: str | None = None
+    added_by: str | None = None
     """Task whose output added it."""
     expected_seconds: float | None = None
     """Duration according to its definition."""
 
 
-def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
+def build_graph(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
     """Return the nodes of a run's graph in topological order; `added` has the expansions by task name."""
     nodes = {task.name: _node(task, None) for task in spec.tasks}
-    for grower, expansion in added.items():
-        nodes |= {task.name: _node(task, grower) for task in expansion.tasks}
+    for parent_task, expansion in added.items():
+        nodes |= {task.name: _node(task, parent_task) for task in expansion.tasks}
     for expansion in added.values():
         for further in expansion.edges:
             node = nodes[further.task]
@@ -41,11 +41,11 @@ def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
     ]
 
 
-def _node(task: TaskSpec, grower: str | None) -> GraphNode:
+def _node(task: TaskSpec, parent_task: str | None) -> GraphNode:
     """A task without needs that an output added depends on the task with that output."""
-    needs = task.needs or ((Edge(grower),) if grower is not None else ())
+    needs = task.needs or ((Edge(parent_task),) if parent_task is not None else ())
     is_fan_out = task.for_each is not None
     return GraphNode(
-        name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, grown_by=grower,
+        name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, added_by=parent_task,
         expected_seconds=task.expected_seconds,
     )  # fmt: skip

@@ -18,23 +18,23 @@ from collections import deque
 
 import msgspec
 
-ALIKE = 100
-ALIKE_WITHIN_SECONDS = 60.0
-PUT_OFF_SECONDS = 30.0
-PROBE_EVERY_SECONDS = 30.0
+SIGNATURE_FAILURE_THRESHOLD = 100
+SIGNATURE_WINDOW_SECONDS = 60.0
+RETRY_HOLD_SECONDS = 30.0
+PROBE_INTERVAL_SECONDS = 30.0
 PROBE_ONE_IN = 100
-LEAST_ATTEMPTS = 20
-JOB_WITHIN_SECONDS = 3_600.0
-JOB_PROBE_EVERY_SECONDS = 600.0
-FORGOTTEN_AFTER_SECONDS = 3_600.0
+MIN_ATTEMPTS = 20
+JOB_WINDOW_SECONDS = 3_600.0
+JOB_PROBE_INTERVAL_SECONDS = 600.0
+IDLE_CLOSE_SECONDS = 3_600.0
 """A breaker without activity for this long closes."""
-MOST_SIGNATURES = 2_000
-MOST_JOBS = 20_000
+MAX_SIGNATURES = 2_000
+MAX_JOBS = 20_000
 _BUCKETS = 12
-_BUCKET_SECONDS = JOB_WITHIN_SECONDS / _BUCKETS
+_BUCKET_SECONDS = JOB_WINDOW_SECONDS / _BUCKETS
 
 
-class Circuit(msgspec.Struct, kw_only=True):
+class CircuitBreaker(msgspec.Struct, kw_only=True):
     """An open circuit breaker."""
 
     subject: str
@@ -43,132 +43,132 @@ class Circuit(msgspec.Struct, kw_only=True):
     opened_at: float
     probed_at: float
     """When the last probe was let through; initially when it opened."""
-    heard_at: float
+    last_seen_at: float
     """Last activity: a task was held or let through, or failed."""
     held: int = 0
     """Tasks held since the last probe."""
-    has_prober: bool = False
+    has_probe: bool = False
     """A task is held until exactly the time of the next probe."""
 
 
-class SignatureCircuits:
+class SignatureBreakers:
     """Breakers for retries, one per error signature."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Circuit] = {}
+        self.open: dict[str, CircuitBreaker] = {}
         self._failures: dict[str, deque[float]] = {}
         """Latest failures of each signature, in order of last activity."""
 
-    def failed(self, signature: str, because: str, now: float) -> Circuit | None:
+    def failed(self, signature: str, because: str, now: float) -> CircuitBreaker | None:
         """Record a failed attempt; return the breaker if it opened."""
         circuit = self.open.get(signature)
         if circuit is not None:
-            circuit.heard_at = now
+            circuit.last_seen_at = now
             return None
-        latest = self._failures.pop(signature, None) or deque(maxlen=ALIKE)
+        latest = self._failures.pop(signature, None) or deque(maxlen=SIGNATURE_FAILURE_THRESHOLD)
         latest.append(now)
         self._failures[signature] = latest
-        if len(self._failures) > MOST_SIGNATURES:
+        if len(self._failures) > MAX_SIGNATURES:
             del self._failures[next(iter(self._failures))]
-        if len(latest) < ALIKE or now - latest[0] > ALIKE_WITHIN_SECONDS:
+        if len(latest) < SIGNATURE_FAILURE_THRESHOLD or now - latest[0] > SIGNATURE_WINDOW_SECONDS:
             return None
-        circuit = Circuit(subject=signature, because=because, opened_at=now, probed_at=now, heard_at=now)
+        circuit = CircuitBreaker(subject=signature, because=because, opened_at=now, probed_at=now, last_seen_at=now)
         self.open[signature] = circuit
         return circuit
 
-    def lets_through(self, signature: str, now: float) -> bool:
+    def allows(self, signature: str, now: float) -> bool:
         """Return whether a due retry may run: always if the breaker is closed, else as a probe."""
         circuit = self.open.get(signature)
         if circuit is None:
             return True
-        circuit.heard_at = now
+        circuit.last_seen_at = now
         circuit.held += 1
-        if circuit.held < PROBE_ONE_IN and now - circuit.probed_at < PROBE_EVERY_SECONDS:
+        if circuit.held < PROBE_ONE_IN and now - circuit.probed_at < PROBE_INTERVAL_SECONDS:
             return False
         circuit.held, circuit.probed_at = 0, now
         return True
 
-    def close(self, signature: str) -> Circuit | None:
+    def close(self, signature: str) -> CircuitBreaker | None:
         """Close the breaker after a success; return it if it was open."""
         self._failures.pop(signature, None)
         return self.open.pop(signature, None)
 
 
-class JobCircuits:
+class JobBreakers:
     """Breakers for all tasks of a tenant's job."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Circuit] = {}
-        self._tallies: dict[str, _Tally] = {}
+        self.open: dict[str, CircuitBreaker] = {}
+        self._counters: dict[str, _AttemptCounter] = {}
 
     def succeeded(self, job: str, now: float) -> None:
         """Record a successful attempt."""
-        (self._tallies.get(job) or self._tally(job)).add(now, 0)
+        (self._counters.get(job) or self._counter(job)).add(now, 0)
 
-    def failed(self, job: str, now: float) -> Circuit | None:
+    def failed(self, job: str, now: float) -> CircuitBreaker | None:
         """Record an attempt that failed by the job's own fault; return the breaker if it opened."""
-        tally = self._tally(job)
-        tally.add(now, 1)
+        counter = self._counter(job)
+        counter.add(now, 1)
         circuit = self.open.get(job)
         if circuit is not None:
-            circuit.heard_at = now
+            circuit.last_seen_at = now
             return None
-        ended, failed = tally.totals()
-        if ended < LEAST_ATTEMPTS or 2 * failed <= ended:
+        ended, failed = counter.totals()
+        if ended < MIN_ATTEMPTS or 2 * failed <= ended:
             return None
         because = f"{failed} of the latest {ended} attempts failed"
-        circuit = Circuit(subject=job, because=because, opened_at=now, probed_at=now, heard_at=now)
+        circuit = CircuitBreaker(subject=job, because=because, opened_at=now, probed_at=now, last_seen_at=now)
         self.open[job] = circuit
         return circuit
 
-    def lets_through(self, job: str, now: float) -> bool:
+    def allows(self, job: str, now: float) -> bool:
         """Return whether a task of the job may start: always if the breaker is closed, else as a probe."""
         circuit = self.open.get(job)
         if circuit is None:
             return True
-        circuit.heard_at = now
-        if now - circuit.probed_at < JOB_PROBE_EVERY_SECONDS:
+        circuit.last_seen_at = now
+        if now - circuit.probed_at < JOB_PROBE_INTERVAL_SECONDS:
             return False
-        circuit.probed_at, circuit.has_prober = now, False
+        circuit.probed_at, circuit.has_probe = now, False
         return True
 
     def probe_at(self, job: str) -> float | None:
         """Return when the next probe may start, if the breaker is open."""
         circuit = self.open.get(job)
-        return None if circuit is None else circuit.probed_at + JOB_PROBE_EVERY_SECONDS
+        return None if circuit is None else circuit.probed_at + JOB_PROBE_INTERVAL_SECONDS
 
-    def held_until(self, job: str, spread: float, now: float) -> float:
+    def held_until(self, job: str, jitter: float, now: float) -> float:
         """Return until when a task is held: one task until the next probe, the others until some time after it.
 
-        `spread`, from 0 to 1, is the task's own jitter, so that they don't return together.
+        `jitter`, from 0 to 1, is the task's own jitter, so that they don't return together.
         """
         circuit = self.open[job]
-        probe_at = max(circuit.probed_at + JOB_PROBE_EVERY_SECONDS, now)
-        if not circuit.has_prober:
-            circuit.has_prober = True
+        probe_at = max(circuit.probed_at + JOB_PROBE_INTERVAL_SECONDS, now)
+        if not circuit.has_probe:
+            circuit.has_probe = True
             return probe_at
-        return probe_at + JOB_PROBE_EVERY_SECONDS * spread
+        return probe_at + JOB_PROBE_INTERVAL_SECONDS * jitter
 
-    def close(self, job: str) -> Circuit | None:
+    def close(self, job: str) -> CircuitBreaker | None:
         """Close the breaker after a success, and reset its counter; return it if it was open."""
-        self._tallies.pop(job, None)
+        self._counters.pop(job, None)
         return self.open.pop(job, None)
 
-    def _tally(self, job: str) -> _Tally:
-        tally = self._tallies.get(job)
-        if tally is None:
-            if len(self._tallies) >= MOST_JOBS:
-                del self._tallies[next(iter(self._tallies))]
-            tally = self._tallies[job] = _Tally()
-        return tally
+    def _counter(self, job: str) -> _AttemptCounter:
+        counter = self._counters.get(job)
+        if counter is None:
+            if len(self._counters) >= MAX_JOBS:
+                del self._counters[next(iter(self._counters))]
+            counter = self._counters[job] = _AttemptCounter()
+        return counter
 
 
-def is_forgotten(circuit: Circuit, now: float) -> bool:
+def is_idle(circuit: CircuitBreaker, now: float) -> bool:
     """Return whether a breaker closes for lack of activity."""
-    return now - circuit.heard_at >= FORGOTTEN_AFTER_SECONDS
+    return now - circuit.last_seen_at >= IDLE_CLOSE_SECONDS
 
 
-class _Tally:
+class _AttemptCounter:
     """Attempts of a job that ended within the last hour, and failures among them, in 5 min buckets."""
 
     def __init__(self) -> None:

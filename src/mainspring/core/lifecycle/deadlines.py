@@ -9,7 +9,8 @@ start, not when it will.
 1. A task without known durations counts as 0: the remaining time is then a lower bound. If no task has known durations,
    there is no forecast.
 2. A task that exceeds its usual duration has a tenth of its elapsed time still to go: something always remains until
-   it ends. Checks at the intervals of `Outlook` find a run at risk before it is late, within hundredths of a second.
+   it ends. Checks at the intervals of `DeadlineForecast` find a run at risk before it is late, within hundredths of a
+   second.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ import msgspec
 
 from mainspring.core.lifecycle.duration_stats import percentile
 from mainspring.core.model.task import Priority
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 
-USUAL_PART = 0.9
+USUAL_PERCENTILE = 0.9
 """Percentile of the latest durations that is the usual one."""
 OVERRUN = 0.1
 """A task that exceeds its usual duration is expected to take this fraction of its elapsed time longer."""
-LEAST_LOOK_SECONDS = 1.0
-_LEAST_OF_ALL_SECONDS = 0.01
-_PART_OF_LEFT = 0.005
+MIN_CHECK_SECONDS = 1.0
+_MIN_CHECK_FLOOR_SECONDS = 0.01
+_FRACTION_OF_REMAINING = 0.005
 
 
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+class DeadlineForecast(msgspec.Struct, frozen=True, kw_only=True):
     """Forecast of a run with a deadline."""
 
     finish_by: datetime
@@ -61,7 +62,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         slack = self.slack_seconds
         return slack is not None and slack < 0
 
-    def seconds_to_look(self) -> float:
+    def seconds_to_next_check(self) -> float:
         """Return when to check again: when half of the slack is gone, so that durations learned meanwhile count.
 
         A run just in time may stay so for long: it is checked every second, or at a small fraction of the remaining
@@ -69,14 +70,14 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         """
         ahead = (self.finish_by - self.at).total_seconds()
         slack = ahead if self.slack_seconds is None else max(0.0, self.slack_seconds)
-        least = LEAST_LOOK_SECONDS
+        least = MIN_CHECK_SECONDS
         if self.left_seconds is not None:
-            least = max(least, self.left_seconds * _PART_OF_LEFT)
-            least = min(least, max(_LEAST_OF_ALL_SECONDS, self.left_seconds / 2))
+            least = max(least, self.left_seconds * _FRACTION_OF_REMAINING)
+            least = min(least, max(_MIN_CHECK_FLOOR_SECONDS, self.left_seconds / 2))
         return min(ahead, max(slack / 2, least))
 
 
-def promised_by(
+def deadline_for(
     within_seconds: float, *, window_at: datetime | None, created_at: datetime, start_at: datetime
 ) -> datetime:
     """Return the deadline of a run whose job has `finish_within_seconds`.
@@ -92,30 +93,30 @@ def promised_by(
 
 def usual_seconds(samples: Sequence[float], expected: float | None) -> float | None:
     """Return the usual duration of a task: from its latest durations, or else from its definition."""
-    return percentile(sorted(samples), USUAL_PART) if samples else expected
+    return percentile(sorted(samples), USUAL_PERCENTILE) if samples else expected
 
 
-def left_of(usual: float | None, *, elapsed: float | None = None, delay: float = 0.0) -> float | None:
+def remaining_seconds(usual: float | None, *, elapsed: float | None = None, delay: float = 0.0) -> float | None:
     """Return the remaining time of a task: its usual duration after a delay if it has not started, else the rest."""
     if usual is None:
         return None
     return delay + usual if elapsed is None else max(usual - elapsed, OVERRUN * elapsed)
 
 
-def look_ahead(
+def forecast_deadline(
     left: Mapping[int, float | None], children: Callable[[int], Iterable[int]], *, finish_by: datetime, now: datetime
-) -> Outlook:
+) -> DeadlineForecast:
     """Forecast a run: `left` has the remaining time of each open position."""
     known = {position: seconds or 0.0 for position, seconds in left.items()}
     unknown = sum(seconds is None for seconds in left.values())
     if unknown == len(left):
-        return Outlook(finish_by=finish_by, at=now, left_seconds=None, unknown=unknown)
+        return DeadlineForecast(finish_by=finish_by, at=now, left_seconds=None, unknown=unknown)
     tails, follows = _longest_tails(known, children)
     first = max(tails, key=lambda position: (tails[position], -position))
     path = [first]
     while follows[path[-1]] is not None:
         path.append(follows[path[-1]] or 0)
-    return Outlook(finish_by=finish_by, at=now, left_seconds=tails[first], unknown=unknown, path=tuple(path))
+    return DeadlineForecast(finish_by=finish_by, at=now, left_seconds=tails[first], unknown=unknown, path=tuple(path))
 
 
 def _longest_tails(
@@ -153,16 +154,16 @@ def higher_priority(priority: Priority, *, may_have_p0: bool) -> Priority | None
     return Priority(priority - 1)
 
 
-def say_risk(outlook: Outlook) -> str:
+def format_risk(outlook: DeadlineForecast) -> str:
     """Describe why a run is at risk."""
     ahead = max(0.0, (outlook.finish_by - outlook.at).total_seconds())
     at_least = "at least " if outlook.unknown else ""
     return (
-        f"deadline {say_instant(outlook.finish_by)} is in {say_seconds(ahead)}; "
-        f"the remaining tasks usually take {at_least}{say_seconds(outlook.left_seconds or 0.0)}"
+        f"deadline {format_instant(outlook.finish_by)} is in {format_seconds(ahead)}; "
+        f"the remaining tasks usually take {at_least}{format_seconds(outlook.left_seconds or 0.0)}"
     )
 
 
-def say_instant(at: datetime) -> str:
+def format_instant(at: datetime) -> str:
     """Format an instant as RFC 3339 in UTC."""
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 
 BASE = 1.1
 """Growth factor of the bucket width."""
-LEAST_MILLISECONDS = 1.0
+MIN_MILLISECONDS = 1.0
 """Minimum duration; shorter and negative ones are clamped: nothing starts before it is due."""
 
 
 def bucket_of(seconds: float) -> int:
     """Return the bucket of a duration."""
-    return math.floor(math.log(max(LEAST_MILLISECONDS, seconds * 1000)) / math.log(BASE))
+    return math.floor(math.log(max(MIN_MILLISECONDS, seconds * 1000)) / math.log(BASE))
 
 
-def middle_of(bucket: int) -> float:
+def midpoint_of(bucket: int) -> float:
     """Return the duration at the middle of a bucket, in seconds."""
     return float(round(BASE ** (bucket + 0.5) / 1000, 4))
 
@@ -33,5 +33,5 @@ def percentile(buckets: Mapping[int, int], share: float) -> float | None:
     for bucket in sorted(buckets):
         counted += buckets[bucket]
         if counted >= wanted:
-            return middle_of(bucket)
+            return midpoint_of(bucket)
     return None

@@ -17,8 +17,8 @@ import msgspec
 from mainspring.core.model.batch import DurationRow
 
 SAMPLES = 64
-MOST_KEYS = 20_000
-WRITTEN_AFTER_SECONDS = 10.0
+MAX_KEYS = 20_000
+WRITE_DELAY_SECONDS = 10.0
 ROWS_PER_BATCH = 50
 
 _Key = tuple[str, str, str]
@@ -32,7 +32,7 @@ class _Ring(msgspec.Struct):
     """It is queued to be written."""
 
 
-class Durations:
+class DurationStats:
     """Latest durations of successful tasks."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Durations:
     def rows_to_write(self, shard: str, *, life: float, now: datetime) -> list[DurationRow]:
         """Return the rows that are due to be written, a few at a time."""
         rows: list[DurationRow] = []
-        while self._to_write and len(rows) < ROWS_PER_BATCH and life - self._to_write[0][0] >= WRITTEN_AFTER_SECONDS:
+        while self._to_write and len(rows) < ROWS_PER_BATCH and life - self._to_write[0][0] >= WRITE_DELAY_SECONDS:
             _, key = self._to_write.popleft()
             ring = self._rings.pop(key, None)
             if ring is not None:
@@ -76,7 +76,7 @@ class Durations:
         return tuple(ring.samples) if ring is not None else ()
 
     def _keep(self, key: _Key, ring: _Ring) -> _Ring:
-        if len(self._rings) >= MOST_KEYS:
+        if len(self._rings) >= MAX_KEYS:
             del self._rings[next(iter(self._rings))]
         self._rings[key] = ring
         return ring

@@ -28,13 +28,13 @@ from msgspec.structs import replace
 from mainspring.core.lifecycle.failure_policy import FailureClass, FailureRule
 
 C = FailureClass
-LONGEST_MESSAGE = 400
-LONGEST_TYPE = 60
+MAX_MESSAGE_LENGTH = 400
+MAX_TYPE_LENGTH = 60
 STALLED = "STALLED"
 """Type of a failure for lack of progress: a longer limit does not help."""
-LONGEST_SUMMARY = 100
-LONGEST_RETRY_AFTER_SECONDS = 7 * 86_400.0
-LARGEST_ERROR = 256 * 1024
+MAX_SUMMARY_LENGTH = 100
+MAX_RETRY_AFTER_SECONDS = 7 * 86_400.0
+MAX_ERROR_LENGTH = 256 * 1024
 """A longer error is not decoded: its beginning is the message."""
 
 _TYPES: Mapping[str, FailureClass] = {
@@ -113,7 +113,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The common part of similar failures."""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _RawError(msgspec.Struct, frozen=True):
     """An error as written by a worker; each field may have any type."""
 
     kind: msgspec.Raw = msgspec.field(name="class", default=msgspec.Raw(b"null"))
@@ -125,42 +125,42 @@ class _Said(msgspec.Struct, frozen=True):
     retry_after_seconds: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_SAID = msgspec.json.Decoder(_Said)
+_RAW_ERROR = msgspec.json.Decoder(_RawError)
 _TEXT = msgspec.json.Decoder(str)
 _NUMBER = msgspec.json.Decoder(int)
 _SECONDS: msgspec.json.Decoder[float] = msgspec.json.Decoder(
-    Annotated[float, msgspec.Meta(ge=0, le=LONGEST_RETRY_AFTER_SECONDS)]
+    Annotated[float, msgspec.Meta(ge=0, le=MAX_RETRY_AFTER_SECONDS)]
 )
 
 
 def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str = "") -> Failure:
     """Classify an error. `job` (tenant and name) is part of the signature of an error without a message of its own."""
-    said = _read(error)
-    kind_said, kind_of = _text(said.kind), _NOT_IN_A_TYPE.sub("_", _text(said.type))[:LONGEST_TYPE]
-    code = _number(said.exit_code)
-    signal = _text(said.signal)[:LONGEST_TYPE] or None
-    message = _text(said.message)[:LONGEST_MESSAGE]
-    last = _last_line(_text(said.last_lines))
+    reported = _read(error)
+    reported_class, error_type = _text(reported.kind), _NOT_IN_A_TYPE.sub("_", _text(reported.type))[:MAX_TYPE_LENGTH]
+    code = _number(reported.exit_code)
+    signal = _text(reported.signal)[:MAX_TYPE_LENGTH] or None
+    message = _text(reported.message)[:MAX_MESSAGE_LENGTH]
+    last = _last_line(_text(reported.last_lines))
     text = f"{message}\n{last}" if last else message
-    kind = _by_rules(rules, kind_of, code, text)
+    kind = _by_rules(rules, error_type, code, text)
     if kind is None:
-        kind = _by_what_is_known(kind_said, kind_of, code, signal, text)
-    only_ended = code is not None or signal is not None
-    telling = last if only_ended else message
-    alike = telling or message
-    failure = _failure(kind, kind_of, message, alike, code, signal, of_job="" if telling else job)
-    wait = _seconds(said.retry_after_seconds)
+        kind = _by_built_in_rules(reported_class, error_type, code, signal, text)
+    is_process_exit = code is not None or signal is not None
+    specific_text = last if is_process_exit else message
+    signature_text = specific_text or message
+    failure = _failure(kind, error_type, message, signature_text, code, signal, of_job="" if specific_text else job)
+    wait = _seconds(reported.retry_after_seconds)
     return failure if wait is None else replace(failure, retry_after_seconds=wait)
 
 
-def say_failure(error: str | None) -> str:
+def format_failure(error: str | None) -> str:
     """Format an error: `KeyError: 'price'`, or how a process ended and its last line; empty if there is neither."""
-    said = _read(error)
-    kind_of, message = _text(said.type)[:LONGEST_TYPE], _text(said.message)[:LONGEST_MESSAGE]
-    has_ended = _number(said.exit_code) is not None or bool(_text(said.signal))
-    words = message if has_ended or not kind_of else f"{kind_of}: {message}" if message else kind_of
-    last = _last_line(_text(said.last_lines))
-    printed = f'its last line was "{last[:LONGEST_SUMMARY]}"' if last else ""
+    reported = _read(error)
+    error_type, message = _text(reported.type)[:MAX_TYPE_LENGTH], _text(reported.message)[:MAX_MESSAGE_LENGTH]
+    has_ended = _number(reported.exit_code) is not None or bool(_text(reported.signal))
+    words = message if has_ended or not error_type else f"{error_type}: {message}" if message else error_type
+    last = _last_line(_text(reported.last_lines))
+    printed = f'its last line was "{last[:MAX_SUMMARY_LENGTH]}"' if last else ""
     return "; ".join(filter(None, (words, printed)))
 
 
@@ -181,47 +181,47 @@ def lost(because: str) -> Failure:
 
 def _failure(
     kind: FailureClass,
-    kind_of: str,
+    error_type: str,
     message: str,
-    alike: str,
+    signature_text: str,
     exit_code: int | None = None,
     signal: str | None = None,
     *,
     of_job: str = "",
 ) -> Failure:
-    """Build a failure with its signature, from the text `alike` that similar failures share."""
-    name, common = kind_of or "error", normalize(alike)
-    told_apart = f"{of_job}\n{exit_code}\n{signal}\n{common}".encode("utf-8", "replace")
-    said = f"{name}: {common}" if common else name
-    summary = f"{said[:LONGEST_SUMMARY]} in {of_job}" if of_job else said[:LONGEST_SUMMARY]
+    """Build a failure with its signature, from the text `signature_text` that similar failures share."""
+    name, common = error_type or "error", normalize(signature_text)
+    digest_input = f"{of_job}\n{exit_code}\n{signal}\n{common}".encode("utf-8", "replace")
+    reported = f"{name}: {common}" if common else name
+    summary = f"{reported[:MAX_SUMMARY_LENGTH]} in {of_job}" if of_job else reported[:MAX_SUMMARY_LENGTH]
     return Failure(
-        kind=kind, type=kind_of, message=message, exit_code=exit_code, signal=signal, summary=summary,
-        signature=f"{kind}:{name}:{blake2b(told_apart, digest_size=5).hexdigest()}",
+        kind=kind, type=error_type, message=message, exit_code=exit_code, signal=signal, summary=summary,
+        signature=f"{kind}:{name}:{blake2b(digest_input, digest_size=5).hexdigest()}",
     )  # fmt: skip
 
 
 def normalize(text: str) -> str:
     """Remove the variable parts of a message."""
-    return " ".join(_VARYING.sub("#", text[:LONGEST_MESSAGE]).split())
+    return " ".join(_VARYING.sub("#", text[:MAX_MESSAGE_LENGTH]).split())
 
 
-def _read(error: str | None) -> _Said:
+def _read(error: str | None) -> _RawError:
     if not error:
-        return _Said()
-    if len(error) > LARGEST_ERROR:
-        return _Said(message=_raw(error))
+        return _RawError()
+    if len(error) > MAX_ERROR_LENGTH:
+        return _RawError(message=_raw(error))
     try:
-        return _SAID.decode(error)
+        return _RAW_ERROR.decode(error)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # Not an object: the text is the message.
     try:
-        return _Said(message=_raw(_TEXT.decode(error)))
+        return _RawError(message=_raw(_TEXT.decode(error)))
     except (msgspec.MsgspecError, ValueError):
-        return _Said(message=_raw(error))
+        return _RawError(message=_raw(error))
 
 
 def _raw(text: str) -> msgspec.Raw:
-    text = text[:LONGEST_MESSAGE].encode("utf-8", "replace").decode()
+    text = text[:MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
     return msgspec.Raw(msgspec.json.encode(text))
 
 
@@ -230,7 +230,7 @@ def _text(raw: msgspec.Raw) -> str:
     try:
         return _TEXT.decode(raw)
     except (msgspec.MsgspecError, ValueError):
-        text = bytes(raw)[:LONGEST_MESSAGE].decode("utf-8", "replace")
+        text = bytes(raw)[:MAX_MESSAGE_LENGTH].decode("utf-8", "replace")
         return "" if text == "null" else text
 
 
@@ -249,15 +249,15 @@ def _seconds(raw: msgspec.Raw) -> float | None:
 
 
 def _last_line(text: str) -> str:
-    lines = text[-LONGEST_MESSAGE:].split("\n")
+    lines = text[-MAX_MESSAGE_LENGTH:].split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _by_rules(rules: Sequence[FailureRule], kind_of: str, code: int | None, text: str) -> FailureClass | None:
+def _by_rules(rules: Sequence[FailureRule], error_type: str, code: int | None, text: str) -> FailureClass | None:
     for rule in rules:
         if rule.exit_codes and code not in rule.exit_codes:
             continue
-        if rule.types and kind_of not in rule.types and _short(kind_of) not in rule.types:
+        if rule.types and error_type not in rule.types and _short(error_type) not in rule.types:
             continue
         if rule.contains and rule.contains.casefold() not in text.casefold():
             continue
@@ -265,11 +265,11 @@ def _by_rules(rules: Sequence[FailureRule], kind_of: str, code: int | None, text
     return None
 
 
-def _by_what_is_known(said: str, kind_of: str, code: int | None, signal: str | None, text: str) -> FailureClass:
-    if said != C.TRANSIENT and said in C.__members__.values():
-        return FailureClass(said)
-    found = _TYPES.get(_short(kind_of))
-    if found is None and said == C.TRANSIENT:
+def _by_built_in_rules(reported: str, error_type: str, code: int | None, signal: str | None, text: str) -> FailureClass:
+    if reported != C.TRANSIENT and reported in C.__members__.values():
+        return FailureClass(reported)
+    found = _TYPES.get(_short(error_type))
+    if found is None and reported == C.TRANSIENT:
         found = C.TRANSIENT
     if found is None and code is not None:
         found = _EXIT_CODES.get(code)
@@ -280,6 +280,6 @@ def _by_what_is_known(said: str, kind_of: str, code: int | None, signal: str | N
     return found or C.TRANSIENT
 
 
-def _short(kind_of: str) -> str:
+def _short(error_type: str) -> str:
     """Return the name of an exception without its module."""
-    return kind_of.rpartition(".")[2]
+    return error_type.rpartition(".")[2]

@@ -37,7 +37,7 @@ from mainspring.protocol.errors import Broken, ExpressionFailed
 
 S = TaskState
 
-_NAMES_IN_A_SENTENCE = 5
+_MAX_NAMES = 5
 
 
 class Upstream(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -117,14 +117,14 @@ def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence
     skipped = _first(upstream for upstream in upstreams if upstream.state is S.SKIPPED)
     if skipped is not None and on_skip is not OnSkip.RUN:
         return Decision(state=S.SKIPPED, because=f"{skipped.name} was skipped", cause=skipped.cause or skipped.id)
-    refused = _ask_conditions(upstreams, params)
+    refused = _evaluate_conditions(upstreams, params)
     if refused is not None:
         return refused
     names = tuple(sorted(upstream.name for upstream in failed))
-    return Decision(state=S.QUEUED, because=_say_ready(names, skipped is not None), failed_upstreams=names)
+    return Decision(state=S.QUEUED, because=_format_ready(names, skipped is not None), failed_upstreams=names)
 
 
-def _ask_conditions(upstreams: Sequence[Upstream], params: str) -> Decision | None:
+def _evaluate_conditions(upstreams: Sequence[Upstream], params: str) -> Decision | None:
     """Return the decision if a condition is false or can't be evaluated; None if all of them hold."""
     asked = [upstream for upstream in upstreams if upstream.when is not None and upstream.state is S.SUCCEEDED]
     if not asked:
@@ -153,10 +153,10 @@ def _as_json(output: str | None) -> msgspec.Raw | None:
     return None if output is None else msgspec.Raw(output.encode())
 
 
-def _say_ready(failed: Sequence[str], some_skipped: bool) -> str:
+def _format_ready(failed: Sequence[str], some_skipped: bool) -> str:
     if failed:
-        named = ", ".join(failed[:_NAMES_IN_A_SENTENCE])
-        more = f" and {len(failed) - _NAMES_IN_A_SENTENCE} more" if len(failed) > _NAMES_IN_A_SENTENCE else ""
+        named = ", ".join(failed[:_MAX_NAMES])
+        more = f" and {len(failed) - _MAX_NAMES} more" if len(failed) > _MAX_NAMES else ""
         return f"all upstream tasks ended; unsuccessful: {named}{more}"
     if some_skipped:
         return "all upstream tasks succeeded or were skipped"

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 FIRST_BACKOFF_SECONDS = 1.0
-LONGEST_BACKOFF_SECONDS = 15.0
+MAX_BACKOFF_SECONDS = 15.0
 HEALTHY_AFTER_SECONDS = 30.0
 FAILING_AFTER_FAILURES = 5
 FAILING_AFTER_SECONDS = 60.0
@@ -59,4 +59,4 @@ class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     def backoff_seconds(self) -> float:
         """Return the delay before the next start."""
-        return min(FIRST_BACKOFF_SECONDS * 2.0 ** (min(self.failures, 10) - 1), LONGEST_BACKOFF_SECONDS)
+        return min(FIRST_BACKOFF_SECONDS * 2.0 ** (min(self.failures, 10) - 1), MAX_BACKOFF_SECONDS)

@@ -12,10 +12,10 @@
 The delay grows exponentially within a generation: base, times the factor per attempt, up to the cap, plus up to a third
 of jitter, so that tasks that failed together are not retried together. With a `linear` policy, it is exactly the base
 times the attempt number, and built-in backoffs don't apply. A retry also gets what may help: more memory after running
-out of it, a longer limit after a timeout. `Trail` carries this state from one attempt to the next.
+out of it, a longer limit after a timeout. `RetryState` carries this state from one attempt to the next.
 
 1. The attempt limit is checked first: a task without attempts left is never retried.
-2. Every generation ends: attempts are bounded by `max_attempts`, losses by LOSSES_ALLOWED.
+2. Every generation ends: attempts are bounded by `max_attempts`, losses by MAX_LOSSES.
 3. The delay is deterministic per attempt: the jitter is derived from its name.
 """
 
@@ -34,17 +34,17 @@ from mainspring.core.lifecycle import timeouts
 from mainspring.core.lifecycle.failure_policy import Backoff, FailureClass, RetryPolicy
 from mainspring.core.lifecycle.failures import STALLED, Failure
 from mainspring.core.model.job import DEFAULT_ATTEMPTS, JobSpec, TaskSpec
-from mainspring.core.model.settings import Tuning
-from mainspring.core.model.task import AttemptEnd, Task, TaskState, Trail
+from mainspring.core.model.settings import SchedulerSettings
+from mainspring.core.model.task import AttemptEnd, RetryState, Task, TaskState
 
 S = TaskState
-LOSSES_ALLOWED = 2
+MAX_LOSSES = 2
 """Attempts of a generation that may be lost with their worker; one more fails the task (RTY-5)."""
-POISONED_AT_WORKERS = 3
-POISONED_AT_LOSSES = 2
+QUARANTINE_AFTER_WORKERS = 3
+QUARANTINE_AFTER_LOSSES = 2
 JITTER = 1 / 3
 """Maximum jitter, as a fraction of the delay."""
-MEMORY_TIMES = 4
+MAX_MEMORY_FACTOR = 4
 """Default maximum memory request, as a multiple of the definition's."""
 
 _OF_TYPE: Mapping[str, Backoff] = {
@@ -53,12 +53,12 @@ _OF_TYPE: Mapping[str, Backoff] = {
     "SERVICE_UNAVAILABLE": Backoff(base_seconds=600, factor=2, cap_seconds=3_600, max_attempts=3),
 }
 _OF_CLASS: Mapping[FailureClass, Backoff] = {FailureClass.RATE_LIMITED: _OF_TYPE["RATE_LIMIT_EXCEEDED"]}
-_NOTHING_SAID = Backoff()
+_NO_BACKOFF = Backoff()
 
 FailedEnd = Literal[AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST]
 
 
-class Ending(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class FailedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An unsuccessful attempt."""
 
     end: FailedEnd
@@ -66,75 +66,79 @@ class Ending(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker: str
     worker_lost: bool = False
     """The whole worker was lost, not only the attempt."""
-    is_common: bool = False
+    is_widespread: bool = False
     """Many tasks currently fail with this signature, so it does not indicate a poisonous task."""
 
 
-class NextStep(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RetryDecision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Next state of the task: PENDING until `due_at`, QUEUED, QUARANTINED, FAILED or TIMED_OUT."""
 
     state: TaskState
     because: str
-    trail: Trail
+    trail: RetryState
     """New retry state of the task's row."""
     due_at: datetime | None = None
     """Set if and only if the state is PENDING."""
 
 
 def decide_failure(
-    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, tuning: Tuning, *, retries: int, most_memory: int | None,
+    task: Task, spec: TaskSpec, job: JobSpec, ending: FailedAttempt, scheduler_settings: SchedulerSettings, *, retries: int, max_memory: int | None,
     now: datetime,
-) -> NextStep:  # fmt: skip
+) -> RetryDecision:  # fmt: skip
     """Decide what follows an attempt that just ended; `task.tries` or `task.losses` already counts it.
 
-    `retries` is the number of retries of the run, `most_memory` the memory of the largest worker, if known.
+    `retries` is the number of retries of the run, `max_memory` the memory of the largest worker, if known.
     """
-    trail = _follow(task.trail or Trail(), ending)
+    trail = _with_attempt(task.trail or RetryState(), ending)
     if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
-        return _after_loss(task, spec, job, ending, trail, tuning, now)
+        return _decide_loss(task, spec, job, ending, trail, scheduler_settings, now)
     policy, failure = spec.retry or job.retry, ending.failure
     otherwise = S.TIMED_OUT if ending.end is AttemptEnd.TIMED_OUT else S.FAILED
-    tries = tries_for(spec, policy, failure)
-    what = _say(ending)
+    tries = max_attempts_for(spec, policy, failure)
+    what = _format_end(ending)
     if task.tries >= tries:
         tried = "the only attempt" if tries == 1 else f"attempt {task.tries} of {tries}"
-        return NextStep(state=otherwise, because=f"{tried} {what}", trail=trail)
+        return RetryDecision(state=otherwise, because=f"{tried} {what}", trail=trail)
     tried = f"attempt {task.tries} of {tries} {what}"
     if failure.kind is FailureClass.PERMANENT:
-        return NextStep(state=otherwise, because=f"{tried}; not retried", trail=trail)
+        return RetryDecision(state=otherwise, because=f"{tried}; not retried", trail=trail)
     if retries >= job.max_retries:
         because = f"{tried}; the run's retry budget is used ({retries} of {job.max_retries})"
-        return NextStep(state=otherwise, because=because, trail=trail)
-    if len(trail.workers) >= POISONED_AT_WORKERS and not ending.is_common:
+        return RetryDecision(state=otherwise, because=because, trail=trail)
+    if len(trail.workers) >= QUARANTINE_AFTER_WORKERS and not ending.is_widespread:
         because = f"{tried}, with the same error on {', '.join(trail.workers)}; quarantined until cleared"
-        return NextStep(state=S.QUARANTINED, because=because, trail=trail)
-    delay = delay_seconds(task, spec, policy, failure, tuning)
-    trail, change = _helped(spec, policy, failure, trail, tuning, most_memory)
-    return NextStep(
+        return RetryDecision(state=S.QUARANTINED, because=because, trail=trail)
+    delay = delay_seconds(task, spec, policy, failure, scheduler_settings)
+    trail, change = _with_more_resources(spec, policy, failure, trail, scheduler_settings, max_memory)
+    return RetryDecision(
         state=S.PENDING, because=f"{tried}; retrying in {delay:.3g} s{change}", trail=trail,
         due_at=now + timedelta(seconds=delay),
     )  # fmt: skip
 
 
-def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
+def max_attempts_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
     """Return the attempt limit of a task for this failure.
 
     A class can lower the task's limit. Only built-in backoffs can raise it, and only if the task has the default limit.
     """
-    said = policy.classes.get(failure.kind, _NOTHING_SAID).max_attempts
-    if said is not None:
-        return min(said, spec.max_attempts)
-    ours = _figures(policy, failure).max_attempts
-    return ours if ours is not None and spec.max_attempts == DEFAULT_ATTEMPTS else spec.max_attempts
+    class_backoff = policy.classes.get(failure.kind, _NO_BACKOFF).max_attempts
+    if class_backoff is not None:
+        return min(class_backoff, spec.max_attempts)
+    built_in = _built_in_backoff(policy, failure).max_attempts
+    return built_in if built_in is not None and spec.max_attempts == DEFAULT_ATTEMPTS else spec.max_attempts
 
 
-def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
+def delay_seconds(
+    task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, scheduler_settings: SchedulerSettings
+) -> float:
     """Return the delay before the next attempt, with jitter unless the policy is linear."""
     spread = 1.0 if policy.linear else 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
-    return backoff_seconds(max(1, task.tries), spec, policy, failure, tuning) * spread
+    return backoff_seconds(max(1, task.tries), spec, policy, failure, scheduler_settings) * spread
 
 
-def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
+def backoff_seconds(
+    tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure, scheduler_settings: SchedulerSettings
+) -> float:
     """Return the delay after `tries` attempts, without jitter.
 
     A delay given by the failing service takes precedence; then the job's backoff for the class, the built-in backoff,
@@ -142,45 +146,61 @@ def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Fa
     """
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
-    said, ours = policy.classes.get(failure.kind, _NOTHING_SAID), _figures(policy, failure)
-    base = _first(said.base_seconds, ours.base_seconds, spec.retry_delay_seconds, tuning.retry_delay_seconds)
+    class_backoff, built_in = policy.classes.get(failure.kind, _NO_BACKOFF), _built_in_backoff(policy, failure)
+    base = _first(
+        class_backoff.base_seconds,
+        built_in.base_seconds,
+        spec.retry_delay_seconds,
+        scheduler_settings.retry_delay_seconds,
+    )
     if policy.linear:
-        most = max(base, _first(said.cap_seconds, None, policy.cap_seconds, math.inf))
+        most = max(base, _first(class_backoff.cap_seconds, None, policy.cap_seconds, math.inf))
         return min(base * tries, most)
-    factor = _first(said.factor, ours.factor, policy.factor, tuning.retry_factor)
+    factor = _first(class_backoff.factor, built_in.factor, policy.factor, scheduler_settings.retry_factor)
     # A cap below the base delay does not shorten the first delay.
-    cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds, tuning.retry_cap_seconds))
+    cap = max(
+        base,
+        _first(
+            class_backoff.cap_seconds, built_in.cap_seconds, policy.cap_seconds, scheduler_settings.retry_cap_seconds
+        ),
+    )
     return min(base * factor ** (tries - 1), cap)
 
 
-def _figures(policy: RetryPolicy, failure: Failure) -> Backoff:
+def _built_in_backoff(policy: RetryPolicy, failure: Failure) -> Backoff:
     if policy.linear:
-        return _NOTHING_SAID
-    return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NOTHING_SAID
+        return _NO_BACKOFF
+    return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NO_BACKOFF
 
 
-def _first(said: float | None, ours: float | None, of_all: float | None, otherwise: float) -> float:
-    return next((one for one in (said, ours, of_all) if one is not None), otherwise)
+def _first(class_backoff: float | None, built_in: float | None, of_all: float | None, otherwise: float) -> float:
+    return next((one for one in (class_backoff, built_in, of_all) if one is not None), otherwise)
 
 
-def _after_loss(
-    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail: Trail, tuning: Tuning, now: datetime
-) -> NextStep:
-    if task.losses > LOSSES_ALLOWED:
+def _decide_loss(
+    task: Task,
+    spec: TaskSpec,
+    job: JobSpec,
+    ending: FailedAttempt,
+    trail: RetryState,
+    scheduler_settings: SchedulerSettings,
+    now: datetime,
+) -> RetryDecision:
+    if task.losses > MAX_LOSSES:
         because = f"infrastructure: worker lost {task.losses} times"
-        return NextStep(state=S.FAILED, because=because, trail=trail)
-    if len(trail.lost_on) >= POISONED_AT_LOSSES:
+        return RetryDecision(state=S.FAILED, because=because, trail=trail)
+    if len(trail.lost_on) >= QUARANTINE_AFTER_LOSSES:
         because = f"{' and '.join(trail.lost_on)} were lost while running it; quarantined until cleared"
-        return NextStep(state=S.QUARANTINED, because=because, trail=trail)
-    times = f"loss {task.losses} of at most {LOSSES_ALLOWED}"
+        return RetryDecision(state=S.QUARANTINED, because=because, trail=trail)
+    times = f"loss {task.losses} of at most {MAX_LOSSES}"
     if ending.end is AttemptEnd.LOST:
-        return NextStep(state=S.QUEUED, because=f"worker lost ({times}); requeued", trail=trail)
-    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, tuning)
+        return RetryDecision(state=S.QUEUED, because=f"worker lost ({times}); requeued", trail=trail)
+    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, scheduler_settings)
     because = f"worker failed to run it ({times}): {ending.failure.message}; retrying in {delay:.3g} s"
-    return NextStep(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
+    return RetryDecision(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
 
 
-def _follow(trail: Trail, ending: Ending) -> Trail:
+def _with_attempt(trail: RetryState, ending: FailedAttempt) -> RetryState:
     """Add this attempt to the retry state."""
     worker = ending.worker
     if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
@@ -192,26 +212,31 @@ def _follow(trail: Trail, ending: Ending) -> Trail:
     return replace(trail, workers=workers, is_probe=False)
 
 
-def _helped(
-    spec: TaskSpec, policy: RetryPolicy, failure: Failure, trail: Trail, tuning: Tuning, most_memory: int | None
-) -> tuple[Trail, str]:
+def _with_more_resources(
+    spec: TaskSpec,
+    policy: RetryPolicy,
+    failure: Failure,
+    trail: RetryState,
+    scheduler_settings: SchedulerSettings,
+    max_memory: int | None,
+) -> tuple[RetryState, str]:
     """Grant the next attempt more memory or time; return the retry state and a description."""
     if failure.kind is FailureClass.RESOURCE:
         defined = spec.resources.memory_bytes
         now = trail.memory_bytes or defined
-        most = policy.memory_limit_bytes if policy.memory_limit_bytes is not None else MEMORY_TIMES * defined
-        if most_memory is not None:
-            most = min(most, most_memory)
+        most = policy.memory_limit_bytes if policy.memory_limit_bytes is not None else MAX_MEMORY_FACTOR * defined
+        if max_memory is not None:
+            most = min(most, max_memory)
         more = min(int(now * policy.memory_factor), most)
         if more > now:
             return replace(trail, memory_bytes=more), f", with {more / 2**20:.0f} MiB of memory"
     elif failure.kind is FailureClass.TIMEOUT and failure.type != STALLED:
-        limit = timeouts.after_timeout(spec, trail, tuning)
+        limit = timeouts.after_timeout(spec, trail, scheduler_settings)
         return replace(trail, limit_seconds=limit), f", with a limit of {limit:g} s"
     return trail, ""
 
 
-def _say(ending: Ending) -> str:
+def _format_end(ending: FailedAttempt) -> str:
     if ending.end is AttemptEnd.TIMED_OUT:
         return ending.failure.message
     return "failed" if ending.failure.kind is FailureClass.TRANSIENT else f"failed ({ending.failure.kind})"

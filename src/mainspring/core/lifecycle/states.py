@@ -44,7 +44,7 @@ _EDGES: dict[TaskState, frozenset[TaskState]] = {
 }
 
 FINAL = frozenset(state for state in S if not _EDGES[state])
-HELD_BY_A_WORKER = frozenset({S.ASSIGNED, S.RUNNING})
+HELD_BY_WORKER = frozenset({S.ASSIGNED, S.RUNNING})
 UNSUCCESSFUL = frozenset({S.FAILED, S.TIMED_OUT})
 
 

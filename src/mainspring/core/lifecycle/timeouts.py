@@ -7,63 +7,69 @@
 The day and the 10 minutes are settings (`core/model/settings.py`).
 
 Limits derived from `expected_seconds` are never shorter than 30 s: a task of 10 ms that takes 30 ms is not late, its
-machine is busy (docs/adr/0020). `Trail.limit_seconds`, left by earlier attempts, replaces the hard limit.
+machine is busy (docs/adr/0020). `RetryState.limit_seconds`, left by earlier attempts, replaces the hard limit.
 """
 
 from __future__ import annotations
 
 from mainspring.core.model.job import TaskSpec
-from mainspring.core.model.settings import Tuning
-from mainspring.core.model.task import Trail
+from mainspring.core.model.settings import SchedulerSettings
+from mainspring.core.model.task import RetryState
 
-LEAST_DERIVED_SECONDS = 30.0
-LONGEST_SECONDS = 366 * 86_400.0
-MOST_TIMES = 10.0
+MIN_DERIVED_SECONDS = 30.0
+MAX_SECONDS = 366 * 86_400.0
+MAX_EXTENSION_FACTOR = 10.0
 """Maximum of extended limits, as a multiple of the hard limit."""
-_LONGER_AFTER_TIMEOUT = 1.5
+_TIMEOUT_GROWTH_FACTOR = 1.5
 
 
-def hard_limit(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
+def hard_limit(spec: TaskSpec, trail: RetryState | None, scheduler_settings: SchedulerSettings) -> float:
     """Return the hard limit of an attempt, in seconds."""
     if trail is not None and trail.limit_seconds is not None:
         return trail.limit_seconds
-    return defined_hard_limit(spec, tuning)
+    return defined_hard_limit(spec, scheduler_settings)
 
 
-def defined_hard_limit(spec: TaskSpec, tuning: Tuning) -> float:
+def defined_hard_limit(spec: TaskSpec, scheduler_settings: SchedulerSettings) -> float:
     """Return the hard limit according to the definition."""
     if spec.timeout_seconds is not None:
         return spec.timeout_seconds
     if spec.expected_seconds is not None:
-        return max(3 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
-    return tuning.hard_limit_seconds
+        return max(3 * spec.expected_seconds, MIN_DERIVED_SECONDS)
+    return scheduler_settings.hard_limit_seconds
 
 
-def limits(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> tuple[float | None, float]:
+def limits(
+    spec: TaskSpec, trail: RetryState | None, scheduler_settings: SchedulerSettings
+) -> tuple[float | None, float]:
     """Return the soft and the hard limit. The soft limit is None if there is none below the hard limit."""
-    soft, hard = spec.soft_timeout_seconds, hard_limit(spec, trail, tuning)
+    soft, hard = spec.soft_timeout_seconds, hard_limit(spec, trail, scheduler_settings)
     if soft is None:
         if spec.expected_seconds is None:
             return None, hard
-        soft = max(2 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+        soft = max(2 * spec.expected_seconds, MIN_DERIVED_SECONDS)
     return (soft if soft < hard else None), hard
 
 
-def stall_limit(spec: TaskSpec, tuning: Tuning) -> float:
+def stall_limit(spec: TaskSpec, scheduler_settings: SchedulerSettings) -> float:
     """Return the maximum time without progress."""
-    return spec.stall_seconds if spec.stall_seconds is not None else tuning.stall_seconds
+    return spec.stall_seconds if spec.stall_seconds is not None else scheduler_settings.stall_seconds
 
 
-def after_timeout(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
+def after_timeout(spec: TaskSpec, trail: RetryState | None, scheduler_settings: SchedulerSettings) -> float:
     """Return the hard limit of the attempt after a timeout."""
-    return _bounded(spec, trail, hard_limit(spec, trail, tuning) * _LONGER_AFTER_TIMEOUT, tuning)
+    return _bounded(
+        spec, trail, hard_limit(spec, trail, scheduler_settings) * _TIMEOUT_GROWTH_FACTOR, scheduler_settings
+    )
 
 
-def extended(spec: TaskSpec, trail: Trail | None, tuning: Tuning, *, elapsed: float, seconds: float) -> float:
+def extended(
+    spec: TaskSpec, trail: RetryState | None, scheduler_settings: SchedulerSettings, *, elapsed: float, seconds: float
+) -> float:
     """Return the hard limit of an attempt that asks for `seconds` more from now: never lower than before."""
-    return _bounded(spec, trail, elapsed + seconds, tuning)
+    return _bounded(spec, trail, elapsed + seconds, scheduler_settings)
 
 
-def _bounded(spec: TaskSpec, trail: Trail | None, wanted: float, tuning: Tuning) -> float:
-    most = min(MOST_TIMES * defined_hard_limit(spec, tuning), LONGEST_SECONDS)
-    return max(hard_limit(spec, trail, tuning), min(wanted, most))
+def _bounded(spec: TaskSpec, trail: RetryState | None, wanted: float, scheduler_settings: SchedulerSettings) -> float:
+    most = min(MAX_EXTENSION_FACTOR * defined_hard_limit(spec, scheduler_settings), MAX_SECONDS)
+    return max(hard_limit(spec, trail, scheduler_settings), min(wanted, most))

@@ -2,7 +2,8 @@
 
 A user of a limit takes a grant first: some of it, durably, before any is used. A take counts for one period from its
 moment on, so that no stretch of a period's length ever has more than the limit in all, and the time of the next grant
-is known. A grant must be used within `KEPT_PART` of a period, and expires after that: the use in any period exceeds
+is known. A grant must be used within `USABLE_FRACTION` of a period, and expires after that: the use in any period
+exceeds
 the limit by at most that part.
 
 For a busy limit, takes that are close together are merged into one, at the moment of the last of them: it counts for a
@@ -20,13 +21,13 @@ from msgspec.structs import replace
 
 from mainspring.core.schedules.time_zones import EPOCH
 
-MOST_TAKES = 64
+MAX_TAKES = 64
 """Takes that are stored individually. Beyond that, those of each stretch of a period are merged."""
 STRETCHES = 32
 """Stretches per period: a merged take counts for at most a thirty-second of a period longer."""
 
 
-KEPT_PART = 0.1
+USABLE_FRACTION = 0.1
 """The fraction of a period within which a grant must be used."""
 
 
@@ -37,7 +38,7 @@ class Take(msgspec.Struct, frozen=True, gc=False, array_like=True):
     amount: int
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RateRequest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request to take from a limit."""
 
     limit: str
@@ -47,7 +48,7 @@ class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wanted: int
 
 
-class Allowance(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RateGrant(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The answer to a request."""
 
     limit: str
@@ -70,62 +71,62 @@ class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """After this none of it counts."""
 
 
-def allow(wish: Wish, takes: Sequence[Take], now: datetime, at: datetime | None = None) -> Allowance:
+def allow(request: RateRequest, takes: Sequence[Take], now: datetime, at: datetime | None = None) -> RateGrant:
     """Decide how much of a request is granted now. `takes` are at least those that still count, oldest first.
 
     `at` is the time of the take, if that is later.
     """
-    counting = _counting(takes, wish, now)
-    free = max(0, wish.most - sum(take.amount for take in counting))
-    granted = max(0, min(wish.wanted, free))
-    more_at = _more_at(wish, counting, granted, at or now)
+    counting = _counting(takes, request, now)
+    free = max(0, request.most - sum(take.amount for take in counting))
+    granted = max(0, min(request.wanted, free))
+    more_at = _more_at(request, counting, granted, at or now)
     wait = 0.0 if more_at is None else (more_at - now).total_seconds()
-    return Allowance(
-        limit=wish.limit, granted=granted, more_at=more_at, wait_seconds=max(0.0, wait), left=free - granted
+    return RateGrant(
+        limit=request.limit, granted=granted, more_at=more_at, wait_seconds=max(0.0, wait), left=free - granted
     )
 
 
 def take(
-    wishes: Sequence[Wish], limits: Mapping[str, LimitRow], now: datetime, at: datetime | None = None
-) -> tuple[list[Allowance], list[LimitRow]]:
+    requests: Sequence[RateRequest], limits: Mapping[str, LimitRow], now: datetime, at: datetime | None = None
+) -> tuple[list[RateGrant], list[LimitRow]]:
     """Grant requests in order; return the grants and the changed limits.
 
     `at` is the time of the take, for a caller that does not know the store's time exactly: one that can't be past yet.
     `now` must have been reached.
     """
-    answers: list[Allowance] = []
+    answers: list[RateGrant] = []
     changed: dict[str, LimitRow] = {}
-    for wish in wishes:
-        row = changed.get(wish.limit) or limits[wish.limit]
-        answer = allow(wish, row.takes, now, at)
+    for request in requests:
+        row = changed.get(request.limit) or limits[request.limit]
+        answer = allow(request, row.takes, now, at)
         answers.append(answer)
         if answer.granted:
-            changed[wish.limit] = _taken(row, wish, answer.granted, now, at or now)
+            changed[request.limit] = _taken(row, request, answer.granted, now, at or now)
     return answers, list(changed.values())
 
 
-def _counting(takes: Sequence[Take], wish: Wish, now: datetime) -> list[Take]:
-    period = timedelta(seconds=wish.per_seconds)
+def _counting(takes: Sequence[Take], request: RateRequest, now: datetime) -> list[Take]:
+    period = timedelta(seconds=request.per_seconds)
     return [take for take in takes if take.at + period > now]
 
 
-def _more_at(wish: Wish, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
+def _more_at(request: RateRequest, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
     """When one more fits, given what counts and what is granted from `at` on."""
     together = sum(take.amount for take in counting) + granted
-    if together < wish.most:
+    if together < request.most:
         return None
-    period = timedelta(seconds=wish.per_seconds)
+    period = timedelta(seconds=request.per_seconds)
     for take in counting:
         together -= take.amount
-        if together < wish.most:
+        if together < request.most:
             return take.at + period
     return at + period
 
 
-def _taken(row: LimitRow, wish: Wish, amount: int, now: datetime, at: datetime) -> LimitRow:
+def _taken(row: LimitRow, request: RateRequest, amount: int, now: datetime, at: datetime) -> LimitRow:
     """The limit with one more take, and without those that no longer count."""
-    period = timedelta(seconds=wish.per_seconds)
-    counting = _counting(row.takes, wish, now)
+    period = timedelta(seconds=request.per_seconds)
+    counting = _counting(row.takes, request, now)
     # Clocks may go back; the takes stay in order.
     at = max([at, *(take.at for take in counting[-1:])])
     takes = _joined([*counting, Take(at, amount)], period)
@@ -137,7 +138,7 @@ def _joined(takes: list[Take], period: timedelta) -> list[Take]:
 
     Stretches have fixed borders: a take is never moved beyond the end of its own, however often this is done.
     """
-    if len(takes) <= MOST_TAKES:
+    if len(takes) <= MAX_TAKES:
         return takes
     stretch = max(period / STRETCHES, timedelta.resolution)
     return [

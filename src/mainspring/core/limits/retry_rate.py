@@ -7,57 +7,57 @@ in the rows are counted again.
 
 from __future__ import annotations
 
-_LOOK_EVERY = 1_000
+_SWEEP_EVERY = 1_000
 """Slots after which past seconds are dropped."""
 
 
-class RetryPace:
+class RetryRateLimiter:
     """The slots that have been assigned."""
 
-    def __init__(self, most: int, most_alike: int) -> None:
-        self._all = _Seconds(most)
-        self._alike: dict[str, _Seconds] = {}
-        self._most_alike = most_alike
-        self._until_look = _LOOK_EVERY
+    def __init__(self, max_per_second: int, max_per_signature: int) -> None:
+        self._all = _Seconds(max_per_second)
+        self._by_signature: dict[str, _Seconds] = {}
+        self._max_per_signature = max_per_signature
+        self._until_sweep = _SWEEP_EVERY
 
     def take(self, due: float, signature: str, *, now: float) -> float:
         """When a retry that is due may start: then, or at the next free slot."""
         self._forget(now)
-        alike = self._alike.get(signature)
-        if alike is None:
-            alike = self._alike[signature] = _Seconds(self._most_alike)
+        by_signature = self._by_signature.get(signature)
+        if by_signature is None:
+            by_signature = self._by_signature[signature] = _Seconds(self._max_per_signature)
         second = int(due)
         while True:
-            free = self._all.first_free(alike.first_free(second))
+            free = self._all.first_free(by_signature.first_free(second))
             if free == second:
                 break
             second = free
         self._all.take(second)
-        alike.take(second)
+        by_signature.take(second)
         return due if second == int(due) else second + due % 1
 
-    def retune(self, most: int, most_alike: int) -> None:
+    def retune(self, max_per_second: int, max_per_signature: int) -> None:
         """Change the limits. A second that is full stays full."""
-        self._all.most, self._most_alike = most, most_alike
-        for seconds in self._alike.values():
-            seconds.most = most_alike
+        self._all.max_per_second, self._max_per_signature = max_per_second, max_per_signature
+        for seconds in self._by_signature.values():
+            seconds.max_per_second = max_per_signature
 
     def _forget(self, now: float) -> None:
-        self._until_look -= 1
-        if self._until_look > 0:
+        self._until_sweep -= 1
+        if self._until_sweep > 0:
             return
-        self._until_look = _LOOK_EVERY
+        self._until_sweep = _SWEEP_EVERY
         self._all.forget(int(now))
-        for signature, seconds in list(self._alike.items()):
+        for signature, seconds in list(self._by_signature.items()):
             if not seconds.forget(int(now)):
-                del self._alike[signature]
+                del self._by_signature[signature]
 
 
 class _Seconds:
     """Slots taken per second. A full second points to a later one that may have a free slot."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_per_second: int) -> None:
+        self.max_per_second = max_per_second
         self._taken: dict[int, int] = {}
         self._next: dict[int, int] = {}
 
@@ -73,7 +73,7 @@ class _Seconds:
     def take(self, second: int) -> None:
         """Take a slot in a second that has one."""
         taken = self._taken[second] = self._taken.get(second, 0) + 1
-        if taken >= self.most:
+        if taken >= self.max_per_second:
             self._next[second] = second + 1
 
     def forget(self, before: int) -> bool:

@@ -14,43 +14,43 @@ from enum import StrEnum
 import msgspec
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """A rate and a burst."""
 
     per_second: float
     burst: int
 
 
-class Paced(StrEnum):
+class PacedOperation(StrEnum):
     """Rate-limited operations of one run."""
 
     GROWTH = "growth"
     READINESS = "readiness"
 
 
-LEAST_PART = 50
+MIN_PART = 50
 """Smallest amount worth a wakeup."""
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket."""
 
-    def __init__(self, pace: Pace, life: float) -> None:
-        self._pace = pace
-        self._left = float(pace.burst)
+    def __init__(self, rate: Rate, life: float) -> None:
+        self._rate = rate
+        self._left = float(rate.burst)
         self._life = life
 
     def left(self, life: float) -> int:
         """Tokens available now."""
-        grown = max(0.0, life - self._life) * self._pace.per_second
-        self._left = min(float(self._pace.burst), self._left + grown)
+        refill = max(0.0, life - self._life) * self._rate.per_second
+        self._left = min(float(self._rate.burst), self._left + refill)
         self._life = max(life, self._life)
         return int(self._left)
 
-    def take(self, many: int) -> None:
+    def take(self, count: int) -> None:
         """Take available tokens."""
-        self._left = max(0.0, self._left - many)
+        self._left = max(0.0, self._left - count)
 
-    def seconds_to(self, many: int) -> float:
+    def seconds_to(self, count: int) -> float:
         """Seconds until this many tokens are available."""
-        return max(0.0, (min(many, self._pace.burst) - self._left) / self._pace.per_second)
+        return max(0.0, (min(count, self._rate.burst) - self._left) / self._rate.per_second)

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 
 OUTBOX_KIND = "alert"
 
@@ -76,9 +76,9 @@ class Alert(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     at: datetime
 
 
-def alert_row(alert: Alert, id: str) -> Outgoing:
+def alert_row(alert: Alert, id: str) -> OutboxRow:
     """Return the outbox row of an alert. `id` identifies this occurrence: writing it twice has no effect."""
-    return Outgoing(
+    return OutboxRow(
         id=f"alert:{id}:{'over' if alert.resolved else 'on'}",
         key=f"alert:{alert.key}",
         kind=OUTBOX_KIND,

@@ -20,17 +20,17 @@ import msgspec
 
 from mainspring.protocol.errors import Fault
 
-MOST_ARTIFACTS = 1_000
+MAX_ARTIFACTS = 1_000
 """Per attempt."""
-MOST_FETCHES = 100
+MAX_FETCHES = 100
 """Fetch patterns per task."""
-MOST_FETCHED = 10_000
+MAX_FETCHED_FILES = 10_000
 """Files that a task may fetch."""
-LONGEST_PATH = 512
-LONGEST_PATH_BYTES = 800
+MAX_PATH_CHARS = 512
+MAX_PATH_BYTES = 800
 """Keeps the key below the 1,024 bytes that S3 allows."""
-LONGEST_NAME_BYTES = 255
-LONGEST_PLACE = 4_096
+MAX_NAME_BYTES = 255
+MAX_LOCATION_LENGTH = 4_096
 _NOT_IN_A_PATH = re.compile(r"[\x00-\x1f\x7f\\#\ud800-\udfff]")
 _TASK_NAME = re.compile(r"[^/*?\[\]\x00-\x1f]{1,200}")
 
@@ -50,7 +50,7 @@ class ArtifactRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tenant: str
     size_bytes: int
     sha256: str
-    place: str
+    location: str
     keep_seconds: int
     """Minimum retention after the run's end; 0: never deleted."""
     succeeded: bool
@@ -62,24 +62,24 @@ def fault_in_path(path: str) -> str | None:
     """Return why a path is not allowed for an artifact, or None."""
     if not path:
         return "is empty"
-    if len(path) > LONGEST_PATH or len(path.encode(errors="surrogatepass")) > LONGEST_PATH_BYTES:
-        return f"is longer than {LONGEST_PATH} characters or {LONGEST_PATH_BYTES} bytes"
+    if len(path) > MAX_PATH_CHARS or len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
+        return f"is longer than {MAX_PATH_CHARS} characters or {MAX_PATH_BYTES} bytes"
     if _NOT_IN_A_PATH.search(path):
         return "has a control character, a backslash or a #"
     names = path.split("/")
     if any(name in {"", ".", ".."} for name in names):
         return "has an empty, `.` or `..` segment"
-    if any(len(name.encode()) > LONGEST_NAME_BYTES for name in names):
-        return f"has a name of more than {LONGEST_NAME_BYTES} bytes"
+    if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+        return f"has a name of more than {MAX_NAME_BYTES} bytes"
     return None
 
 
-def key_of(tenant: str, run: str, task: str, attempt: str, path: str) -> str:
+def storage_key(tenant: str, run: str, task: str, attempt: str, path: str) -> str:
     """Return the key of an artifact in its storage."""
     return f"{tenant}/{run}/{task}/{attempt}/{path}"
 
 
-def is_over(row: ArtifactRow, run_ended_at: datetime | None, now: datetime) -> bool:
+def is_expired(row: ArtifactRow, run_ended_at: datetime | None, now: datetime) -> bool:
     """Return whether the retention time has passed: the worker may have deleted the file."""
     if not row.keep_seconds or run_ended_at is None:
         return False
@@ -96,8 +96,8 @@ def fault_in_fetch(text: str) -> str | None:
 
 def faults_in_fetches(fetches: Sequence[str], where: str) -> Iterator[Fault]:
     """Yield the faults in a task's fetch patterns."""
-    if len(fetches) > MOST_FETCHES:
-        yield Fault(where=where, why=f"has {len(fetches)} entries; the maximum is {MOST_FETCHES}")
+    if len(fetches) > MAX_FETCHES:
+        yield Fault(where=where, why=f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
         return
     for number, text in enumerate(fetches):
         if (fault := fault_in_fetch(text)) is not None:
@@ -109,7 +109,7 @@ def task_of(fetch: str) -> str:
     return fetch.partition("/")[0]
 
 
-def wanted(fetches: Iterable[str], task: str, path: str) -> bool:
+def is_fetched(fetches: Iterable[str], task: str, path: str) -> bool:
     """Return whether any pattern matches this artifact. `*` matches within a name, `**` across folders."""
     for fetch in fetches:
         name, slash, pattern = fetch.partition("/")

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from mainspring.core.schedules.time_zones import EPOCH
 
-BEGINNING = "0" * 64
+GENESIS_HASH = "0" * 64
 """Previous hash of the first entry of a chain."""
 INSTALLATION = "*"
 """Chain of entries that concern no single tenant: workers, settings, tokens for all tenants."""
@@ -38,7 +38,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """`token:etl-bot`, `local`, `attempt:att_..`."""
     source: str
     """Client address."""
-    act: str
+    action: str
     """Operation id in the OpenAPI document: `cancel_run`."""
     object: str
     """Id or name of the target."""
@@ -74,7 +74,7 @@ class AuditFault(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def link(previous: str, seq: int, entry: AuditEntry) -> str:
+def chain_hash(previous: str, seq: int, entry: AuditEntry) -> str:
     """Return the hash of an entry: over the previous hash, the sequence number, and every field as JSON."""
     fields = [getattr(entry, name) for name in AuditEntry.__struct_fields__]
     return hashlib.sha256(previous.encode() + msgspec.json.encode([seq, *fields])).hexdigest()
@@ -85,8 +85,8 @@ def seal(entries: Iterable[AuditEntry], heads: Mapping[str, ChainHead]) -> list[
     ends = {tenant: (head.seq, head.hash) for tenant, head in heads.items()}
     sealed = []
     for entry in entries:
-        seq, previous = ends.get(entry.tenant, (0, BEGINNING))
-        seq, digest = seq + 1, link(previous, seq + 1, entry)
+        seq, previous = ends.get(entry.tenant, (0, GENESIS_HASH))
+        seq, digest = seq + 1, chain_hash(previous, seq + 1, entry)
         ends[entry.tenant] = (seq, digest)
         fields = {name: value for name, value in asdict(entry).items() if name in AuditEntry.__struct_fields__}
         sealed.append(AuditRow(**fields, seq=seq, hash=digest))
@@ -114,12 +114,12 @@ class ChainCheck:
     def faults_in(self, rows: Sequence[AuditRow]) -> Iterator[AuditFault]:
         """Yield the faults in the next part of the chain, sorted by sequence number."""
         for row in rows:
-            previous = self.head.hash if self.head is not None else BEGINNING if row.seq == 1 else None
+            previous = self.head.hash if self.head is not None else GENESIS_HASH if row.seq == 1 else None
             if self.head is not None and row.seq != self.head.seq + 1:
                 missing = row.seq - self.head.seq - 1
                 why = f"entries missing before it: {missing}" if missing > 0 else "duplicate sequence number"
                 yield self._fault(row, why)
-            elif previous is not None and link(previous, row.seq, row) != row.hash:
+            elif previous is not None and chain_hash(previous, row.seq, row) != row.hash:
                 yield self._fault(row, "differs from what was sealed")
             self.head = ChainHead(tenant=self._tenant, seq=row.seq, hash=row.hash)
 

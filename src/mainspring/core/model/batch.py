@@ -37,7 +37,7 @@ class LateResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     at: datetime
 
 
-class SpreadKind(StrEnum):
+class BulkOperationKind(StrEnum):
     """Kind of a bulk operation: work on a run that may exceed one batch."""
 
     ADOPT = "adopt"
@@ -50,7 +50,7 @@ class SpreadKind(StrEnum):
     """Dequeue queued tasks and recall assigned ones."""
     RESUME = "resume"
     """Queue eligible tasks again."""
-    REPRIORITISE = "priority"
+    REPRIORITIZE = "priority"
     """Apply the run's priority to all tasks that have not ended."""
     REOPEN = "reopen"
     """Reopen tasks that were cancelled or skipped because of a task that is retried."""
@@ -60,14 +60,14 @@ class SpreadKind(StrEnum):
     """Create the tasks that an output adds (DAG-5)."""
 
 
-class Spread(msgspec.Struct, gc=False, kw_only=True):
+class BulkOperation(msgspec.Struct, gc=False, kw_only=True):
     """Progress of a bulk operation. A new leader resumes it. The key is (run, parent, generation, kind)."""
 
     run_id: str
     parent: str
     """Task whose output caused it; empty for the run itself."""
     generation: int
-    kind: SpreadKind
+    kind: BulkOperationKind
     shard: str
     total: int
     done: int
@@ -75,7 +75,7 @@ class Spread(msgspec.Struct, gc=False, kw_only=True):
     why: str
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class OutboxRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An outbox row: a message delivered at least once, in order per key."""
 
     id: str
@@ -125,7 +125,7 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     version: str
     status: str
     since: datetime
-    last_heard_at: datetime
+    last_heartbeat_at: datetime
     hold: str = ""
     """`cordoned` or `draining`: no new work is assigned. Empty: schedulable (WRK-9)."""
     hold_why: str = ""
@@ -166,7 +166,7 @@ class DurationRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     updated_at: datetime
 
 
-class TallyRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class FailureCountRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Failed tasks of a tenant in a five-minute bucket, so that a new leader knows them (ADM-5)."""
 
     shard: str
@@ -190,9 +190,9 @@ class Batch(msgspec.Struct, kw_only=True):
     transitions: list[Transition] = []
     attempts: list[Attempt] = []
     late: list[LateResult] = []
-    spreads: list[Spread] = []
+    bulk_operations: list[BulkOperation] = []
     """A bulk operation whose `done` equals its `total` is complete, and its row is deleted."""
-    outbox: list[Outgoing] = []
+    outbox: list[OutboxRow] = []
     rejected: list[RejectedEvent] = []
     workers: list[WorkerRow] = []
     checkpoints: list[Checkpoint] = []
@@ -203,7 +203,7 @@ class Batch(msgspec.Struct, kw_only=True):
     shares: list[ShareRow] = []
     """Limit shares that this shard lowers, or whose need it changes: `granted` never rises here. A share of 0 without
     need is deleted; a share that the shard does not hold is not created."""
-    tallies: list[TallyRow] = []
+    failure_counts: list[FailureCountRow] = []
     """Each replaces the stored count of the same shard, tenant and bucket. Buckets of the shard older than 65 minutes
     are deleted."""
     archived: list[str] = []
@@ -220,7 +220,7 @@ class Batch(msgspec.Struct, kw_only=True):
         """Return the number of rows written. An empty batch only renews the lease."""
         return (
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
-            + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
+            + len(self.late) + len(self.bulk_operations) + len(self.outbox) + len(self.rejected) + len(self.workers)
             + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived) + len(self.audit)
-            + len(self.shares) + len(self.tallies) + len(self.decisions) + len(self.artifacts)
+            + len(self.shares) + len(self.failure_counts) + len(self.decisions) + len(self.artifacts)
         )  # fmt: skip

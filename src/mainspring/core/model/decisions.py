@@ -1,6 +1,6 @@
 """Decision log: scheduling decisions and their reasons (PLC-8).
 
-    placed     a task was assigned to a worker; sampled by `decisions_kept_of_1000`
+    placed     a task was assigned to a worker; sampled by `decisions_sampled_per_1000`
     preempts   tasks are preempted to make capacity; always logged
     no_room    no worker can take the oldest task of a shape; at most once in 10 seconds per shape
 
@@ -21,36 +21,36 @@ import msgspec
 
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
-from mainspring.core.placement.feasibility import Hindrance
+from mainspring.core.placement.feasibility import ObstacleKind
 from mainspring.core.placement.preemption_policy import Mode
 from mainspring.core.placement.task_shapes import Shape
 
-MOST_IN_A_BATCH = 1_000
-MOST_NAMED = 20
+MAX_DECISIONS_PER_BATCH = 1_000
+MAX_NAMED = 20
 """Preempted tasks listed per decision; all are counted."""
 _OF = 1_000
-_RIGHTS = {
+_MODE_REASONS = {
     Mode.TAKE_OVER: "takes over capacity reserved for less urgent tasks",
     Mode.PREEMPT: "P0 preempts P1 and P2",
     Mode.RECLAIM: "within its tenant's guarantee; reclaims burst capacity of others",
     Mode.DEFRAGMENT: "fits the pool but no single worker; P2 is moved",
 }
-_LACKS = {
-    Hindrance.NOT_READY: "not ready",
-    Hindrance.HELD: "cordoned, draining or leaving",
-    Hindrance.UNCLAIMED: "without an open claim",
-    Hindrance.LABEL: "without a required label",
-    Hindrance.ZONE: "in another zone",
-    Hindrance.OUTSIDE: "outside the pool's zones",
-    Hindrance.TOO_BIG: "too small even when idle",
-    Hindrance.NO_ROOM: "with too little free capacity",
-    Hindrance.KEPT: "with capacity reserved for others",
-    Hindrance.NEAR: "excluded by affinity",
-    Hindrance.APART: "excluded by anti-affinity",
-    Hindrance.REFUSED: "that refused this kind of task",
+_HINDRANCE_TEXTS = {
+    ObstacleKind.NOT_READY: "not ready",
+    ObstacleKind.HELD: "cordoned, draining or leaving",
+    ObstacleKind.UNCLAIMED: "without an open claim",
+    ObstacleKind.LABEL: "without a required label",
+    ObstacleKind.ZONE: "in another zone",
+    ObstacleKind.OUTSIDE: "outside the pool's zones",
+    ObstacleKind.TOO_BIG: "too small even when idle",
+    ObstacleKind.NO_CAPACITY: "with too little free capacity",
+    ObstacleKind.RESERVED: "with capacity reserved for others",
+    ObstacleKind.NEAR: "excluded by affinity",
+    ObstacleKind.APART: "excluded by anti-affinity",
+    ObstacleKind.REFUSED: "that refused this kind of task",
 }
 """Text per obstacle, in order of precedence."""
-_ORDER = list(_LACKS)
+_ORDER = list(_HINDRANCE_TEXTS)
 
 
 class DecisionKind(StrEnum):
@@ -58,10 +58,10 @@ class DecisionKind(StrEnum):
 
     PLACED = "placed"
     PREEMPTS = "preempts"
-    NO_ROOM = "no_room"
+    NO_CAPACITY = "no_room"
 
 
-class PushedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class PreemptedTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A task that was preempted."""
 
     task_id: str
@@ -96,8 +96,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Placement score of the worker (`core/placement/feasibility.py`)."""
     workers_examined: int | None = None
     """Number of workers examined; None if unknown."""
-    victims: tuple[PushedOut, ...] = ()
-    """The first `MOST_NAMED` preempted tasks."""
+    victims: tuple[PreemptedTask, ...] = ()
+    """The first `MAX_NAMED` preempted tasks."""
     victim_count: int = 0
     why: str
     """Names neither tenants nor tasks of others."""
@@ -105,37 +105,39 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Version of the scheduler."""
 
 
-def is_kept(room_id: str, kept_of_1000: int) -> bool:
+def is_sampled(room_id: str, sampled_per_1000: int) -> bool:
     """Return whether the placement of a lease is sampled, by the random bits at the end of its id."""
-    return int(room_id[-8:], 16) % _OF < kept_of_1000
+    return int(room_id[-8:], 16) % _OF < sampled_per_1000
 
 
-def why_placed(*, was_kept: bool, workers_examined: int | None, fleet: int, together: int) -> str:
-    """Return why a task was placed on its worker; `together` is the number of tasks that share the lease."""
-    if was_kept:
+def placement_reason(*, was_reserved: bool, workers_examined: int | None, worker_count: int, group_size: int) -> str:
+    """Return why a task was placed on its worker; `group_size` is the number of tasks that share the lease."""
+    if was_reserved:
         why = "the capacity reserved for it is free"
     elif workers_examined is None:
-        why = f"the best of the examined workers, of {_workers(fleet)}"
+        why = f"the best of the examined workers, of {_workers(worker_count)}"
     else:
         why = f"the best of {_workers(workers_examined)}"
-    return f"{why}; {together} tasks share the lease" if together > 1 else why
+    return f"{why}; {group_size} tasks share the lease" if group_size > 1 else why
 
 
-def why_room_is_made(mode: Mode, victims: Sequence[PushedOut], workers_examined: int) -> str:
+def preemption_reason(mode: Mode, victims: Sequence[PreemptedTask], workers_examined: int) -> str:
     """Return why preemption is allowed, and why these tasks were chosen."""
     count = Counter(victim.priority.name for victim in victims)
     who = " and ".join(f"{number} of {name}" for name, number in sorted(count.items(), reverse=True))
     lost = sum(victim.lost_seconds for victim in victims)
-    return (
-        f"{_RIGHTS[mode]}: {who}, losing {lost:.0f} s of work, is the cheapest choice on {_workers(workers_examined)}"
-    )
+    return f"{_MODE_REASONS[mode]}: {who}, losing {lost:.0f} s of work, is the cheapest choice on {_workers(workers_examined)}"
 
 
-def why_no_room(shape: Shape, obstacles: Iterable[Sequence[Hindrance]], fleet: int) -> str:
+def no_capacity_reason(shape: Shape, obstacles: Iterable[Sequence[ObstacleKind]], worker_count: int) -> str:
     """Return why no worker can take a shape. `obstacles` are those of each worker that was examined again."""
     first = Counter(min(kinds, key=_ORDER.index) for kinds in obstacles if kinds)
-    parts = [f"{first[kind]} {_LACKS[kind]}" for kind in _ORDER if kind in first]
-    why = f"of {_workers(fleet)} {', '.join(parts) or 'none is eligible'}" if fleet else "the pool has no workers"
+    parts = [f"{first[kind]} {_HINDRANCE_TEXTS[kind]}" for kind in _ORDER if kind in first]
+    why = (
+        f"of {_workers(worker_count)} {', '.join(parts) or 'none is eligible'}"
+        if worker_count
+        else "the pool has no workers"
+    )
     return f"no worker has capacity for {shape}: {why}"
 
 

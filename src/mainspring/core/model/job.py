@@ -74,9 +74,9 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     prefer: dict[str, str] = {}
     """Preferred worker labels (PLC-3)."""
     prefer_zone: str | None = None
-    near: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
     """Affinity: must run on the worker of these tasks of the run, once they have started."""
-    apart: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
     """Anti-affinity: must not run on a worker together with these tasks of the run; its own name spreads a fan-out."""
     groups: tuple[str, ...] = ()
     """Concurrency and rate groups that count it while it holds a lease (PLC-12)."""
@@ -153,7 +153,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Positions of the tasks with `for_each`."""
     named: dict[str, int]
     """Positions of the tasks that affinity rules name, by task name."""
-    is_growing: bool
+    is_dynamic: bool
     """Whether its runs may get more tasks than it defines."""
 
 
@@ -179,12 +179,12 @@ def compile_job(job_id: str, spec: JobSpec) -> Job:
     templates = frozenset(position for position, task in enumerate(tasks) if task.for_each is not None)
     return Job(
         id=job_id, spec=spec, tasks=tasks, upstream=upstream, downstream=tuple(map(tuple, downstream)),
-        conditions=conditions, shapes=shapes, templates=templates, named=named_in(tasks, shapes),
-        is_growing=bool(templates) or any(task.grows for task in tasks),
+        conditions=conditions, shapes=shapes, templates=templates, named=affinity_targets_of(tasks, shapes),
+        is_dynamic=bool(templates) or any(task.grows for task in tasks),
     )  # fmt: skip
 
 
-def named_in(tasks: Sequence[TaskSpec], shapes: Iterable[Shape]) -> dict[str, int]:
+def affinity_targets_of(tasks: Sequence[TaskSpec], shapes: Iterable[Shape]) -> dict[str, int]:
     """Return the positions of the tasks that affinity rules name."""
-    wanted = {name for shape in shapes for name in shape.near}
+    wanted = {name for shape in shapes for name in shape.affinity}
     return {task.name: position for position, task in enumerate(tasks) if task.name in wanted} if wanted else {}

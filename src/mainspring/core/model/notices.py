@@ -45,7 +45,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the run concerned, if any."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class AlertFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Alert filter of a channel; a missing field matches everything."""
 
     tenant: str | None = None
@@ -54,12 +54,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: all."""
 
 
-def wants(wish: Wish, notice: Notice) -> bool:
+def matches(alert_filter: AlertFilter, notice: Notice) -> bool:
     """Return whether a notice passes a channel's filter."""
     return (
-        wish.tenant in {None, notice.tenant}
-        and _WEIGHT[notice.severity] >= _WEIGHT[wish.min_severity]
-        and (not wish.kinds or notice.kind in wish.kinds)
+        alert_filter.tenant in {None, notice.tenant}
+        and _WEIGHT[notice.severity] >= _WEIGHT[alert_filter.min_severity]
+        and (not alert_filter.kinds or notice.kind in alert_filter.kinds)
     )
 
 

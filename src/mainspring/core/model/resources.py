@@ -33,13 +33,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
             self.disk_bytes - other.disk_bytes,
         )
 
-    def fits(self, room: Resources) -> bool:
-        """Return whether this amount fits into `room`."""
+    def fits(self, capacity: Resources) -> bool:
+        """Return whether this amount fits into `capacity`."""
         return (
-            self.cpu_millis <= room.cpu_millis
-            and self.memory_bytes <= room.memory_bytes
-            and self.gpus <= room.gpus
-            and self.disk_bytes <= room.disk_bytes
+            self.cpu_millis <= capacity.cpu_millis
+            and self.memory_bytes <= capacity.memory_bytes
+            and self.gpus <= capacity.gpus
+            and self.disk_bytes <= capacity.disk_bytes
         )
 
     def is_negative(self) -> bool:
@@ -47,7 +47,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
         return self.cpu_millis < 0 or self.memory_bytes < 0 or self.gpus < 0 or self.disk_bytes < 0
 
 
-NOTHING = Resources()
+ZERO_RESOURCES = Resources()
 
 
 def dominant_share(used: Resources, total: Resources) -> float:
@@ -65,7 +65,7 @@ def dominant_share(used: Resources, total: Resources) -> float:
     return share
 
 
-def say_amount(name: str, amount: int) -> str:
+def format_amount(name: str, amount: int) -> str:
     """Format an amount of one resource: `0.5 cores`, `512 MiB of memory`, `1 GPU`."""
     if name in _BYTES:
         unit = min(max(0, amount.bit_length() - 1) // 10, len(_UNITS) - 1)
@@ -74,6 +74,6 @@ def say_amount(name: str, amount: int) -> str:
     return f"{count:.10g} {noun}" if count == 1 else f"{count:.10g} {noun}s"
 
 
-def say_amounts(resources: Resources) -> list[str]:
+def format_amounts(resources: Resources) -> list[str]:
     """Format the amount of each resource, omitting zeros."""
-    return [say_amount(name, amount) for name in NAMES if (amount := getattr(resources, name))]
+    return [format_amount(name, amount) for name in NAMES if (amount := getattr(resources, name))]

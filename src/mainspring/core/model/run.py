@@ -29,7 +29,7 @@ class RunState(StrEnum):
 FINAL_RUN = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
 
 
-_ENDINGS = {
+_END_REASONS = {
     RunState.SUCCEEDED: "no task failed",
     RunState.FAILED: "a task failed",
     RunState.PARTIAL: "a task failed; the others continued",
@@ -109,7 +109,7 @@ RUN_COLUMNS_OF_THE_SHARD = (
 )  # fmt: skip
 
 
-class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RunProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Facts besides the task states that decide how a run ends."""
 
     policy: FailurePolicy
@@ -122,15 +122,15 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """PENDING tasks that wait for a time."""
 
 
-def conclude(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = ()) -> bool:
+def update_state(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = ()) -> bool:
     """Set a run's derived state and the reason for its end; return whether the state changed.
 
     `tasks` are those of the run: they give the first start when the run ends.
     """
     if state is run.state:
         return False
-    if state in _ENDINGS:
-        run.because = _ENDINGS[state]
+    if state in _END_REASONS:
+        run.because = _END_REASONS[state]
     elif state is RunState.CANCELLED and run.cancelled_by is None:
         run.because = "a task was cancelled"
     elif run.state in FINAL_RUN:
@@ -143,19 +143,19 @@ def conclude(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = (
 
 
 def _first_start(tasks: Sequence[Task]) -> datetime | None:
-    firsts = [task.trail.first_start for task in tasks if task.trail is not None]
+    first_starts = [task.trail.first_start for task in tasks if task.trail is not None]
     starts = [task.started_at for task in tasks]
-    return min((start for start in (*firsts, *starts) if start is not None), default=None)
+    return min((start for start in (*first_starts, *starts) if start is not None), default=None)
 
 
-def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:
+def derive_run_state(counts: Mapping[TaskState, int], finish: RunProgress) -> RunState:
     """Return the state of an adopted run from its task counts per state. Replaced tasks are not counted."""
     count = counts.get
     moving = finish.delayed + count(S.QUEUED, 0) + count(S.ASSIGNED, 0) + count(S.RUNNING, 0)
     quarantined = count(S.QUARANTINED, 0)
     if moving or quarantined or count(S.PENDING, 0) or not finish.complete:
-        only_a_person = quarantined and not moving and finish.complete
-        return RunState.PAUSED if finish.paused or only_a_person else RunState.RUNNING
+        needs_operator = quarantined and not moving and finish.complete
+        return RunState.PAUSED if finish.paused or needs_operator else RunState.RUNNING
     if finish.cancelled:
         return RunState.CANCELLED
     if finish.timed_out:

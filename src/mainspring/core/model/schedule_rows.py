@@ -1,7 +1,8 @@
 """Rows of schedules, and the input and output of a schedule evaluation.
 
-Every change of a schedule is an evaluation: the store locks some schedules and builds a `Docket` of them, a pure
-function decides (`Ruling`), and the store writes the decisions in the same transaction.
+Every change of a schedule is an evaluation: the store locks some schedules and builds a `EvaluationBatch` of them, a
+pure
+function decides (`ScheduleDecision`), and the store writes the decisions in the same transaction.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.schedules.windows import Outcome
 
-MOST_OPEN_FIRES = 2_000
+MAX_OPEN_FIRES = 2_000
 """Per schedule in a snapshot. More than can wait and be active."""
-MOST_ENDED = 100
-OTHER_FIRES = 100
+MAX_ENDED_RUNS = 100
+MAX_UPSTREAM_FIRES = 100
 """Latest fires of the upstream job's schedule in a snapshot."""
 
 
@@ -48,13 +49,13 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is paused or disabled, and by whom."""
     enabled_since: datetime
     """Runs that ended before don't count as consecutive failures."""
-    through_at: datetime
+    planned_through: datetime
     """Every window up to here has a fire."""
     next_at: datetime | None = None
     """When the next window is due; None: never, or not while it is paused or disabled."""
-    has_waiting: bool = False
+    has_waiting_windows: bool = False
     """Some window is waiting: the sweep evaluates it."""
-    looked_at: datetime | None = None
+    evaluated_at: datetime | None = None
     """When its waiting windows were last evaluated."""
     latest_event_at: datetime | None = None
     """Arrival of its latest event, in store time; for windows with an expected event (TRG-7)."""
@@ -71,7 +72,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
     schedule_id: str
     at: datetime
-    act: str
+    action: str
     """created, updated, paused, resumed, disabled, enabled, triggered, backfilled, deleted."""
     by: str
     why: str = ""
@@ -162,17 +163,17 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     """Number of runs it triggered; set by the evaluation."""
 
 
-class OtherSchedule(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """State of the upstream job that a schedule waits for (`after`): its oldest schedule that is not deleted."""
 
     schedule: ScheduleRow
     fires: tuple[FireRow, ...]
-    """The latest OTHER_FIRES, newest window first."""
+    """The latest MAX_UPSTREAM_FIRES, newest window first."""
     succeeded_at: datetime | None
     """When a run of it last succeeded."""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A locked schedule with the rows that its evaluation needs."""
 
     schedule: ScheduleRow
@@ -183,24 +184,25 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     active: tuple[FireRow, ...] = ()
     """Windows whose run has not ended, oldest first."""
     ended: tuple[RunState, ...] = ()
-    """States of its latest runs, newest first, since `enabled_since`, at most MOST_ENDED; empty when only due windows
+    """States of its latest runs, newest first, since `enabled_since`, at most MAX_ENDED_RUNS; empty when only due
+    windows
     are evaluated."""
     backfills: tuple[BackfillRow, ...] = ()
     """Backfills of the waiting and active windows."""
-    other: OtherSchedule | None = None
+    other: UpstreamSchedule | None = None
 
 
-class Docket(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Input of an evaluation."""
 
     now: datetime
     """Store time, the only clock."""
-    cases: tuple[Case, ...]
+    cases: tuple[ScheduleSnapshot, ...]
     events: tuple[EventRow, ...] = ()
     """New events, in order of arrival."""
 
 
-class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Decision for one schedule."""
 
     schedule: ScheduleRow
@@ -211,8 +213,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     backfills: tuple[BackfillRow, ...] = ()
     """New backfills."""
     changes: tuple[ScheduleChange, ...] = ()
-    outgoing: tuple[Outgoing, ...] = ()
+    outgoing: tuple[OutboxRow, ...] = ()
     """Outbox rows: alerts, and runs to cancel."""
 
 
-Decide = Callable[[Docket], Sequence[Ruling]]
+Decide = Callable[[EvaluationBatch], Sequence[ScheduleDecision]]

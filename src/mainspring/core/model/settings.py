@@ -4,7 +4,7 @@ A setting is given to `mainspring server` as `--set NAME=VALUE`, or changed at r
 fields here, and `SETTINGS` has their bounds. Servers that share a store should use the same values. A job's own limits,
 attempts and delays take precedence.
 
-To add one: a field of `Tuning` or `Retention`, the code that uses it, and docs/reference/settings.md.
+To add one: a field of `SchedulerSettings` or `Retention`, the code that uses it, and docs/reference/settings.md.
 """
 
 from __future__ import annotations
@@ -17,51 +17,59 @@ from typing import Annotated, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from mainspring.core.limits.token_bucket import Pace, Paced
+from mainspring.core.limits.token_bucket import PacedOperation, Rate
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
 
 Number = int | float
-_MOST = 1_000_000
+_MAX = 1_000_000
 _YEAR = 366 * 86_400
 _CENTURY = 36_500
-_LEAST_SILENCE = 6
+_MIN_SUSPECT_SECONDS = 6
 """Seconds. A healthy worker sends a heartbeat every 5 s."""
-_LEAST_LOSS = 12
+_MIN_LOST_SECONDS = 12
 """Seconds. A worker without contact starts nothing after 10 s, and its supervisor then stops unattended processes."""
 
 
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler settings, with their defaults."""
 
-    growth_burst: Annotated[
-        int, Meta(ge=1, le=_MOST, description="tasks that a run may add in a burst while other runs wait")
+    fan_out_burst: Annotated[
+        int, Meta(ge=1, le=_MAX, description="tasks that a run may add in a burst while other runs wait")
     ] = 2_000
-    growth_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="tasks that a run may add per second after the burst")
+    fan_out_per_second: Annotated[
+        int, Meta(ge=1, le=_MAX, description="tasks that a run may add per second after the burst")
     ] = 1_000
     ready_burst: Annotated[
-        int, Meta(ge=1, le=_MOST, description="tasks of a run that may become ready in a burst while other runs wait")
+        int, Meta(ge=1, le=_MAX, description="tasks of a run that may become ready in a burst while other runs wait")
     ] = 5_000
     ready_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="tasks of a run that may become ready per second after the burst")
+        int, Meta(ge=1, le=_MAX, description="tasks of a run that may become ready per second after the burst")
     ] = 5_000
-    retries_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="retries per second in a pool")] = 5_000
-    alike_retries_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="retries per second in a pool for one error signature")
+    retries_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="retries per second in a pool")] = 5_000
+    same_signature_retries_per_second: Annotated[
+        int, Meta(ge=1, le=_MAX, description="retries per second in a pool for one error signature")
     ] = 500
-    receipt_seconds: Annotated[
+    assignment_timeout_seconds: Annotated[
         float, Meta(ge=1, le=3_600, description="seconds until an unacknowledged assignment is requeued")
     ] = 30.0
     suspect_after_seconds: Annotated[
         float,
-        Meta(ge=_LEAST_SILENCE, le=3_600, description="seconds without a heartbeat before a worker gets no new tasks"),
+        Meta(
+            ge=_MIN_SUSPECT_SECONDS,
+            le=3_600,
+            description="seconds without a heartbeat before a worker gets no new tasks",
+        ),
     ] = 10.0
     lost_after_seconds: Annotated[
         float,
-        Meta(ge=_LEAST_LOSS, le=7_200, description="seconds without a heartbeat before a worker's tasks are requeued"),
+        Meta(
+            ge=_MIN_LOST_SECONDS,
+            le=7_200,
+            description="seconds without a heartbeat before a worker's tasks are requeued",
+        ),
     ] = 15.0
-    claim_silence_seconds: Annotated[
+    claim_heartbeat_timeout_seconds: Annotated[
         float,
         Meta(
             ge=5,
@@ -94,14 +102,14 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     preemption_grace_seconds: Annotated[
         float, Meta(ge=0, le=3_600, description="seconds from SIGTERM to SIGKILL for a preempted task")
     ] = 30.0
-    kept_room_seconds: Annotated[
+    reservation_seconds: Annotated[
         float, Meta(ge=1, le=3_600, description="seconds until an unused reservation is released")
     ] = 60.0
-    keep_room_after_seconds: Annotated[
+    reserve_after_seconds: Annotated[
         float,
         Meta(ge=0.1, le=86_400, description="seconds the head task waits for capacity before it gets a reservation"),
     ] = 5.0
-    decisions_kept_of_1000: Annotated[
+    decisions_sampled_per_1000: Annotated[
         int, Meta(ge=0, le=1_000, description="placements per 1,000 kept in the decision log; preemptions always are")
     ] = 10
     defragment: Annotated[
@@ -111,17 +119,17 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=0, le=1, description="1: raise the priority of a run at risk of missing its deadline")
     ] = 1
     p0_needs_grant: Annotated[int, Meta(ge=0, le=1, description="1: only tenants with a grant may use P0")] = 1
-    submissions_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="submissions per second in the cluster")
-    ] = 10_000
+    submissions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="submissions per second in the cluster")] = (
+        10_000
+    )
     tenant_submissions_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="submissions per second of a tenant")
+        int, Meta(ge=1, le=_MAX, description="submissions per second of a tenant")
     ] = 1_000
-    user_submissions_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="submissions per second of a user")
-    ] = 100
-    queries_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="status queries per second of a tenant")] = 100
-    acts_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="actions per second of a user")] = 10
+    user_submissions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="submissions per second of a user")] = (
+        100
+    )
+    queries_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="status queries per second of a tenant")] = 100
+    actions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="actions per second of a user")] = 10
     shed_half_p2_at: Annotated[
         int,
         Meta(
@@ -135,17 +143,17 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, le=1_000_000_000, description="waiting runs in a pool above which new P1 runs are throttled")
     ] = 4_000_000
     slowed_p1_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="new P1 runs per second in a pool while they are throttled")
+        int, Meta(ge=1, le=_MAX, description="new P1 runs per second in a pool while they are throttled")
     ] = 100
     throttled_starts_per_second: Annotated[
-        int, Meta(ge=1, le=_MOST, description="starts per second in a pool of a tenant over its failure budget")
+        int, Meta(ge=1, le=_MAX, description="starts per second in a pool of a tenant over its failure budget")
     ] = 1
 
-    def pace(self, work: Paced) -> Pace:
+    def pace(self, work: PacedOperation) -> Rate:
         """Return the rate at which a run may do this while other runs wait."""
-        if work is Paced.GROWTH:
-            return Pace(per_second=self.growth_per_second, burst=self.growth_burst)
-        return Pace(per_second=self.ready_per_second, burst=self.ready_burst)
+        if work is PacedOperation.GROWTH:
+            return Rate(per_second=self.fan_out_per_second, burst=self.fan_out_burst)
+        return Rate(per_second=self.ready_per_second, burst=self.ready_burst)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +192,8 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DAYS = "_days"
-USUAL = Tuning()
-USUAL_RETENTION = Retention()
+DEFAULTS = SchedulerSettings()
+DEFAULT_RETENTION = Retention()
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,36 +201,36 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     default: Number
-    least: Number
-    most: Number
+    minimum: Number
+    maximum: Number
     about: str
-    is_whole: bool
+    is_integer: bool
 
     def read(self, text: str) -> Number | None:
         """Parse a value; None if it is not allowed."""
         try:
-            value: Number = int(text) if self.is_whole else float(text)
+            value: Number = int(text) if self.is_integer else float(text)
         except ValueError:
             return None
-        return value if math.isfinite(value) and self.least <= value <= self.most else None
+        return value if math.isfinite(value) and self.minimum <= value <= self.maximum else None
 
     def bounds(self) -> str:
         """Describe the allowed values."""
-        return f"{'a whole number' if self.is_whole else 'a number'} from {self.least:.12g} to {self.most:.12g}"
+        return f"{'a whole number' if self.is_integer else 'a number'} from {self.minimum:.12g} to {self.maximum:.12g}"
 
 
-def _settings_of(kind: type[Tuning | Retention]) -> Iterator[Setting]:
+def _settings_of(kind: type[SchedulerSettings | Retention]) -> Iterator[Setting]:
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if name in kind.__struct_fields__:
             (meta,) = hint.__metadata__
             yield Setting(
-                name=name, default=getattr(kind(), name), least=meta.ge, most=meta.le, about=meta.description,
-                is_whole=hint.__origin__ is int,
+                name=name, default=getattr(kind(), name), minimum=meta.ge, maximum=meta.le, about=meta.description,
+                is_integer=hint.__origin__ is int,
             )  # fmt: skip
 
 
 SETTINGS: Mapping[str, Setting] = {
-    setting.name: setting for kind in (Tuning, Retention) for setting in _settings_of(kind)
+    setting.name: setting for kind in (SchedulerSettings, Retention) for setting in _settings_of(kind)
 }
 """All settings, by name."""
 
@@ -240,38 +248,38 @@ def read_values(texts: Mapping[str, str]) -> dict[str, Number]:
         else:
             values[name] = value
     if not faults:
-        faults += _misfits(tuning_of(values))
+        faults += _conflicts(scheduler_settings_of(values))
     if faults:
         raise Refused("invalid settings", faults)
     return values
 
 
-def tuning_of(values: Mapping[str, Number]) -> Tuning:
+def scheduler_settings_of(values: Mapping[str, Number]) -> SchedulerSettings:
     """Return the scheduler settings with these values; other settings are ignored."""
-    mine = {name: value for name, value in values.items() if name in Tuning.__struct_fields__}
-    return msgspec.convert(mine, type=Tuning)
+    own_values = {name: value for name, value in values.items() if name in SchedulerSettings.__struct_fields__}
+    return msgspec.convert(own_values, type=SchedulerSettings)
 
 
 def retention_of(values: Mapping[str, Number]) -> Retention:
     """Return the retention settings with these values; other settings are ignored."""
-    mine = {name: value for name, value in values.items() if name in Retention.__struct_fields__}
-    return msgspec.convert(mine, type=Retention)
+    own_values = {name: value for name, value in values.items() if name in Retention.__struct_fields__}
+    return msgspec.convert(own_values, type=Retention)
 
 
-def read_pairs(settings: Sequence[str]) -> dict[str, str]:
+def parse_pairs(settings: Sequence[str]) -> dict[str, str]:
     """Parse `--set` options, each `name=value`."""
     pairs = (setting.partition("=") for setting in settings)
     return {name.strip() or f"={value}": value for name, _, value in pairs}
 
 
-def read_tuning(settings: Sequence[str]) -> Tuning:
+def read_scheduler_settings(settings: Sequence[str]) -> SchedulerSettings:
     """Return the scheduler settings with these options, each `name=value`. Raises Refused with every fault."""
-    return tuning_of(read_values(read_pairs(settings)))
+    return scheduler_settings_of(read_values(parse_pairs(settings)))
 
 
-def _misfits(tuning: Tuning) -> Iterator[Fault]:
+def _conflicts(scheduler_settings: SchedulerSettings) -> Iterator[Fault]:
     """Yield the settings that contradict each other."""
-    suspect, lost = tuning.suspect_after_seconds, tuning.lost_after_seconds
+    suspect, lost = scheduler_settings.suspect_after_seconds, scheduler_settings.lost_after_seconds
     if suspect >= lost:
         why = f"must be less than lost_after_seconds, which is {lost:g}, not {suspect:g}"
         yield Fault(where="suspect_after_seconds", why=why)

@@ -84,7 +84,7 @@ class StopRequest(msgspec.Struct, frozen=True, gc=False):
     """The task that the capacity is for, if this is a preemption. Known also after that task is gone."""
 
 
-class Birth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Origin(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Origin of a dynamic task: created by a fan-out, or by a task's output."""
 
     parent: int
@@ -100,7 +100,7 @@ class Birth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Its parent was started again: once it has ended it is no longer counted."""
 
 
-class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class RetryState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """State of earlier attempts in this generation, as input of the retry decision (RTY-1 to RTY-5)."""
 
     signature: str = ""
@@ -171,8 +171,8 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     stop: StopRequest | None = None
     output: str | None = None
     error: str | None = None
-    birth: Birth | None = None
-    trail: Trail | None = None
+    origin: Origin | None = None
+    trail: RetryState | None = None
     ran_on: str | None = None
     """Worker of its latest started attempt, also after it has ended; used for affinity."""
     reserved: Reservation | None = None

@@ -19,7 +19,7 @@ EVENTS = tuple(f"run.{state.lower()}" for state in sorted(FINAL_RUN))
 """Event names: `run.cancelled`, `run.failed`, `run.partial`, `run.succeeded`, `run.timed_out`."""
 TEST = "webhook.test"
 """Event sent to test a delivery."""
-LONGEST_TEXT = 500
+MAX_TEXT_LENGTH = 500
 _ENDED = {
     RunState.SUCCEEDED: "succeeded",
     RunState.FAILED: "failed",
@@ -30,7 +30,7 @@ _ENDED = {
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}")
 
 
-class RunNews(msgspec.Struct, frozen=True, kw_only=True):
+class RunEndedData(msgspec.Struct, frozen=True, kw_only=True):
     """Payload: the end of a run."""
 
     run_id: str
@@ -62,7 +62,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """Summary for people: an extension attribute, shown by chat services."""
     data: msgspec.Raw
-    """JSON: a `RunNews` for the end of a run."""
+    """JSON: a `RunEndedData` for the end of a run."""
 
 
 def event_of(state: RunState) -> str:
@@ -70,7 +70,7 @@ def event_of(state: RunState) -> str:
     return f"run.{state.lower()}"
 
 
-def is_wanted(events: tuple[str, ...], job: str, *, state: RunState, job_name: str) -> bool:
+def is_subscribed(events: tuple[str, ...], job: str, *, state: RunState, job_name: str) -> bool:
     """Return whether a webhook is subscribed to this end of a run. No `events`: all; an empty `job`: any."""
     return (not events or event_of(state) in events) and job in {"", job_name}
 
@@ -89,21 +89,23 @@ def message_id(webhook_id: str, run_id: str, generation: int) -> str:
     return f"msg_{hashlib.sha256(f'{webhook_id} {run_id} {generation}'.encode()).hexdigest()[:32]}"
 
 
-def say_end(run: Run, job: str, failed: Task | None = None) -> str:
+def format_run_end(run: Run, job: str, failed: Task | None = None) -> str:
     """Format the end of a run as one sentence, with the reason given by the failed task, if any."""
     because = run.because
     if failed is not None:
         because = failed.because if run.task_count == 1 else f"{failed.name}: {failed.because}"
-    said = f"{job} {_ENDED[run.state]}"
-    room = LONGEST_TEXT - len(said) - len(f":  ({run.id})")
+    headline = f"{job} {_ENDED[run.state]}"
+    remaining = MAX_TEXT_LENGTH - len(headline) - len(f":  ({run.id})")
     if run.state is RunState.SUCCEEDED or not because:
-        return f"{said} ({run.id})"
-    return f"{said}: {because if len(because) <= room else because[: room - 1] + '…'} ({run.id})"
+        return f"{headline} ({run.id})"
+    return f"{headline}: {because if len(because) <= remaining else because[: remaining - 1] + '…'} ({run.id})"
 
 
-def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime, failed: Task | None = None) -> CloudEvent:
+def run_ended_event(
+    id: str, run: Run, *, job: str, job_version: int, at: datetime, failed: Task | None = None
+) -> CloudEvent:
     """Return the message for the end of a run and the first task that failed, if any."""
-    news = RunNews(
+    payload = RunEndedData(
         run_id=run.id, tenant=run.tenant, job=job, job_version=job_version, state=run.state, because=run.because,
         priority=run.priority.name, generation=run.generation, schedule_id=run.schedule_id, window_at=run.window_at,
         created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, retries=run.retries,
@@ -114,12 +116,12 @@ def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime, fai
         type=f"dev.mainspring.{event_of(run.state)}.v1",
         subject=run.id,
         time=run.ended_at or at,
-        text=say_end(run, job, failed),
-        data=_raw(news),
+        text=format_run_end(run, job, failed),
+        data=_raw(payload),
     )
 
 
-def tell_test(id: str, webhook_id: str, *, tenant: str, at: datetime) -> CloudEvent:
+def test_event(id: str, webhook_id: str, *, tenant: str, at: datetime) -> CloudEvent:
     """Return a test message."""
     return CloudEvent(
         id=id, source=f"/tenants/{tenant}", type=f"dev.mainspring.{TEST}.v1", subject=webhook_id, time=at,

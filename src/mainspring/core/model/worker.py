@@ -1,6 +1,7 @@
 """A worker in the shard's memory, and the leases that use its capacity.
 
-1. Use is the sum over live leases. `used` caches that sum for placement; `use_of` computes it, and the sweep and the
+1. Use is the sum over live leases. `used` caches that sum for placement; `leased_resources` computes it, and the sweep
+   and the
    simulator compare the two (I-60).
 2. A group is one lease: it uses the capacity of one task, and releases it when its last member has ended or was
    returned (I-65).
@@ -16,7 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
 
@@ -63,18 +64,18 @@ class Lease(msgspec.Struct, kw_only=True):
     received: bool = False
     """The worker has it in its journal."""
     recalled: bool = False
-    is_mixed: bool = False
+    has_mixed_priorities: bool = False
     """Its tasks have different priorities, because one was changed."""
     since: float = 0.0
     """When it was granted, or restored by a new leader, in seconds of the shard's life."""
-    heard: float = 0.0
+    last_heartbeat: float = 0.0
     """For a claim: the last heartbeat of its worker, in seconds of the shard's life."""
 
-    def reconsider(self) -> None:
+    def update_priority(self) -> None:
         """Update the lease's priority to the highest one of its remaining tasks."""
         priorities = {task.priority for task in self.members.values()}
         self.priority = min(priorities)
-        self.is_mixed = len(priorities) > 1
+        self.has_mixed_priorities = len(priorities) > 1
 
 
 class Worker(msgspec.Struct, kw_only=True):
@@ -82,16 +83,16 @@ class Worker(msgspec.Struct, kw_only=True):
 
     id: str
     session: str = ""
-    total: Resources = NOTHING
-    used: Resources = NOTHING
-    kept: dict[str, Resources] = {}
-    """Reserved resources by task id. Changed by `keep` and `give_back` only."""
-    kept_total: Resources = NOTHING
+    total: Resources = ZERO_RESOURCES
+    used: Resources = ZERO_RESOURCES
+    reserved: dict[str, Resources] = {}
+    """Reserved resources by task id. Changed by `reserve` and `release` only."""
+    reserved_total: Resources = ZERO_RESOURCES
     labels: dict[str, str] = {}
     zone: str = ""
     version: str = ""
     status: WorkerStatus = WorkerStatus.EXPECTED
-    heard: float = 0.0
+    last_heartbeat: float = 0.0
     """Last heartbeat, in seconds of the shard's life."""
     leases: dict[str, Lease] = {}
     refused: set[Shape] = set()
@@ -110,30 +111,30 @@ class Worker(msgspec.Struct, kw_only=True):
     def free(self) -> Resources:
         """Free capacity, without reservations."""
         left = self.total - self.used
-        return left - self.kept_total if self.kept else left
+        return left - self.reserved_total if self.reserved else left
 
     def free_for(self, task_id: str) -> Resources:
         """Return the free capacity for this task, including its own reservation."""
-        mine = self.kept.get(task_id)
+        mine = self.reserved.get(task_id)
         return self.free if mine is None else self.free + mine
 
-    def keep(self, task_id: str, resources: Resources) -> None:
+    def reserve(self, task_id: str, resources: Resources) -> None:
         """Reserve this much for a task. The caller refreshes the worker in the memory."""
-        self.give_back(task_id)
-        self.kept[task_id] = resources
-        self.kept_total += resources
+        self.release(task_id)
+        self.reserved[task_id] = resources
+        self.reserved_total += resources
 
-    def give_back(self, task_id: str) -> None:
+    def release(self, task_id: str) -> None:
         """Release the task's reservation, if any. The caller refreshes the worker."""
-        mine = self.kept.pop(task_id, None)
+        mine = self.reserved.pop(task_id, None)
         if mine is not None:
-            self.kept_total -= mine
+            self.reserved_total -= mine
 
-    def status_for_people(self) -> str:
+    def display_status(self) -> str:
         """Return the displayed status."""
         return LEAVING if self.leaving and self.status is WorkerStatus.READY else self.status
 
-    def takes_new(self) -> bool:
+    def accepts_work(self) -> bool:
         """Return whether the worker may get new work: it is not cordoned, not leaving, and has open claims if it is a
         claimant."""
         return not self.hold and not self.leaving and self.wants != 0
@@ -144,9 +145,9 @@ def is_claimant(worker_id: str) -> bool:
     return worker_id.startswith(CLAIMANT)
 
 
-def use_of(worker: Worker) -> Resources:
+def leased_resources(worker: Worker) -> Resources:
     """Return the sum of a worker's live leases."""
-    total = NOTHING
+    total = ZERO_RESOURCES
     for lease in worker.leases.values():
         total += lease.shape.resources
     return total

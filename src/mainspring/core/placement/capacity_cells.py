@@ -12,23 +12,23 @@ from operator import attrgetter
 from random import Random
 from typing import Protocol
 
-from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.worker import Worker
 
 Pair = tuple[str, str]
 """A label: key and value, or the key alone with an empty value."""
-Lean = Callable[[str, Mapping[Pair, None]], float]
+Preference = Callable[[str, Mapping[Pair, None]], float]
 """How much a task prefers a worker of this zone with these labels, all else being equal."""
 
 SAMPLE = 16
 """Size of a sample. The best of 16 is in the top tenth four times out of five."""
 GUARDS = 0x80808080
 """One bit above each of the four sizes: a subtraction that leaves it set has not borrowed."""
-_LOOK = 32
+_SCAN = 32
 """How many workers of a cell are scanned at first."""
 _FEW = 4
 """About how many workers of a shelf are taken, before some of the next shelves are."""
-_LARGEST = 127
+_MAX_SIZE = 127
 
 
 class Group(Protocol):
@@ -46,7 +46,7 @@ class Group(Protocol):
 class Entry:
     """A worker and its position in the index."""
 
-    __slots__ = ("cell", "free", "keeps", "kind", "labels", "place", "rank", "spot", "worker", "zone")
+    __slots__ = ("cell", "free", "kind", "labels", "place", "rank", "reserved_for", "spot", "worker", "zone")
 
     def __init__(self, worker: Worker, rank: int) -> None:
         self.worker = worker
@@ -55,7 +55,7 @@ class Entry:
         self.zone = worker.zone
         self.labels = worker.labels
         self.free = worker.free
-        self.keeps: tuple[str, ...] = ()
+        self.reserved_for: tuple[str, ...] = ()
         """Tasks with a reservation on it."""
         self.kind: Kind
         self.spot = 0
@@ -85,7 +85,7 @@ class Cell:
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.entries: list[Entry] = []
-        self.most = NOTHING
+        self.most = ZERO_RESOURCES
         """Upper bound of the free capacity of its workers. Not tight: workers may have left since."""
 
     def raise_to(self, free: Resources) -> None:
@@ -98,7 +98,7 @@ class Cell:
 
     def tighten(self) -> None:
         """Recompute the upper bound."""
-        self.most = NOTHING
+        self.most = ZERO_RESOURCES
         for entry in self.entries:
             self.raise_to(entry.free)
 
@@ -115,7 +115,7 @@ class Kind:
         self.members: list[Entry] = []
 
 
-class Kinds:
+class KindGroup:
     """A group of entire kinds."""
 
     def __init__(self, kinds: Mapping[Kind, None], shelves: Callable[[], Mapping[int, Shelf]]) -> None:
@@ -128,7 +128,7 @@ class Kinds:
         left = SAMPLE
         for kind in self._kinds:
             window = kind.members[start : start + left]
-            yield from _with_room(wanted, window)
+            yield from _with_capacity(wanted, window)
             start, left = max(0, start - len(kind.members)), left - len(window)
             if not left:
                 return
@@ -140,19 +140,19 @@ class Kinds:
             few = max(1, _FEW // len(cells))
             for cell in cells:
                 size = len(cell.entries)
-                start = random.randrange(size - _LOOK + 1) if size > _LOOK else 0
-                some, found = _with_room(wanted, cell.entries[start : start + _LOOK]), 0
+                start = random.randrange(size - _SCAN + 1) if size > _SCAN else 0
+                some, found = _with_capacity(wanted, cell.entries[start : start + _SCAN]), 0
                 for worker in islice(some, few):
                     found += 1
                     yield worker
-                if size > _LOOK or found == few:
+                if size > _SCAN or found == few:
                     later.append((cell, start, some, found))
                 elif not found:
                     cell.tighten()
         for cell, start, some, found in later:
             yield from some
             has_any = found > 0
-            for worker in _with_room(wanted, cell.entries[:start] + cell.entries[start + _LOOK :]):
+            for worker in _with_capacity(wanted, cell.entries[:start] + cell.entries[start + _SCAN :]):
                 has_any = True
                 yield worker
             if not has_any:
@@ -160,7 +160,7 @@ class Kinds:
 
     def _cells(self, wanted: Resources) -> Iterator[list[Cell]]:
         """Cells that may have enough capacity, by shelf, the least free capacity first."""
-        code, kinds = code_of(wanted), self._kinds
+        code, kinds = size_code(wanted), self._kinds
         shelves = [shelf for has, shelf in self._shelves().items() if (has - code) & GUARDS == GUARDS]
         shelves.sort(key=attrgetter("volume"))
         for shelf in shelves:
@@ -169,7 +169,7 @@ class Kinds:
                 yield cells
 
 
-class Few:
+class SmallGroup:
     """A group small enough to be scanned one by one."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -178,28 +178,28 @@ class Few:
     def sample(self, wanted: Resources, random: Random) -> Iterator[Worker]:
         """A few adjacent ones with enough capacity."""
         start = random.randrange(max(1, len(self._entries) - SAMPLE + 1))
-        yield from _with_room(wanted, self._entries[start : start + SAMPLE])
+        yield from _with_capacity(wanted, self._entries[start : start + SAMPLE])
 
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
         """All with enough capacity, the least free capacity first."""
-        yield from _with_room(wanted, sorted(self._entries, key=attrgetter("free.cpu_millis", "free.memory_bytes")))
+        yield from _with_capacity(wanted, sorted(self._entries, key=attrgetter("free.cpu_millis", "free.memory_bytes")))
 
 
-def by_liking(entries: Iterable[Entry], lean: Lean | None) -> list[Group]:
+def by_preference(entries: Iterable[Entry], preference: Preference | None) -> list[Group]:
     """Group workers by preference, the most preferred first."""
-    if lean is None:
-        return [Few(list(entries))]
+    if preference is None:
+        return [SmallGroup(list(entries))]
     values: dict[Kind, float] = {}
-    liked: dict[float, list[Entry]] = {}
+    by_value: dict[float, list[Entry]] = {}
     for entry in entries:
         kind = entry.kind
         if kind not in values:
-            values[kind] = lean(kind.zone, kind.pairs)
-        liked.setdefault(values[kind], []).append(entry)
-    return [Few(liked[value]) for value in sorted(liked, reverse=True)]
+            values[kind] = preference(kind.zone, kind.pairs)
+        by_value.setdefault(values[kind], []).append(entry)
+    return [SmallGroup(by_value[value]) for value in sorted(by_value, reverse=True)]
 
 
-def _with_room(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
+def _with_capacity(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
     """Yield those with enough capacity lazily: callers often need only a few."""
     cpu, memory, gpus, disk = wanted.cpu_millis, wanted.memory_bytes, wanted.gpus, wanted.disk_bytes
     for entry in entries:
@@ -208,13 +208,13 @@ def _with_room(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
             yield entry.worker
 
 
-def code_of(room: Resources) -> int:
+def size_code(capacity: Resources) -> int:
     """The sizes of the four resources in one number, seven bits and a spare one for each."""
-    code = _size(room.cpu_millis) | _size(room.memory_bytes) << 8
-    if room.gpus > 0:
-        code |= min(room.gpus, _LARGEST) << 16
-    if room.disk_bytes > 0:
-        code |= _size(room.disk_bytes) << 24
+    code = _size(capacity.cpu_millis) | _size(capacity.memory_bytes) << 8
+    if capacity.gpus > 0:
+        code |= min(capacity.gpus, _MAX_SIZE) << 16
+    if capacity.disk_bytes > 0:
+        code |= _size(capacity.disk_bytes) << 24
     return code
 
 
@@ -223,4 +223,4 @@ def _size(amount: int) -> int:
     if amount < 2:
         return 2 if amount == 1 else 0
     bits = amount.bit_length()
-    return 2 * bits + (amount >> (bits - 2) & 1) if bits < _LARGEST // 2 else _LARGEST
+    return 2 * bits + (amount >> (bits - 2) & 1) if bits < _MAX_SIZE // 2 else _MAX_SIZE

@@ -29,9 +29,9 @@ from msgspec.structs import replace
 from mainspring.core.model.resources import NAMES, Resources
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Worker, WorkerStatus
-from mainspring.core.placement.capacity_cells import SAMPLE, Group, Lean, Pair
+from mainspring.core.placement.capacity_cells import SAMPLE, Group, Pair, Preference
 from mainspring.core.placement.shortlists import Shortlist
-from mainspring.core.placement.task_shapes import Shape, say_label
+from mainspring.core.placement.task_shapes import Shape, format_label
 from mainspring.core.placement.worker_index import OpenWorkers
 
 LOCALITY = 2.0
@@ -39,23 +39,23 @@ PREFERRED = 1.5
 TIGHTNESS = 1.0
 SPREAD = 0.5
 LOAD = 0.1
-_UNEVEN, _UNUSED = 1.0, 0.2
+_IMBALANCE, _UNUSED = 1.0, 0.2
 """Penalties on what is left: the imbalance between cores and memory, and starting to use an idle worker. In
 `benchmarks.placement` the first gains 2 % of utilisation, and the second keeps tasks from spreading over more workers.
 """
-_TIGHT = 16
+_MAX_TIGHT = 16
 """Workers that P2 compares. In `benchmarks.placement` 32 take twice as long for 0.5 % fewer workers."""
-_ALIKE = 5
+_MAX_SIMILAR = 5
 """Consecutive workers with the same capacity after which P2 stops comparing: one more than `Group.walk` gives of a size
 before it moves on to the next. In a uniform fleet, comparing more of them tells nothing.
 """
-_GROUPS = 4
+_MAX_GROUPS = 4
 """How many preference groups are sampled."""
-_LOCAL = 16
+_MAX_LOCAL = 16
 """How many of its upstreams' workers are compared."""
 
 
-class Hindrance(StrEnum):
+class ObstacleKind(StrEnum):
     """Kinds of obstacles."""
 
     NOT_READY = "not_ready"
@@ -69,36 +69,43 @@ class Hindrance(StrEnum):
     """The worker is in a zone that the pool does not allow."""
     TOO_BIG = "too_big"
     """The task does not fit the worker even when it is idle."""
-    NO_ROOM = "no_room"
-    KEPT = "kept"
+    NO_CAPACITY = "no_room"
+    RESERVED = "kept"
     """There is capacity, but it is reserved for another task."""
-    NEAR = "near"
+    NEAR = "affinity"
     """Affinity: the task must run where another of its run is."""
-    APART = "apart"
+    APART = "anti_affinity"
     """Anti-affinity: the task must not run where another of its run is."""
     REFUSED = "refused"
     """The worker reported that it can't run such a task."""
 
 
-LASTING = frozenset(
-    {Hindrance.LABEL, Hindrance.ZONE, Hindrance.OUTSIDE, Hindrance.TOO_BIG, Hindrance.NEAR, Hindrance.REFUSED}
+PERMANENT = frozenset(
+    {
+        ObstacleKind.LABEL,
+        ObstacleKind.ZONE,
+        ObstacleKind.OUTSIDE,
+        ObstacleKind.TOO_BIG,
+        ObstacleKind.NEAR,
+        ObstacleKind.REFUSED,
+    }
 )
-"""Obstacles that don't pass: `would_do` is false for a worker with one of these, and for no other."""
+"""Obstacles that don't pass: `is_feasible` is false for a worker with one of these, and for no other."""
 
 
 class Obstacle(msgspec.Struct, frozen=True, gc=False):
     """One reason why a worker can't take a task now."""
 
-    kind: Hindrance
+    kind: ObstacleKind
     detail: str
 
 
-class Kin(msgspec.Struct, frozen=True, kw_only=True):
+class Affinity(msgspec.Struct, frozen=True, kw_only=True):
     """Affinity of a task: where the relevant other tasks of its run are."""
 
-    near: tuple[str, ...] | None = None
+    affinity: tuple[str, ...] | None = None
     """The only workers allowed; None: any."""
-    apart: frozenset[str] = frozenset()
+    anti_affinity: frozenset[str] = frozenset()
     """Workers that are not allowed."""
     local: tuple[str, ...] = ()
     """Workers where its upstreams ran. Only a few of many are used: then they are everywhere."""
@@ -106,11 +113,11 @@ class Kin(msgspec.Struct, frozen=True, kw_only=True):
     """Number of tasks of its run in each zone."""
 
 
-NO_KIN = Kin()
+NO_AFFINITY = Affinity()
 
 
 def obstacles(
-    shape: Shape, worker: Worker, kin: Kin = NO_KIN, task_id: str = "", zones: tuple[str, ...] = ()
+    shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, task_id: str = "", zones: tuple[str, ...] = ()
 ) -> list[Obstacle]:
     """Why `worker` can't take a task of this shape now; empty if it can.
 
@@ -118,31 +125,31 @@ def obstacles(
     """
     found: list[Obstacle] = []
     if worker.status is not WorkerStatus.READY:
-        found.append(Obstacle(Hindrance.NOT_READY, f"{worker.id} is {worker.status}"))
-    if not worker.takes_new():
-        found.extend(_why_nothing_new(worker))
+        found.append(Obstacle(ObstacleKind.NOT_READY, f"{worker.id} is {worker.status}"))
+    if not worker.accepts_work():
+        found.extend(_why_not_accepting(worker))
     for key, value in shape.labels:
         if not _has_label(worker, key, value):
-            found.append(Obstacle(Hindrance.LABEL, f"{worker.id} has no label {say_label(key, value)}"))
+            found.append(Obstacle(ObstacleKind.LABEL, f"{worker.id} has no label {format_label(key, value)}"))
     if shape.zone is not None and shape.zone != worker.zone:
-        found.append(Obstacle(Hindrance.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
+        found.append(Obstacle(ObstacleKind.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
     if zones and worker.zone not in zones:
         detail = f"{worker.id} is in zone {worker.zone or 'none'}, which is not one of the pool's"
-        found.append(Obstacle(Hindrance.OUTSIDE, detail))
-    if kin.near is not None and worker.id not in kin.near:
-        found.append(Obstacle(Hindrance.NEAR, f"{worker.id} is not where {', '.join(shape.near)} ran"))
-    if worker.id in kin.apart:
-        found.append(Obstacle(Hindrance.APART, f"{worker.id} runs {', '.join(shape.apart)} of the same run"))
+        found.append(Obstacle(ObstacleKind.OUTSIDE, detail))
+    if affinity.affinity is not None and worker.id not in affinity.affinity:
+        found.append(Obstacle(ObstacleKind.NEAR, f"{worker.id} is not where {', '.join(shape.affinity)} ran"))
+    if worker.id in affinity.anti_affinity:
+        found.append(Obstacle(ObstacleKind.APART, f"{worker.id} runs {', '.join(shape.anti_affinity)} of the same run"))
     if worker.refused and shape in worker.refused:
-        found.append(Obstacle(Hindrance.REFUSED, f"{worker.id} refused such a task"))
+        found.append(Obstacle(ObstacleKind.REFUSED, f"{worker.id} refused such a task"))
     free = worker.free_for(task_id)
     if not shape.resources.fits(free):
         found.extend(_shortages(shape.resources, worker, free))
     return found
 
 
-def would_do(shape: Shape, worker: Worker, kin: Kin = NO_KIN, zones: tuple[str, ...] = ()) -> bool:
-    """Whether `obstacles` has nothing `LASTING`: the worker would take such a task if it were ready and had capacity.
+def is_feasible(shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, zones: tuple[str, ...] = ()) -> bool:
+    """Whether `obstacles` has nothing `PERMANENT`: the worker would take such a task if it were ready and had capacity.
 
     For scans of a large fleet: a third of the cost of the list of obstacles.
     """
@@ -151,7 +158,9 @@ def would_do(shape: Shape, worker: Worker, kin: Kin = NO_KIN, zones: tuple[str, 
             return False
     if (shape.zone is not None and shape.zone != worker.zone) or (zones and worker.zone not in zones):
         return False
-    if (kin.near is not None and worker.id not in kin.near) or (worker.refused and shape in worker.refused):
+    if (affinity.affinity is not None and worker.id not in affinity.affinity) or (
+        worker.refused and shape in worker.refused
+    ):
         return False
     return shape.resources.fits(worker.total)
 
@@ -162,7 +171,7 @@ def choose(
     random: Random,
     *,
     priority: Priority,
-    kin: Kin = NO_KIN,
+    affinity: Affinity = NO_AFFINITY,
     task_id: str = "",
     zones: tuple[str, ...] = (),
     shortlists: dict[Shape, Shortlist] | None = None,
@@ -178,88 +187,96 @@ def choose(
     they are added.
     """
 
-    def will_do(worker: Worker) -> bool:
-        return not obstacles(shape, worker, kin, task_id, zones)
+    def can_take(worker: Worker) -> bool:
+        return not obstacles(shape, worker, affinity, task_id, zones)
 
-    keeper = open_workers.keeper(task_id) if task_id else None
-    if keeper is not None and will_do(keeper):
-        return keeper
-    if kin.near is not None:
-        return _best(shape, list(filter(will_do, _known(kin.near, open_workers))), kin, ())
-    if shortlists is not None and priority is Priority.P2 and kin is NO_KIN:
-        listed = shortlists[shape].best(will_do) if shape in shortlists else None
+    reserving_worker = open_workers.reserving_worker(task_id) if task_id else None
+    if reserving_worker is not None and can_take(reserving_worker):
+        return reserving_worker
+    if affinity.affinity is not None:
+        return _best(shape, list(filter(can_take, _present(affinity.affinity, open_workers))), affinity, ())
+    if shortlists is not None and priority is Priority.P2 and affinity is NO_AFFINITY:
+        listed = shortlists[shape].best(can_take) if shape in shortlists else None
         if listed is None:
-            found = _found(shape, open_workers, random, priority, kin, (), zones, will_do)
+            found = _candidates(shape, open_workers, random, priority, affinity, (), zones, can_take)
             shortlists[shape] = Shortlist(found, lambda worker: score(shape, worker))
-            listed = shortlists[shape].best(will_do)
+            listed = shortlists[shape].best(can_take)
         return listed
-    if len(kin.local) > _LOCAL:
-        kin = replace(kin, local=kin.local[:_LOCAL])
-    local = _zones_of(kin.local, open_workers) if kin.local else ()
-    return _best(shape, _found(shape, open_workers, random, priority, kin, local, zones, will_do), kin, local)
+    if len(affinity.local) > _MAX_LOCAL:
+        affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL])
+    local = _zones_of(affinity.local, open_workers) if affinity.local else ()
+    return _best(
+        shape, _candidates(shape, open_workers, random, priority, affinity, local, zones, can_take), affinity, local
+    )
 
 
-def _found(
-    shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, kin: Kin, local: tuple[str, ...],
-    zones: tuple[str, ...], will_do: Callable[[Worker], bool],
+def _candidates(
+    shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, affinity: Affinity, local: tuple[str, ...],
+    zones: tuple[str, ...], can_take: Callable[[Worker], bool],
 ) -> list[Worker]:  # fmt: skip
     """Feasible workers to compare: all of a small fleet, some of a large one."""
     if len(open_workers.all) <= SAMPLE:
-        return list(filter(will_do, open_workers.all))
+        return list(filter(can_take, open_workers.all))
     wanted = shape.resources
-    found = list(filter(will_do, _known(kin.local, open_workers)))
+    found = list(filter(can_take, _present(affinity.local, open_workers)))
     for group in filter(None, map(open_workers.rare, shape.prefer)):
-        found += islice(filter(will_do, group.walk(wanted, random)), SAMPLE)
-    groups = open_workers.groups(shape.labels, shape.zone, zones, _lean(shape, kin, local))
+        found += islice(filter(can_take, group.walk(wanted, random)), SAMPLE)
+    groups = open_workers.groups(shape.labels, shape.zone, zones, _preference(shape, affinity, local))
     if priority is not Priority.P2:
-        found += _first(groups, SAMPLE, lambda group: filter(will_do, group.sample(wanted, random)))
+        found += _from_first_groups(groups, SAMPLE, lambda group: filter(can_take, group.sample(wanted, random)))
     if priority is Priority.P2 or not found:
-        found += _first(groups, _TIGHT, lambda group: _varied(filter(will_do, group.walk(wanted, random))))
+        found += _from_first_groups(
+            groups, _MAX_TIGHT, lambda group: _varied(filter(can_take, group.walk(wanted, random)))
+        )
     return found
 
 
-def _known(ids: Iterable[str], open_workers: OpenWorkers) -> Iterator[Worker]:
+def _present(ids: Iterable[str], open_workers: OpenWorkers) -> Iterator[Worker]:
     """Those of these workers that are in the index."""
     return (worker for worker in map(open_workers.get, ids) if worker is not None)
 
 
-def score(shape: Shape, worker: Worker, kin: Kin = NO_KIN, local: tuple[str, ...] = ()) -> float:
+def score(shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, local: tuple[str, ...] = ()) -> float:
     """Score a feasible worker for a task; `local` are the zones where its upstreams ran."""
-    value = TIGHTNESS * _tightness(shape.resources, worker) + LOAD * _ease(worker)
-    if kin is NO_KIN and not local and not shape.prefer and shape.prefer_zone is None:
+    value = TIGHTNESS * _tightness(shape.resources, worker) + LOAD * _load_score(worker)
+    if affinity is NO_AFFINITY and not local and not shape.prefer and shape.prefer_zone is None:
         return value
-    if worker.id in kin.local:
+    if worker.id in affinity.local:
         value += LOCALITY / 2
-    return value + _liking(shape, kin, local, worker.zone, lambda key, value: _has_label(worker, key, value))
+    return value + _preference_score(
+        shape, affinity, local, worker.zone, lambda key, value: _has_label(worker, key, value)
+    )
 
 
-def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, kin: Kin = NO_KIN) -> float:
+def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, affinity: Affinity = NO_AFFINITY) -> float:
     """The score by which `choose` compares a worker with others."""
-    kin = replace(kin, local=kin.local[:_LOCAL]) if kin.local else kin
-    return score(shape, worker, kin, () if kin.near is not None else _zones_of(kin.local, open_workers))
+    affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL]) if affinity.local else affinity
+    return score(
+        shape, worker, affinity, () if affinity.affinity is not None else _zones_of(affinity.local, open_workers)
+    )
 
 
 def _zones_of(names: Iterable[str], open_workers: OpenWorkers) -> tuple[str, ...]:
     """The zones of those workers that are in the index, each once."""
-    return tuple(dict.fromkeys(worker.zone for worker in _known(names, open_workers)))
+    return tuple(dict.fromkeys(worker.zone for worker in _present(names, open_workers)))
 
 
-def _best(shape: Shape, workers: Sequence[Worker], kin: Kin, local: tuple[str, ...]) -> Worker | None:
+def _best(shape: Shape, workers: Sequence[Worker], affinity: Affinity, local: tuple[str, ...]) -> Worker | None:
     if len(workers) <= 1:
         return workers[0] if workers else None
-    return max(workers, key=lambda worker: score(shape, worker, kin, local))
+    return max(workers, key=lambda worker: score(shape, worker, affinity, local))
 
 
-def _first(groups: Sequence[Group], most: int, look: Callable[[Group], Iterable[Worker]]) -> list[Worker]:
+def _from_first_groups(groups: Sequence[Group], most: int, search: Callable[[Group], Iterable[Worker]]) -> list[Worker]:
     """Workers of the first groups that have any, `most` in all."""
     found: list[Worker] = []
-    heard, heard_most = 0, min(len(groups), _GROUPS)
+    answered, max_groups = 0, min(len(groups), _MAX_GROUPS)
     for group in groups:
-        some = list(islice(look(group), most // heard_most))
+        some = list(islice(search(group), most // max_groups))
         if some:
             found += some
-            heard += 1
-            if heard == heard_most:
+            answered += 1
+            if answered == max_groups:
                 break
     return found
 
@@ -267,36 +284,38 @@ def _first(groups: Sequence[Group], most: int, look: Callable[[Group], Iterable[
 def _varied(workers: Iterable[Worker]) -> Iterator[Worker]:
     """Yield workers until too many consecutive ones are alike."""
     total = used = None
-    alike = 0
+    similar = 0
     for worker in workers:
-        alike = alike + 1 if worker.used == used and worker.total == total else 1
+        similar = similar + 1 if worker.used == used and worker.total == total else 1
         total, used = worker.total, worker.used
         yield worker
-        if alike == _ALIKE:
+        if similar == _MAX_SIMILAR:
             return
 
 
-def _lean(shape: Shape, kin: Kin, local: tuple[str, ...]) -> Lean | None:
+def _preference(shape: Shape, affinity: Affinity, local: tuple[str, ...]) -> Preference | None:
     """The task's preferences of zones and labels; None if it has none."""
-    if not (shape.prefer or shape.prefer_zone is not None or local or kin.zones):
+    if not (shape.prefer or shape.prefer_zone is not None or local or affinity.zones):
         return None
 
-    def lean(zone: str, pairs: Mapping[Pair, None]) -> float:
-        return _liking(shape, kin, local, zone, lambda key, value: (key, value) in pairs)
+    def preference(zone: str, pairs: Mapping[Pair, None]) -> float:
+        return _preference_score(shape, affinity, local, zone, lambda key, value: (key, value) in pairs)
 
-    return lean
+    return preference
 
 
-def _liking(shape: Shape, kin: Kin, local: tuple[str, ...], zone: str, has_label: Callable[[str, str], bool]) -> float:
+def _preference_score(
+    shape: Shape, affinity: Affinity, local: tuple[str, ...], zone: str, has_label: Callable[[str, str], bool]
+) -> float:
     """The part of the score that depends on zone and labels."""
-    liking = LOCALITY / 2 if zone in local else 0.0
-    wishes = len(shape.prefer) + (shape.prefer_zone is not None)
-    if wishes:
-        granted = sum(has_label(key, value) for key, value in shape.prefer) + (shape.prefer_zone == zone)
-        liking += PREFERRED * granted / wishes
-    if kin.zones:
-        liking += SPREAD * (1 - kin.zones.get(zone, 0) / max(1, sum(kin.zones.values())))
-    return liking
+    preference_value = LOCALITY / 2 if zone in local else 0.0
+    preferences = len(shape.prefer) + (shape.prefer_zone is not None)
+    if preferences:
+        met = sum(has_label(key, value) for key, value in shape.prefer) + (shape.prefer_zone == zone)
+        preference_value += PREFERRED * met / preferences
+    if affinity.zones:
+        preference_value += SPREAD * (1 - affinity.zones.get(zone, 0) / max(1, sum(affinity.zones.values())))
+    return preference_value
 
 
 def _tightness(wanted: Resources, worker: Worker) -> float:
@@ -315,10 +334,12 @@ def _tightness(wanted: Resources, worker: Worker) -> float:
     if total.disk_bytes:
         disk = (total.disk_bytes - used.disk_bytes - wanted.disk_bytes) / total.disk_bytes
     left = (cores + memory + gpus + disk) / 4
-    return 1 - (left + _UNEVEN * abs(cores - memory) + (0 if used.cpu_millis else _UNUSED)) / (1 + _UNEVEN + _UNUSED)
+    return 1 - (left + _IMBALANCE * abs(cores - memory) + (0 if used.cpu_millis else _UNUSED)) / (
+        1 + _IMBALANCE + _UNUSED
+    )
 
 
-def _ease(worker: Worker) -> float:
+def _load_score(worker: Worker) -> float:
     leases = len(worker.leases)
     return 1 / (1 + leases * 1_000 / (worker.total.cpu_millis or 1)) if leases else 1.0
 
@@ -327,13 +348,13 @@ def _has_label(worker: Worker, key: str, value: str) -> bool:
     return worker.labels.get(key) == value if value else key in worker.labels
 
 
-def _why_nothing_new(worker: Worker) -> list[Obstacle]:
+def _why_not_accepting(worker: Worker) -> list[Obstacle]:
     found = []
     if worker.hold or worker.leaving:
         held = f"{worker.hold} ({worker.hold_why})" if worker.hold else "leaving"
-        found.append(Obstacle(Hindrance.HELD, f"{worker.id} is {held}"))
+        found.append(Obstacle(ObstacleKind.HELD, f"{worker.id} is {held}"))
     if worker.wants == 0:
-        found.append(Obstacle(Hindrance.UNCLAIMED, f"{worker.id} has no claim open"))
+        found.append(Obstacle(ObstacleKind.UNCLAIMED, f"{worker.id} has no claim open"))
     return found
 
 
@@ -343,10 +364,10 @@ def _shortages(wanted: Resources, worker: Worker, free: Resources) -> list[Obsta
     for name in NAMES:
         needs, has, left = getattr(wanted, name), getattr(worker.total, name), getattr(unused, name)
         if needs > has:
-            found.append(Obstacle(Hindrance.TOO_BIG, f"{worker.id} has {has} {name} in total, {needs} needed"))
+            found.append(Obstacle(ObstacleKind.TOO_BIG, f"{worker.id} has {has} {name} in total, {needs} needed"))
         elif needs > left:
-            found.append(Obstacle(Hindrance.NO_ROOM, f"{worker.id} has {left} {name} free, {needs} needed"))
+            found.append(Obstacle(ObstacleKind.NO_CAPACITY, f"{worker.id} has {left} {name} free, {needs} needed"))
         elif needs > getattr(free, name):
             detail = f"{worker.id} has {left} {name} free, but reserved for other tasks; {needs} needed"
-            found.append(Obstacle(Hindrance.KEPT, detail))
+            found.append(Obstacle(ObstacleKind.RESERVED, detail))
     return found

@@ -27,14 +27,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.fairness.quotas import Quota, is_guaranteed
-from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority, StopKind, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.core.placement.feasibility import obstacles
 
-MOST_LOOKED_AT = 2_000
+MAX_EXAMINED = 2_000
 """Workers in one turn: examining that many takes about 20 ms."""
-ENOUGH_PLANS = 16
+MAX_PLANS = 16
 """Plans that are compared; the best of 16 is nearly as good as the best of all."""
 _RECALLED_SECONDS = 5.0
 """The rest of a group that was recalled ends soon, unless it is late by then."""
@@ -49,7 +49,7 @@ class Mode(StrEnum):
     DEFRAGMENT = "defragment"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class CapacityRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for capacity."""
 
     mode: Mode
@@ -65,13 +65,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Whether leases that are ending don't count as free yet."""
 
 
-class Looks(msgspec.Struct):
+class SearchBudget(msgspec.Struct):
     """How many workers may still be examined."""
 
-    left: int = MOST_LOOKED_AT
+    left: int = MAX_EXAMINED
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the cluster that a decision needs."""
 
     now: datetime
@@ -84,7 +84,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of work that would have to be done again."""
     others: Sequence[Worker] = ()
     """For moves: workers that have some free capacity."""
-    looks: Looks
+    budget: SearchBudget
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: Worker
     victims: tuple[Lease, ...] = ()
-    rooms: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
     """Tasks whose reservations there are released."""
     cost: tuple[bool, bool, int, float, int] = (False, False, 0, 0.0, 0)
     """P1 among the victims, guaranteed ones among them, how many, seconds lost, reservations released: lower is
@@ -114,82 +114,88 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     lease: Lease | None = None
 
 
-def decide_victims(wanted: Wanted, fleet: Fleet, random: Random) -> Plan | None:
+def decide_victims(wanted: CapacityRequest, cluster: ClusterView, random: Random) -> Plan | None:
     """Decide what has to end, and where, for the task to fit; None if nothing examined would help.
 
     In stages: P1 only if no P2 is enough anywhere. Each stage but the last may use half of the remaining budget.
     """
-    stages, looks = _levels(wanted.mode), fleet.looks.left
-    for stage, levels in enumerate(stages):
+    stages, budget = _stages(wanted.mode), cluster.budget.left
+    for stage, priorities in enumerate(stages):
         if stage < wanted.stage:
             continue
         plans = []
-        least = 0 if levels is stages[-1] else fleet.looks.left // 2
-        for worker in _walk(wanted, fleet.holders(levels), fleet.looks, least, random):
-            plan = plan_on(wanted, worker, fleet, levels)
+        least = 0 if priorities is stages[-1] else cluster.budget.left // 2
+        for worker in _walk(wanted, cluster.holders(priorities), cluster.budget, least, random):
+            plan = plan_on(wanted, worker, cluster, priorities)
             if plan is not None and wanted.may_take(worker):
                 plans.append(plan)
-                if len(plans) == ENOUGH_PLANS or not (plan.victims or plan.rooms):
+                if len(plans) == MAX_PLANS or not (plan.victims or plan.reservations):
                     break
         if plans:
             best = min(plans, key=lambda plan: plan.cost)
-            return replace(best, stage=stage, workers_examined=looks - fleet.looks.left)
+            return replace(best, stage=stage, workers_examined=budget - cluster.budget.left)
     return None
 
 
-def _levels(mode: Mode) -> tuple[frozenset[Priority], ...]:
+def _stages(mode: Mode) -> tuple[frozenset[Priority], ...]:
     low = frozenset({Priority.P2})
     if mode is Mode.TAKE_OVER:
         return (frozenset(),)
     return (low,) if mode is Mode.DEFRAGMENT else (low, frozenset({Priority.P1, Priority.P2}))
 
 
-def _walk(wanted: Wanted, workers: Sequence[Worker], looks: Looks, least: int, random: Random) -> Iterator[Worker]:
+def _walk(
+    wanted: CapacityRequest, workers: Sequence[Worker], budget: SearchBudget, least: int, random: Random
+) -> Iterator[Worker]:
     """Workers that the task would fit if they were idle, from a random one on, within the budget."""
     count = len(workers)
     start = random.randrange(count) if count else 0
-    for step in range(min(count, looks.left - least)):
-        looks.left -= 1
+    for step in range(min(count, budget.left - least)):
+        budget.left -= 1
         worker = workers[(start + step) % count]
         if worker.status is WorkerStatus.READY and wanted.resources.fits(worker.total):
             yield worker
 
 
-def plan_on(wanted: Wanted, worker: Worker, fleet: Fleet, levels: frozenset[Priority]) -> Plan | None:
+def plan_on(
+    wanted: CapacityRequest, worker: Worker, cluster: ClusterView, priorities: frozenset[Priority]
+) -> Plan | None:
     """What has to end on one worker, of leases of these priorities; None if all of it would not be enough."""
-    room, leases = worker.total - worker.used - worker.kept_total, list[Lease]()
-    most = room
+    free, leases = worker.total - worker.used - worker.reserved_total, list[Lease]()
+    most = free
     for lease in worker.leases.values():
-        if is_going(lease, fleet.now):
+        if is_ending(lease, cluster.now):
             if wanted.at_once:
                 continue
-            room += lease.shape.resources
+            free += lease.shape.resources
             most += lease.shape.resources
-        elif lease.priority in levels:
+        elif lease.priority in priorities:
             most += lease.shape.resources
             leases.append(lease)
-    parts = [_Part(0, 0.0, task_id, kept) for task_id, kept in worker.kept.items() if task_id in wanted.over]
-    if wanted.resources.fits(room):
+    parts = [
+        _Part(0, 0.0, task_id, reserved) for task_id, reserved in worker.reserved.items() if task_id in wanted.over
+    ]
+    if wanted.resources.fits(free):
         return Plan(worker=worker)
     if not parts and not wanted.resources.fits(most):
         return None
-    parts += _of_leases(wanted, worker, fleet, [(fleet.lost(lease), lease) for lease in leases])
-    chosen = _pick(wanted.resources, room, parts)
+    parts += _movable_leases(wanted, worker, cluster, [(cluster.lost(lease), lease) for lease in leases])
+    chosen = _pick(wanted.resources, free, parts)
     if chosen is None:
         return None
     victims = tuple(part.lease for part in chosen if part.lease is not None)
-    if wanted.mode is Mode.DEFRAGMENT and not _new_places(victims, worker, fleet):
+    if wanted.mode is Mode.DEFRAGMENT and not _fit_elsewhere(victims, worker, cluster):
         return None
     ranks = {part.rank for part in chosen}
     cost = (
         any(rank > 2 for rank in ranks), any(rank in (2, 4) for rank in ranks), len(victims),
         sum(part.lost for part in chosen), len(chosen) - len(victims),
     )  # fmt: skip
-    rooms = tuple(part.name for part in chosen if part.lease is None)
-    return Plan(worker=worker, victims=victims, rooms=rooms, cost=cost)
+    reservations = tuple(part.name for part in chosen if part.lease is None)
+    return Plan(worker=worker, victims=victims, reservations=reservations, cost=cost)
 
 
-def is_going(lease: Lease, now: datetime) -> bool:
+def is_ending(lease: Lease, now: datetime) -> bool:
     """Whether a lease is ending anyway: all of it was asked to stop, or the rest was recalled."""
     for task in lease.members.values():
         if task.stop is None or task.stop.kind is StopKind.HOLD:
@@ -205,18 +211,20 @@ def is_going(lease: Lease, now: datetime) -> bool:
     )
 
 
-def _of_leases(wanted: Wanted, worker: Worker, fleet: Fleet, leases: list[tuple[float, Lease]]) -> Iterator[_Part]:
+def _movable_leases(
+    wanted: CapacityRequest, worker: Worker, cluster: ClusterView, leases: list[tuple[float, Lease]]
+) -> Iterator[_Part]:
     """The leases that may end, each with its cost. The first of a tenant to end are those on its burst."""
     left: dict[str, Resources] = {}
     for lost, lease in sorted(leases, key=lambda one: (-one[1].priority, one[0], one[1].id)):
-        quota, use = fleet.quota(lease.tenant), left.get(lease.tenant, fleet.use.get(lease.tenant, NOTHING))
+        quota, use = cluster.quota(lease.tenant), left.get(lease.tenant, cluster.use.get(lease.tenant, ZERO_RESOURCES))
         rest = use - lease.shape.resources
         on_burst = not is_guaranteed(quota, use)
         if wanted.mode is Mode.RECLAIM and not (
             lease.tenant != wanted.tenant and on_burst and keeps_guarantee(quota, rest)
         ):
             continue
-        if wanted.mode is Mode.DEFRAGMENT and not _can_move(lease, worker, fleet):
+        if wanted.mode is Mode.DEFRAGMENT and not _can_move(lease, worker, cluster):
             continue
         left[lease.tenant] = rest
         rank = (1 if lease.priority is Priority.P2 else 3) + (0 if on_burst else 1)
@@ -232,24 +240,24 @@ def keeps_guarantee(quota: Quota, use: Resources) -> bool:
     return not promised or any(getattr(use, name) >= getattr(quota.guaranteed, name) for name in promised)
 
 
-def _pick(needs: Resources, room: Resources, parts: Sequence[_Part]) -> list[_Part] | None:
+def _pick(needs: Resources, free: Resources, parts: Sequence[_Part]) -> list[_Part] | None:
     """Parts with which a task fits, and without any one of which it does not: cheap ones first, then large ones."""
-    together = room
+    together = free
     for part in parts:
         together += part.resources
     if not needs.fits(together):
         return None
-    short = needs - room
+    short = needs - free
     chosen: list[_Part] = []
     for part in sorted(parts, key=lambda one: (one.rank, -coverage(one.resources, short), one.lost, one.name)):
         chosen.append(part)
-        room += part.resources
-        if needs.fits(room):
+        free += part.resources
+        if needs.fits(free):
             break
     for part in sorted(chosen, key=lambda one: (one.rank, one.lost), reverse=True):
-        if needs.fits(room - part.resources):
+        if needs.fits(free - part.resources):
             chosen.remove(part)
-            room -= part.resources
+            free -= part.resources
     return chosen
 
 
@@ -263,17 +271,17 @@ def coverage(resources: Resources, short: Resources) -> float:
     return sum(parts)
 
 
-def _can_move(lease: Lease, worker: Worker, fleet: Fleet) -> bool:
+def _can_move(lease: Lease, worker: Worker, cluster: ClusterView) -> bool:
     """Whether a lease fits another worker now. Tasks with affinity stay where they are."""
-    return not lease.shape.run and _new_places((lease,), worker, fleet)
+    return not lease.shape.run and _fit_elsewhere((lease,), worker, cluster)
 
 
-def _new_places(leases: Sequence[Lease], worker: Worker, fleet: Fleet) -> bool:
+def _fit_elsewhere(leases: Sequence[Lease], worker: Worker, cluster: ClusterView) -> bool:
     """Whether all of these leases fit other workers, together."""
     taken: dict[str, Resources] = {}
     for lease in leases:
-        for other in fleet.others:
-            needs = taken.get(other.id, NOTHING) + lease.shape.resources
+        for other in cluster.others:
+            needs = taken.get(other.id, ZERO_RESOURCES) + lease.shape.resources
             if other is not worker and needs.fits(other.free) and not obstacles(lease.shape, other):
                 taken[other.id] = needs
                 break

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.worker import Worker
 
-SERVES = 8
+MAX_USES = 8
 """Tasks after which the search is repeated: other workers may fit better by then. In `benchmarks.placement` 16 need 2 %
 more workers, and 4 search nearly twice as often.
 """
@@ -22,26 +22,26 @@ class Shortlist:
 
     def __init__(self, workers: Sequence[Worker], score: Callable[[Worker], float]) -> None:
         self._score = score
-        self._seats = [_Seat(worker, score(worker)) for worker in workers]
-        self._left = SERVES
+        self._entries = [_Entry(worker, score(worker)) for worker in workers]
+        self._left = MAX_USES
 
-    def best(self, will_do: Callable[[Worker], bool]) -> Worker | None:
+    def best(self, can_take: Callable[[Worker], bool]) -> Worker | None:
         """Return the best that is still feasible; None if a new search is due."""
-        while self._seats and self._left:
-            best = self._seats[0]
-            for seat in self._seats:
-                if seat.used is not seat.worker.used:
-                    seat.used, seat.score = seat.worker.used, self._score(seat.worker)
-                if seat.score > best.score:
-                    best = seat
-            if will_do(best.worker):
+        while self._entries and self._left:
+            best = self._entries[0]
+            for entry in self._entries:
+                if entry.used is not entry.worker.used:
+                    entry.used, entry.score = entry.worker.used, self._score(entry.worker)
+                if entry.score > best.score:
+                    best = entry
+            if can_take(best.worker):
                 self._left -= 1
                 return best.worker
-            self._seats.remove(best)
+            self._entries.remove(best)
         return None
 
 
-class _Seat:
+class _Entry:
     """A worker with its score, and its usage then: another object after each change."""
 
     __slots__ = ("score", "used", "worker")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.model.resources import Resources, say_amounts
+from mainspring.core.model.resources import Resources, format_amounts
 from mainspring.core.work.work import labels_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROUP_SECONDS = 0.1
 """Target duration of a group of short tasks, so that a slot does not idle for a round trip per task (PLC-10)."""
-LARGEST_GROUP = 64
+MAX_GROUP = 64
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
@@ -32,26 +32,26 @@ class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True
     prefer_zone: str | None = None
     groups: tuple[str, ...] = ()
     """Limits that count it while it has a lease (`core/limits/concurrency_groups.py`), by name of the limit."""
-    near: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
     """Affinity: tasks of its run whose worker it must be given; those that never started don't matter."""
-    apart: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
     """Anti-affinity: tasks of its run whose worker it must not be given while they are there."""
     run: str = ""
-    """The run, for a shape with `near` or `apart`: their meaning depends on where the other tasks are."""
+    """The run, for a shape with `affinity` or `anti_affinity`: their meaning depends on where the other tasks are."""
 
     def __str__(self) -> str:
-        wants = say_amounts(self.resources)
-        wants += [say_label(key, value) for key, value in self.labels]
+        wants = format_amounts(self.resources)
+        wants += [format_label(key, value) for key, value in self.labels]
         if self.zone:
             wants.append(f"zone {self.zone}")
-        if self.near:
-            wants.append(f"the worker of {', '.join(self.near)}")
-        if self.apart:
-            wants.append(f"not the worker of {', '.join(self.apart)}")
+        if self.affinity:
+            wants.append(f"the worker of {', '.join(self.affinity)}")
+        if self.anti_affinity:
+            wants.append(f"not the worker of {', '.join(self.anti_affinity)}")
         return ", ".join(wants) or "nothing"
 
 
-def say_label(key: str, value: str) -> str:
+def format_label(key: str, value: str) -> str:
     """Format a requested label."""
     return f"{key}={value}" if value else key
 
@@ -71,8 +71,8 @@ def shape_of(task: TaskSpec, job_groups: tuple[str, ...] = ()) -> Shape:
         prefer=tuple(sorted(task.prefer.items())),
         prefer_zone=task.prefer_zone,
         groups=tuple(sorted(set(task.groups))),
-        near=task.near,
-        apart=task.apart,
+        affinity=task.affinity,
+        anti_affinity=task.anti_affinity,
     )
 
 
@@ -81,13 +81,13 @@ def with_memory(shape: Shape, memory_bytes: int) -> Shape:
     return replace(shape, resources=replace(shape.resources, memory_bytes=memory_bytes), group_size=1)
 
 
-def without_kin(shape: Shape) -> Shape:
+def without_affinity(shape: Shape) -> Shape:
     """The shape without affinity: many runs have one in common."""
-    return replace(shape, near=(), apart=(), run="") if shape.run else shape
+    return replace(shape, affinity=(), anti_affinity=(), run="") if shape.run else shape
 
 
 def group_size(expected_seconds: float | None) -> int:
     """How many tasks of this usual duration share a lease. A task not known to be short gets a lease of its own."""
     if expected_seconds is None or expected_seconds > GROUP_SECONDS / 2:
         return 1
-    return min(LARGEST_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))
+    return min(MAX_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))

@@ -2,7 +2,7 @@
 
     shelf (free capacity, by size) ──► cell (workers of one kind: zone and common labels) ──► workers
 
-A label that at most `RARE` workers have makes no kinds: these workers are scanned one by one.
+A label that at most `RARE_LABEL_WORKERS` workers have makes no kinds: these workers are scanned one by one.
 
 1. A worker is in the index exactly while it is ready and accepts new tasks, in one cell of one shelf, also when full.
 2. The index finds capacity, and omits no worker that has it. Whether a worker is feasible is decided by
@@ -21,28 +21,28 @@ from mainspring.core.placement.capacity_cells import (
     GUARDS,
     Cell,
     Entry,
-    Few,
     Group,
     Kind,
-    Kinds,
-    Lean,
+    KindGroup,
     Pair,
+    Preference,
     Shelf,
-    by_liking,
-    code_of,
+    SmallGroup,
+    by_preference,
+    size_code,
 )
 
-RARE = 1_000
+RARE_LABEL_WORKERS = 1_000
 """A label that more workers have makes kinds. Scanning that many one by one costs 0.3 ms."""
-_MOST_REMEMBERED = 10_000
-_MOST_MOVED = 128
+_MAX_CACHED = 10_000
+_MAX_MOVED = 128
 """Limit of deferred moves: the next scan of the shelves would wait for them."""
 
 
 class OpenWorkers:
     """The workers that are ready and accept new tasks, by kind and by free capacity."""
 
-    def __init__(self, rare: int = RARE) -> None:
+    def __init__(self, rare: int = RARE_LABEL_WORKERS) -> None:
         self._rare = rare
         self.all: list[Worker] = []
         """All of them, for counting and sampling."""
@@ -52,11 +52,11 @@ class OpenWorkers:
         self._moved: dict[str, Entry] = {}
         """Workers whose free capacity has changed since the last scan of the shelves."""
         self._kinds: dict[tuple[str, tuple[Pair, ...]], Kind] = {}
-        self._having: dict[Pair, dict[str, Entry]] = {}
+        self._by_label: dict[Pair, dict[str, Entry]] = {}
         """By label: the workers that have it."""
         self._common: dict[Pair, None] = {}
         """The labels that make kinds."""
-        self._keepers: dict[str, Worker] = {}
+        self._reserving: dict[str, Worker] = {}
         """By task: the worker with a reservation for it."""
         self._found: dict[tuple[tuple[Pair, ...], str | None, tuple[str, ...]], dict[Kind, None]] = {}
         """Cache of matching kinds, cleared when a kind is added or removed."""
@@ -67,19 +67,19 @@ class OpenWorkers:
         entry = self._entries.get(worker_id)
         return None if entry is None else entry.worker
 
-    def keeper(self, task_id: str) -> Worker | None:
+    def reserving_worker(self, task_id: str) -> Worker | None:
         """Return the worker in the index that has a reservation for this task, if any."""
-        return self._keepers.get(task_id)
+        return self._reserving.get(task_id)
 
     # changes
 
     def update(self, worker: Worker) -> bool:
         """Insert, remove or move a worker, by its status, cordon and free capacity now; True if it is in the index."""
         entry = self._entries.get(worker.id)
-        if worker.status is not WorkerStatus.READY or not worker.takes_new():
+        if worker.status is not WorkerStatus.READY or not worker.accepts_work():
             self.discard(worker.id)
             return False
-        if entry is None or entry.worker is not worker or _looks_different(entry):
+        if entry is None or entry.worker is not worker or _has_new_labels(entry):
             self.discard(worker.id)
             entry = self._take_in(worker)
         free, was = worker.free, entry.free
@@ -87,10 +87,10 @@ class OpenWorkers:
             self.free_cpu_millis += max(0, free.cpu_millis) - max(0, was.cpu_millis)
             entry.free = free
             self._moved[worker.id] = entry
-            if len(self._moved) > _MOST_MOVED:
-                self._settled()
-        if worker.kept or entry.keeps:
-            self._note_kept(entry, tuple(worker.kept))
+            if len(self._moved) > _MAX_MOVED:
+                self._current_shelves()
+        if worker.reserved or entry.reserved_for:
+            self._update_reservations(entry, tuple(worker.reserved))
         return True
 
     def discard(self, worker_id: str) -> None:
@@ -105,12 +105,12 @@ class OpenWorkers:
         self._moved.pop(worker_id, None)
         self._leave_kind(entry)
         self.free_cpu_millis -= max(0, entry.free.cpu_millis)
-        self._note_kept(entry, ())
+        self._update_reservations(entry, ())
         for pair in _pairs(entry.labels):
-            having = self._having[pair]
-            del having[worker_id]
-            if not having:
-                del self._having[pair]
+            by_label = self._by_label[pair]
+            del by_label[worker_id]
+            if not by_label:
+                del self._by_label[pair]
                 self._common.pop(pair, None)
 
     def _take_in(self, worker: Worker) -> Entry:
@@ -119,11 +119,11 @@ class OpenWorkers:
         self.free_cpu_millis += max(0, entry.free.cpu_millis)
         self._join_kind(entry)
         for pair in _pairs(entry.labels):
-            having = self._having.setdefault(pair, {})
-            having[worker.id] = entry
-            if len(having) > self._rare and pair not in self._common:
+            by_label = self._by_label.setdefault(pair, {})
+            by_label[worker.id] = entry
+            if len(by_label) > self._rare and pair not in self._common:
                 self._common[pair] = None
-                for one in having.values():
+                for one in by_label.values():
                     self._leave_kind(one)
                     self._join_kind(one)
         return entry
@@ -136,7 +136,7 @@ class OpenWorkers:
             self._found.clear()
         entry.kind, entry.spot = kind, len(kind.members)
         kind.members.append(entry)
-        self._put(entry, code_of(entry.free) | GUARDS)
+        self._put(entry, size_code(entry.free) | GUARDS)
 
     def _leave_kind(self, entry: Entry) -> None:
         kind = entry.kind
@@ -149,10 +149,10 @@ class OpenWorkers:
             del self._kinds[kind.name]
             self._found.clear()
 
-    def _settled(self) -> Mapping[int, Shelf]:
+    def _current_shelves(self) -> Mapping[int, Shelf]:
         """The shelves, with deferred moves applied."""
         for entry in self._moved.values():
-            code, cell = code_of(entry.free) | GUARDS, entry.cell
+            code, cell = size_code(entry.free) | GUARDS, entry.cell
             if code != cell.shelf.code:
                 self._take(entry)
                 self._put(entry, code)
@@ -185,48 +185,48 @@ class OpenWorkers:
             if not shelf.cells:
                 del self._shelves[shelf.code]
 
-    def _note_kept(self, entry: Entry, keeps: tuple[str, ...]) -> None:
-        for task_id in entry.keeps:
-            if self._keepers.get(task_id) is entry.worker:
-                del self._keepers[task_id]
-        for task_id in keeps:
-            self._keepers[task_id] = entry.worker
-        entry.keeps = keeps
+    def _update_reservations(self, entry: Entry, reserved_for: tuple[str, ...]) -> None:
+        for task_id in entry.reserved_for:
+            if self._reserving.get(task_id) is entry.worker:
+                del self._reserving[task_id]
+        for task_id in reserved_for:
+            self._reserving[task_id] = entry.worker
+        entry.reserved_for = reserved_for
 
     # questions
 
     def groups(
-        self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...], lean: Lean | None
+        self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...], preference: Preference | None
     ) -> Sequence[Group]:
         """The workers with these labels, in this zone if given, and in one of `zones` if any are.
 
-        With a `lean`, the most preferred come first.
+        With a `preference`, the most preferred come first.
         """
         rarest = min(labels, key=self._count, default=None)
         if rarest is not None and self._count(rarest) <= self._rare:
-            return by_liking(self._having.get(rarest, {}).values(), lean)
+            return by_preference(self._by_label.get(rarest, {}).values(), preference)
         kinds = self._matching(labels, zone, zones)
-        if lean is None:
-            return [Kinds(kinds, self._settled)] if kinds else []
-        liked: dict[float, dict[Kind, None]] = {}
+        if preference is None:
+            return [KindGroup(kinds, self._current_shelves)] if kinds else []
+        by_value: dict[float, dict[Kind, None]] = {}
         for kind in kinds:
-            liked.setdefault(lean(kind.zone, kind.pairs), {})[kind] = None
-        return [Kinds(liked[value], self._settled) for value in sorted(liked, reverse=True)]
+            by_value.setdefault(preference(kind.zone, kind.pairs), {})[kind] = None
+        return [KindGroup(by_value[value], self._current_shelves) for value in sorted(by_value, reverse=True)]
 
     def rare(self, pair: Pair) -> Group | None:
         """The workers with a label that makes no kinds, if there are any."""
-        if pair in self._common or pair not in self._having:
+        if pair in self._common or pair not in self._by_label:
             return None
-        return Few(list(self._having[pair].values()))
+        return SmallGroup(list(self._by_label[pair].values()))
 
     def _count(self, pair: Pair) -> int:
-        return len(self._having.get(pair, ()))
+        return len(self._by_label.get(pair, ()))
 
     def _matching(self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...]) -> dict[Kind, None]:
         asked = labels, zone, zones
         found = self._found.get(asked)
         if found is None:
-            if len(self._found) >= _MOST_REMEMBERED:
+            if len(self._found) >= _MAX_CACHED:
                 self._found.clear()
             found = self._found[asked] = {
                 kind: None
@@ -238,7 +238,7 @@ class OpenWorkers:
         return found
 
 
-def _looks_different(entry: Entry) -> bool:
+def _has_new_labels(entry: Entry) -> bool:
     """Whether its worker has registered again since, with other labels or in another zone."""
     return entry.labels is not entry.worker.labels or entry.zone != entry.worker.zone
 

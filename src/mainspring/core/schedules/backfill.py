@@ -14,10 +14,10 @@ from mainspring.core.schedules.triggers import count_windows, next_window
 from mainspring.core.schedules.windows import Outcome
 
 _INSTANT = timedelta(microseconds=1)
-_UNMADE = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
+_NOT_RUN = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class PastWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The latest fire of a window that has a row of its own."""
 
     outcome: Outcome
@@ -49,7 +49,7 @@ def plan_backfill(
     since: datetime,
     before: datetime,
     now: datetime,
-    past: Mapping[datetime, Past],
+    past: Mapping[datetime, PastWindow],
     again: bool = False,
     limit: int,
 ) -> Backfill:
@@ -64,7 +64,7 @@ def plan_backfill(
     window = next_window(spec.trigger, after)
     while window is not None and window <= until and len(windows) < limit:
         known = past.get(window)
-        is_wanted = known is None or again or known.outcome in _UNMADE
+        is_wanted = known is None or again or known.outcome in _NOT_RUN
         generation = 0 if known is None else known.generation
         windows.append(BackfillWindow(window_at=window, is_wanted=is_wanted, generation=generation + is_wanted))
         window = next_window(spec.trigger, window)

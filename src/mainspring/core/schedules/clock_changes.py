@@ -30,22 +30,26 @@ def next_change(trigger: Trigger, after: datetime) -> ClockChange | None:
         return None
     cron = parse(trigger.cron)
     for stretch in stretches_from(zone, to_seconds(after), years=1):
-        stood, shows = stretch.start + stretch.before, stretch.start + stretch.offset
+        local_before, local_after = stretch.start + stretch.before, stretch.start + stretch.offset
         is_ahead = stretch.start > to_seconds(after)
-        if is_ahead and stood != shows and count_walls(cron, min(stood, shows), max(stood, shows)):
-            return ClockChange(at=to_instant(stretch.start), sentence=_say(cron, stretch))
+        if (
+            is_ahead
+            and local_before != local_after
+            and count_walls(cron, min(local_before, local_after), max(local_before, local_after))
+        ):
+            return ClockChange(at=to_instant(stretch.start), sentence=_describe(cron, stretch))
     return None
 
 
-def _say(cron: Cron, stretch: Stretch) -> str:
-    stood, shows = (to_instant(stretch.start + offset) for offset in (stretch.before, stretch.offset))
-    early, late = sorted((stood, shows))
+def _describe(cron: Cron, stretch: Stretch) -> str:
+    local_before, local_after = (to_instant(stretch.start + offset) for offset in (stretch.before, stretch.offset))
+    early, late = sorted((local_before, local_after))
     between = f"from {early:%H:%M} to {late:%H:%M}"
-    day = f"{stood:%a %d %b %Y} at {stood:%H:%M}"
-    if stood < shows:
-        fate = f"windows {between} don't exist and don't fire"
-        if not cron.keeps_pace:
-            fate = f"windows {between} fire once, at {late:%H:%M}"
-        return f"clocks go forward on {day}, to {shows:%H:%M}: {fate}"
-    fate = "twice" if cron.keeps_pace else "once, the first time"
-    return f"clocks go back on {day}, to {shows:%H:%M}: windows {between} fire {fate}"
+    day = f"{local_before:%a %d %b %Y} at {local_before:%H:%M}"
+    if local_before < local_after:
+        effect = f"windows {between} don't exist and don't fire"
+        if not cron.is_periodic:
+            effect = f"windows {between} fire once, at {late:%H:%M}"
+        return f"clocks go forward on {day}, to {local_after:%H:%M}: {effect}"
+    effect = "twice" if cron.is_periodic else "once, the first time"
+    return f"clocks go back on {day}, to {local_after:%H:%M}: windows {between} fire {effect}"

@@ -13,15 +13,23 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.admission.job_routing import Place
+from mainspring.core.admission.job_routing import Route
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.model import alerts
 from mainspring.core.model.alerts import Alert, AlertKind, Severity
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
-from mainspring.core.model.schedule_rows import BackfillRow, Case, Docket, FireRow, Ruling, ScheduleChange, ScheduleRow
+from mainspring.core.model.schedule_rows import (
+    BackfillRow,
+    EvaluationBatch,
+    FireRow,
+    ScheduleChange,
+    ScheduleDecision,
+    ScheduleRow,
+    ScheduleSnapshot,
+)
 from mainspring.core.model.task import Priority
 from mainspring.core.schedules import windows
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, compute_params
@@ -32,9 +40,9 @@ from mainspring.protocol.errors import Broken, ExpressionFailed
 US = "mainspring"
 """Actor of what nobody requested."""
 CANCEL_RUN = "run.cancel"
-LOOK_FOR_FILE = "file.look"
+PROBE_FILE = "file.probe"
 _INSTANT = timedelta(microseconds=1)
-_LARGEST_PARAMS_BYTES = Limits().max_payload_bytes
+_MAX_PARAMS_BYTES = Limits().max_payload_bytes
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -42,7 +50,7 @@ Key = tuple[datetime, int]
 """A window and its generation."""
 
 
-class RunWish(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduledRunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A run that a schedule is about to create."""
 
     tenant: str
@@ -58,13 +66,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     new_run_id: Callable[[datetime], str]
     count_tasks: Callable[[JobRow], int]
-    admit: Callable[[RunWish], Place] = lambda wish: Place(pool=wish.pool)
+    admit: Callable[[ScheduledRunRequest], Route] = lambda request: Route(pool=request.pool)
     """Return the pool of a run, or why it is refused."""
     default_jitter_seconds: int = 0
     """For schedules that don't set it (TRG-6)."""
 
 
-class CancelWish(msgspec.Struct, frozen=True, kw_only=True):
+class CancelRunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Payload of CANCEL_RUN: cancel a run for a newer window."""
 
     run: str
@@ -73,8 +81,8 @@ class CancelWish(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class FileWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Payload of LOOK_FOR_FILE: a worker has to check whether a file exists."""
+class FileProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Payload of PROBE_FILE: a worker has to check whether a file exists."""
 
     schedule: str
     window_at: datetime
@@ -84,31 +92,31 @@ class FileWish(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-def settle_each(
-    docket: Docket, context: Context, step: Callable[[Hearing], None], *, unreadable: bool = False
-) -> list[Ruling]:
+def evaluate_each(
+    evaluation_batch: EvaluationBatch, context: Context, step: Callable[[Evaluation], None], *, unreadable: bool = False
+) -> list[ScheduleDecision]:
     """Apply a step to each schedule of a batch and return the decisions. Raises Broken if a definition can't be read.
 
     With `unreadable`, a schedule whose definition can't be read counts as one without windows: it can be replaced.
     """
-    rulings = []
-    for case in docket.cases:
+    decisions = []
+    for case in evaluation_batch.cases:
         try:
             spec = decode_spec(case.schedule)
         except Broken:
             if not unreadable:
                 raise
             spec = ScheduleSpec(name=case.schedule.name, job=case.schedule.job, trigger=ManualTrigger())
-        hearing = Hearing(case, spec, docket.now, context)
-        step(hearing)
-        rulings.append(hearing.ruling())
-    return rulings
+        evaluation = Evaluation(case, spec, evaluation_batch.now, context)
+        step(evaluation)
+        decisions.append(evaluation.decision())
+    return decisions
 
 
-class Hearing:
+class Evaluation:
     """A schedule under evaluation."""
 
-    def __init__(self, case: Case, spec: ScheduleSpec, now: datetime, context: Context) -> None:
+    def __init__(self, case: ScheduleSnapshot, spec: ScheduleSpec, now: datetime, context: Context) -> None:
         self.case = case
         self.now = now
         self.context = context
@@ -122,9 +130,9 @@ class Hearing:
         self._runs: list[Run] = []
         self._new_backfills: list[BackfillRow] = []
         self._changes: list[ScheduleChange] = []
-        self._outgoing: list[Outgoing] = []
+        self._outgoing: list[OutboxRow] = []
 
-    def is_going(self) -> bool:
+    def plans_windows(self) -> bool:
         """Whether windows are planned."""
         return self.row.enabled and not self.row.paused
 
@@ -138,14 +146,16 @@ class Hearing:
             self.spec = decode_spec(row)
         self.row = row
 
-    def act(self, act: str, *, by: str, why: str = "", before: str | None = None, after: str | None = None) -> None:
+    def action(
+        self, action: str, *, by: str, why: str = "", before: str | None = None, after: str | None = None
+    ) -> None:
         """Record a change of the schedule."""
         self.row = replace(self.row, updated_at=self.now, updated_by=by)
         self._changes.append(
             ScheduleChange(
                 schedule_id=self.row.id,
                 at=self.now,
-                act=act,
+                action=action,
                 by=by,
                 why=why,
                 version=self.row.version,
@@ -169,7 +179,7 @@ class Hearing:
         Instants of finished fires are not known here; the latest of them are in the schedule's row.
         """
         taken = {window for window, _ in (*self._before, *self._fires)}
-        taken |= {self.row.updated_at, self.row.through_at}
+        taken |= {self.row.updated_at, self.row.planned_through}
         if self.row.latest_event_at is not None:
             taken.add(self.row.latest_event_at)
         while at in taken or previous_window(self.spec.trigger, at) == at:
@@ -180,7 +190,7 @@ class Hearing:
         """Keep the window waiting."""
         self.waiting.append(self._write(fire, outcome=Outcome.WAITING, because=because, asked_at=asked_at))
 
-    def leave_out(self, fire: FireRow, outcome: Outcome, because: str) -> None:
+    def record_skipped(self, fire: FireRow, outcome: Outcome, because: str) -> None:
         """Record that the window does not run."""
         self._write(fire, outcome=outcome, because=because, asked_at=None)
 
@@ -206,21 +216,21 @@ class Hearing:
         self.active.append(started)
         return started
 
-    def ask_to_stop(self, fire: FireRow, why: str) -> None:
+    def request_stop(self, fire: FireRow, why: str) -> None:
         """Request the cancellation of an active window's run."""
         self.active[self.active.index(fire)] = self._write(fire, stopping=True)
-        wish = CancelWish(run=fire.run_id or "", tenant=self.row.tenant, shard=self.row.pool, why=why)
-        self.send(f"{fire.run_id}:cancel", CANCEL_RUN, wish)
+        request = CancelRunRequest(run=fire.run_id or "", tenant=self.row.tenant, shard=self.row.pool, why=why)
+        self.send(f"{fire.run_id}:cancel", CANCEL_RUN, request)
 
-    def ask_for_file(self, fire: FireRow, path: str, because: str) -> None:
+    def request_file_probe(self, fire: FireRow, path: str, because: str) -> None:
         """Have a worker check for a file; the window waits for the answer."""
         self.wait(fire, because, asked_at=self.now)
         name = f"{fire_key(self.row.id, fire.window_at, fire.generation)}:file:{self.now.isoformat()}"
-        wish = FileWish(
+        request = FileProbeRequest(
             schedule=self.row.id, window_at=fire.window_at, generation=fire.generation, asked_at=self.now,
             pool=self.place().pool, path=path,
         )  # fmt: skip
-        self.send(name, LOOK_FOR_FILE, wish)
+        self.send(name, PROBE_FILE, request)
 
     def decided(self) -> list[FireRow]:
         """The fires that this evaluation has written so far."""
@@ -246,17 +256,19 @@ class Hearing:
         if fire.event is not None or fire.flagged:
             params["event"] = msgspec.Raw((fire.event or "null").encode())
         whole = msgspec.json.encode(params)
-        if self.spec.computed and len(whole) > _LARGEST_PARAMS_BYTES:
-            raise ExpressionFailed(f"larger than {_LARGEST_PARAMS_BYTES} bytes")
+        if self.spec.computed and len(whole) > _MAX_PARAMS_BYTES:
+            raise ExpressionFailed(f"larger than {_MAX_PARAMS_BYTES} bytes")
         return whole.decode()
 
-    def place(self) -> Place:
+    def place(self) -> Route:
         """The pool of the schedule's runs, or why they are refused now."""
         job = self.case.job
         if job is None:
-            return Place(pool=self.row.pool)
+            return Route(pool=self.row.pool)
         return self.context.admit(
-            RunWish(tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now)
+            ScheduledRunRequest(
+                tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now
+            )
         )
 
     def params_fault(self, fire: FireRow) -> str | None:
@@ -279,7 +291,7 @@ class Hearing:
     def send(self, id: str, kind: str, payload: msgspec.Struct) -> None:
         """Add a message to the outbox. Nothing waits for its delivery."""
         text = msgspec.json.encode(payload).decode()
-        self._outgoing.append(Outgoing(id=id, key=id, kind=kind, payload=text, created_at=self.now))
+        self._outgoing.append(OutboxRow(id=id, key=id, kind=kind, payload=text, created_at=self.now))
 
     def alert(
         self, kind: AlertKind, severity: Severity, summary: str, occasion: str, *, resolved: bool = False
@@ -288,10 +300,10 @@ class Hearing:
         alert = _alert(self.row, kind, severity, summary, self.now, resolved=resolved)
         self._outgoing.append(alerts.alert_row(alert, f"{self.row.id}:{kind}:{occasion}"))
 
-    def ruling(self) -> Ruling:
+    def decision(self) -> ScheduleDecision:
         """Return the decision: all rows to write."""
-        return Ruling(
-            schedule=replace(self.row, has_waiting=bool(self.waiting)),
+        return ScheduleDecision(
+            schedule=replace(self.row, has_waiting_windows=bool(self.waiting)),
             fires=tuple(self._fires.values()),
             runs=tuple(self._runs),
             backfills=tuple(self._new_backfills),
@@ -325,21 +337,23 @@ def is_planned(fire: FireRow) -> bool:
     return not fire.by and fire.event is None
 
 
-def set_aside(docket: Docket, fault: str) -> list[Ruling]:
+def pause_broken(evaluation_batch: EvaluationBatch, fault: str) -> list[ScheduleDecision]:
     """Pause schedules that can't be evaluated. Their definitions are not read: they may be the fault."""
-    rulings = []
-    for case in docket.cases:
+    decisions = []
+    for case in evaluation_batch.cases:
         because = f"evaluation failed: {expressions.shorten(fault)}"
         row = replace(
-            case.schedule, paused=True, next_at=None, has_waiting=False, because=because, updated_at=docket.now,
+            case.schedule, paused=True, next_at=None, has_waiting_windows=False, because=because, updated_at=evaluation_batch.now,
             updated_by=US,
         )  # fmt: skip
-        noted = ScheduleChange(schedule_id=row.id, at=docket.now, act="paused", by=US, why=because, version=row.version)
+        noted = ScheduleChange(
+            schedule_id=row.id, at=evaluation_batch.now, action="paused", by=US, why=because, version=row.version
+        )
         summary = f"{row.name} was paused because its evaluation failed: {expressions.shorten(fault)}"
-        alert = _alert(row, AlertKind.EVENT_REJECTED, Severity.HIGH, summary, docket.now)
-        sent = alerts.alert_row(alert, f"{row.id}:{alert.kind}:{docket.now.isoformat()}")
-        rulings.append(Ruling(schedule=row, changes=(noted,), outgoing=(sent,)))
-    return rulings
+        alert = _alert(row, AlertKind.EVENT_REJECTED, Severity.HIGH, summary, evaluation_batch.now)
+        sent = alerts.alert_row(alert, f"{row.id}:{alert.kind}:{evaluation_batch.now.isoformat()}")
+        decisions.append(ScheduleDecision(schedule=row, changes=(noted,), outgoing=(sent,)))
+    return decisions
 
 
 def _alert(

@@ -15,29 +15,29 @@ from msgspec.structs import replace
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.model.alerts import AlertKind, Severity
-from mainspring.core.model.schedule_rows import Docket, EventRow, Ruling
-from mainspring.core.schedules.evaluate import decide_open, event_came_since, plan_due
-from mainspring.core.schedules.evaluation import Context, Hearing, settle_each
+from mainspring.core.model.schedule_rows import EvaluationBatch, EventRow, ScheduleDecision
+from mainspring.core.schedules.evaluate import decide_open, plan_due, received_event_since
+from mainspring.core.schedules.evaluation import Context, Evaluation, evaluate_each
 from mainspring.core.schedules.triggers import EventTrigger, previous_window
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import ExpressionFailed
 
 
-def receive(docket: Docket, context: Context) -> list[Ruling]:
+def receive(evaluation_batch: EvaluationBatch, context: Context) -> list[ScheduleDecision]:
     """Fire the schedules that are triggered by these events."""
 
-    def step(hearing: Hearing) -> None:
-        plan_due(hearing)
-        for event in docket.events:
-            _take_event(hearing, event)
-        decide_open(hearing)
+    def step(evaluation: Evaluation) -> None:
+        plan_due(evaluation)
+        for event in evaluation_batch.events:
+            _take_event(evaluation, event)
+        decide_open(evaluation)
 
-    return settle_each(docket, context, step)
+    return evaluate_each(evaluation_batch, context, step)
 
 
-def _take_event(hearing: Hearing, event: EventRow) -> None:
-    trigger = hearing.spec.trigger
-    if not isinstance(trigger, EventTrigger) or trigger.type != event.type or not hearing.is_going():
+def _take_event(evaluation: Evaluation, event: EventRow) -> None:
+    trigger = evaluation.spec.trigger
+    if not isinstance(trigger, EventTrigger) or trigger.type != event.type or not evaluation.plans_windows():
         return
     fault = None
     if trigger.filter is not None:
@@ -46,21 +46,21 @@ def _take_event(hearing: Hearing, event: EventRow) -> None:
                 return
         except ExpressionFailed as failed:
             fault = f"filter failed: {failed}"
-    window_at = hearing.free_instant(event.received_at)
-    fire = replace(hearing.new_fire(window_at, f"event {expressions.shorten(event.id)}"), event=event.document)
+    window_at = evaluation.free_instant(event.received_at)
+    fire = replace(evaluation.new_fire(window_at, f"event {expressions.shorten(event.id)}"), event=event.document)
     if fault is not None:
-        hearing.leave_out(fire, Outcome.CONDITION_FALSE, fault)
+        evaluation.record_skipped(fire, Outcome.CONDITION_FALSE, fault)
         return
-    hearing.waiting.append(fire)
-    _resolve_missing(hearing, event)
-    hearing.update(replace(hearing.row, latest_event_at=window_at))
+    evaluation.waiting.append(fire)
+    _resolve_missing(evaluation, event)
+    evaluation.update(replace(evaluation.row, latest_event_at=window_at))
 
 
-def _resolve_missing(hearing: Hearing, event: EventRow) -> None:
+def _resolve_missing(evaluation: Evaluation, event: EventRow) -> None:
     """Resolve the missing-event alert of the latest expected window, if no event had come for it."""
-    latest = previous_window(hearing.spec.trigger, hearing.row.through_at)
-    if latest is None or event_came_since(hearing, latest):
+    latest = previous_window(evaluation.spec.trigger, evaluation.row.planned_through)
+    if latest is None or received_event_since(evaluation, latest):
         return
-    summary = f"{hearing.row.name}: event {event.type} received"
+    summary = f"{evaluation.row.name}: event {event.type} received"
     occasion = event.received_at.isoformat()
-    hearing.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, occasion, resolved=True)
+    evaluation.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, occasion, resolved=True)

@@ -33,7 +33,7 @@ def count_failures(newest_first: Iterable[RunState]) -> int:
     return failures
 
 
-def judge(spec: ScheduleSpec, newest_first: Iterable[RunState]) -> Verdict:
+def assess(spec: ScheduleSpec, newest_first: Iterable[RunState]) -> Verdict:
     """Assess the latest runs. Pass only those since the schedule was last enabled: earlier ones were dealt with."""
     failures = count_failures(newest_first)
     if spec.max_consecutive_failures is not None and failures >= spec.max_consecutive_failures:

@@ -16,13 +16,13 @@ from mainspring.core.model.task import Priority
 from mainspring.core.schedules.schedule_spec import After, Condition, ScheduleSpec
 from mainspring.core.schedules.triggers import EventTrigger, Expected, Trigger
 from mainspring.core.text.field_errors import name_faults
-from mainspring.core.text.strict_json import Blemish, Read, Reader
+from mainspring.core.text.strict_json import InvalidValue, Read, Reader
 from mainspring.protocol.errors import Refused
 
-LARGEST_TEXT_BYTES = 512 * 1024
+MAX_TEXT_BYTES = 512 * 1024
 _KIND = "kind"
 _TRIGGERS: dict[str, type[msgspec.Struct]] = {str(one.__struct_config__.tag): one for one in get_args(Trigger)}
-_NAMED = Blemish("its faults have been reported")
+_NAMED = InvalidValue("its faults have been reported")
 
 
 def decode_schedule(text: bytes) -> ScheduleSpec:
@@ -31,11 +31,11 @@ def decode_schedule(text: bytes) -> ScheduleSpec:
     value = _read(text, faults)
     if isinstance(value, dict):
         value = dict(value)
-        _look_into(value, "priority", _name_fault_of_priority, faults)
-        _look_into(value, "trigger", _name_faults_of_trigger, faults)
-        _look_into(value, "after", _optional(After), faults)
-        _look_into(value, "condition", _optional(Condition), faults)
-        if not isinstance(value.get("params", {}), dict | Blemish):
+        _check_part(value, "priority", _name_fault_of_priority, faults)
+        _check_part(value, "trigger", _name_faults_of_trigger, faults)
+        _check_part(value, "after", _optional(After), faults)
+        _check_part(value, "condition", _optional(Condition), faults)
+        if not isinstance(value.get("params", {}), dict | InvalidValue):
             faults.add("params", "must be an object")
     if value is not None or not faults.total():
         name_faults(value, ScheduleSpec, "", faults)
@@ -60,8 +60,8 @@ def _exchange_priority(text: bytes, exchange: Callable[[object], int | str]) -> 
 
 def _read(text: bytes, faults: Faults) -> Read:
     """Parse the JSON text; None if there is no value."""
-    if len(text) > LARGEST_TEXT_BYTES:
-        faults.add("", f"{len(text)} bytes exceed the limit of {LARGEST_TEXT_BYTES}")
+    if len(text) > MAX_TEXT_BYTES:
+        faults.add("", f"{len(text)} bytes exceed the limit of {MAX_TEXT_BYTES}")
         return None
     try:
         value, found = Reader().read(text.decode(), "")
@@ -72,11 +72,11 @@ def _read(text: bytes, faults: Faults) -> Read:
     return value
 
 
-def _look_into(
+def _check_part(
     whole: dict[str, Read], name: str, name_its_faults: Callable[[Read, str, Faults], object], faults: Faults
 ) -> None:
     """Report the faults of one part, and mark it as reported."""
-    if name in whole and not isinstance(whole[name], Blemish):
+    if name in whole and not isinstance(whole[name], InvalidValue):
         name_its_faults(whole[name], name, faults)
         whole[name] = _NAMED
 
@@ -97,7 +97,7 @@ def _name_faults_of_trigger(value: Read, where: str, faults: Faults) -> None:
         return
     fields = {name: part for name, part in value.items() if name != _KIND}
     if _TRIGGERS[kind] is EventTrigger:
-        _look_into(
+        _check_part(
             fields, "expected", lambda part, _, __: _optional(Expected)(part, f"{where}.expected", faults), faults
         )
     name_faults(fields, _TRIGGERS[kind], where, faults)

@@ -23,20 +23,20 @@ from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults, Limits
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.model.task import Priority
-from mainspring.core.schedules.triggers import Trigger, check_trigger, say_window
+from mainspring.core.schedules.triggers import Trigger, check_trigger, format_window
 from mainspring.core.text import strict_json
 from mainspring.protocol.errors import ExpressionFailed, Fault
 
-MOST_CATCH_UP_WINDOWS = 100
-MOST_ACTIVE = 1000
-MOST_FAILURES = 1000
-LONGEST_DELAY_SECONDS = 366 * 86_400.0
-LONGEST_JITTER_SECONDS = 86_400
-LONGEST_PATH = 4_096
+MAX_CATCH_UP_WINDOWS = 100
+MAX_ACTIVE = 1000
+MAX_FAILURES = 1000
+MAX_DELAY_SECONDS = 366 * 86_400.0
+MAX_JITTER_SECONDS = 86_400
+MAX_PATH_CHARS = 4_096
 CONDITION_NAMES = frozenset({"params", "window"})
 """Names available to a schedule's condition."""
-MOST_COMPUTED = 50
-LONGEST_COMPUTED_NAME = 128
+MAX_COMPUTED = 50
+MAX_COMPUTED_NAME_CHARS = 128
 COMPUTED_NAMES = frozenset({"scheduled_for"})
 """Names available to computed parameters."""
 
@@ -111,15 +111,15 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
     validate_job.check_name(spec.job, "job", faults)
     check_trigger(spec.trigger, "trigger", now, faults)
     for where, value, least, most in (
-        ("max_catch_up_windows", spec.max_catch_up_windows, 0, MOST_CATCH_UP_WINDOWS),
-        ("jitter_seconds", spec.jitter_seconds, 0, LONGEST_JITTER_SECONDS),
-        ("max_active", spec.max_active, 1, MOST_ACTIVE),
-        ("max_consecutive_failures", spec.max_consecutive_failures, 1, MOST_FAILURES),
+        ("max_catch_up_windows", spec.max_catch_up_windows, 0, MAX_CATCH_UP_WINDOWS),
+        ("jitter_seconds", spec.jitter_seconds, 0, MAX_JITTER_SECONDS),
+        ("max_active", spec.max_active, 1, MAX_ACTIVE),
+        ("max_consecutive_failures", spec.max_consecutive_failures, 1, MAX_FAILURES),
     ):
         if value is not None and not least <= value <= most:
             faults.add(where, f"must be from {least} to {most}")
     if spec.max_delay_seconds is not None:
-        validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+        validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=MAX_DELAY_SECONDS)
     validate_job.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
     if spec.computed:
         _check_computed(spec, now, faults)
@@ -132,7 +132,7 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
 
 def compute_params(spec: ScheduleSpec, window_at: datetime, given: Container[str] = ()) -> dict[str, str]:
     """Compute the parameters of a window, except the given ones. Raises ExpressionFailed."""
-    values = {"scheduled_for": say_window(spec.trigger, window_at)}
+    values = {"scheduled_for": format_window(spec.trigger, window_at)}
     return {name: _render(name, spec.computed[name], values) for name in spec.computed if name not in given}
 
 
@@ -145,14 +145,14 @@ def _render(name: str, template: str, values: expressions.Values) -> str:
 
 def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
     """Check that each template parses, and renders for a window now: its only input is a time."""
-    if len(spec.computed) > MOST_COMPUTED:
-        faults.add("computed", f"{len(spec.computed)} parameters exceed the limit of {MOST_COMPUTED}")
+    if len(spec.computed) > MAX_COMPUTED:
+        faults.add("computed", f"{len(spec.computed)} parameters exceed the limit of {MAX_COMPUTED}")
         return
     values = {"scheduled_for": now.isoformat()}
     for name, template in spec.computed.items():
         path = strict_json.path_to("computed", name)
-        if not 1 <= len(name) <= LONGEST_COMPUTED_NAME or strict_json.fault_in_text(name) is not None:
-            faults.add(path, f"its name must have 1 to {LONGEST_COMPUTED_NAME} storable characters")
+        if not 1 <= len(name) <= MAX_COMPUTED_NAME_CHARS or strict_json.fault_in_text(name) is not None:
+            faults.add(path, f"its name must have 1 to {MAX_COMPUTED_NAME_CHARS} storable characters")
             continue
         fault = strict_json.fault_in_text(template) or expressions.check_template(template, COMPUTED_NAMES)
         if fault is None:
@@ -169,7 +169,7 @@ def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
     if after.job == spec.job:
         faults.add("after.job", "a job can't depend on itself")
     if after.within_seconds is not None:
-        validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+        validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=MAX_DELAY_SECONDS)
 
 
 def _check_condition(condition: Condition, faults: Faults) -> None:
@@ -180,8 +180,8 @@ def _check_condition(condition: Condition, faults: Faults) -> None:
         if fault is not None:
             faults.add("condition.expression", fault)
     path = condition.file_exists
-    if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= LONGEST_PATH):
+    if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= MAX_PATH_CHARS):
         faults.add(
             "condition.file_exists",
-            f"must be an absolute path of at most {LONGEST_PATH} printable characters",
+            f"must be an absolute path of at most {MAX_PATH_CHARS} printable characters",
         )

@@ -8,7 +8,7 @@
         cancel_running ─► WAITING, and the oldest are asked to stop; SKIPPED if a newer window waits for the same
     else ─────────────────────────────────► RAN
 
-A window that would wait while MOST_WAITING others do is SKIPPED.
+A window that would wait while MAX_WAITING others do is SKIPPED.
 
 The same function decides a window when it is due and again whenever its block may have gone. It relies on being called
 for the oldest window of a schedule first, and on runs that it let start being counted as active.
@@ -27,13 +27,13 @@ from mainspring.core.model.run import FINAL_RUN, RunState
 from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
 from mainspring.core.schedules.windows import Outcome, is_too_late
 
-MOST_WAITING = 100
+MAX_WAITING = 100
 """Limit of waiting windows per schedule; further ones are skipped, so that a hanging run can't fill the store."""
 
 _SATISFYING = frozenset({RunState.SUCCEEDED, RunState.PARTIAL})
 
 
-class Other(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamWindow(msgspec.Struct, frozen=True, kw_only=True):
     """State of the job that a schedule waits for."""
 
     window_at: datetime | None = None
@@ -57,7 +57,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Older waiting windows of the schedule, excluding backfills."""
     has_newer: bool = False
     """Whether a later window waits or is due."""
-    other: Other = Other()
+    other: UpstreamWindow = UpstreamWindow()
 
 
 class StartGate(StrEnum):
@@ -85,23 +85,23 @@ def decide_start(
     if is_too_late(spec, window_at, now, default_jitter_seconds=default_jitter_seconds):
         return Start(outcome=Outcome.LATE, because=f"more than {spec.max_delay_seconds or 0:g} s late")
     if spec.after is not None:
-        hindrance = _wait_for_other(spec.after, situation.other, now)
-        if hindrance is not None:
-            return if_few_wait(replace(hindrance, gate=StartGate.AFTER), situation)
+        blocked = _wait_for_other(spec.after, situation.other, now)
+        if blocked is not None:
+            return limit_waiting(replace(blocked, gate=StartGate.AFTER), situation)
     if situation.active >= spec.max_active:
-        return if_few_wait(replace(_overlap(spec, situation), gate=StartGate.OVERLAP), situation)
+        return limit_waiting(replace(_overlap(spec, situation), gate=StartGate.OVERLAP), situation)
     return Start(outcome=Outcome.RAN, because="not blocked")
 
 
-def if_few_wait(start: Start, situation: Situation) -> Start:
+def limit_waiting(start: Start, situation: Situation) -> Start:
     """Return the decision, or SKIPPED if too many windows wait already."""
-    if start.outcome is not Outcome.WAITING or situation.waiting < MOST_WAITING:
+    if start.outcome is not Outcome.WAITING or situation.waiting < MAX_WAITING:
         return start
     because = f"{start.because}, and {situation.waiting} windows are already waiting"
     return replace(start, outcome=Outcome.SKIPPED, because=because, to_cancel=0)
 
 
-def _wait_for_other(after: After, other: Other, now: datetime) -> Start | None:
+def _wait_for_other(after: After, other: UpstreamWindow, now: datetime) -> Start | None:
     """Why the upstream job keeps this one from starting; None if it does not."""
     if after.within_seconds is not None:
         if other.succeeded_at is not None and now - other.succeeded_at <= timedelta(seconds=after.within_seconds):

@@ -29,11 +29,11 @@ FIRST_YEAR = 1900
 LAST_YEAR = 9990
 """No windows outside of these years: the calendar types end soon after."""
 
-_LONGEST_NAME = 64
-_NO_PLACES = ("posix/", "right/", "posixrules", "localtime", "Factory")
+_MAX_NAME_CHARS = 64
+_NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 """Files beside the zones: copies, and machine-dependent ones. `right/` counts leap seconds."""
 _SECOND = timedelta(seconds=1)
-_LOOK_EVERY = 2 * DAY
+_PROBE_INTERVAL = 2 * DAY
 _FIRST_SECOND = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _SECOND
 _LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _SECOND
 
@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo | None:
     """Return the zone with this IANA name, or None."""
-    if not 1 <= len(name) <= _LONGEST_NAME or name.startswith(_NO_PLACES) or not name.isascii() or "\0" in name:
+    if not 1 <= len(name) <= _MAX_NAME_CHARS or name.startswith(_NOT_ZONES) or not name.isascii() or "\0" in name:
         return None
     try:
         return ZoneInfo(name)
@@ -67,7 +67,7 @@ def zone_fault(name: str) -> str | None:
     """Why there is no zone of this name; None if there is one."""
     if find_zone(name) is not None:
         return None
-    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..."
     return f"{shown!a} is not an IANA time zone{did_you_mean(shown, available_timezones()) or ', such as Europe/Paris'}"
 
 
@@ -106,13 +106,13 @@ def _stretches(zone: ZoneInfo, year: int) -> tuple[Stretch, ...]:
     before = _offset(zone, start - 1)
     offset = _offset(zone, start)
     found: list[Stretch] = []
-    began = looked_at = start
-    for second in [*range(start + _LOOK_EVERY, end, _LOOK_EVERY), end - 1]:
+    began = checked_until = start
+    for second in [*range(start + _PROBE_INTERVAL, end, _PROBE_INTERVAL), end - 1]:
         if _offset(zone, second) != offset:
-            change = _find_change(zone, looked_at, second, offset)
+            change = _find_change(zone, checked_until, second, offset)
             found.append(Stretch(start=began, end=change, offset=offset, before=before))
             began, before, offset = change, offset, _offset(zone, second)
-        looked_at = second
+        checked_until = second
     return (*found, Stretch(start=began, end=end, offset=offset, before=before))
 
 

@@ -27,9 +27,9 @@ from mainspring.core.schedules.cron.expression import parse
 from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
 from mainspring.protocol.errors import Broken, Refused
 
-LONGEST_INTERVAL_SECONDS = 366 * 86_400
-LONGEST_EVENT_TYPE = 256
-LONGEST_BUFFER_SECONDS = 7 * 86_400.0
+MAX_INTERVAL_SECONDS = 366 * 86_400
+MAX_EVENT_TYPE_CHARS = 256
+MAX_BUFFER_SECONDS = 7 * 86_400.0
 FILTER_NAMES = frozenset({"event"})
 """Names available to the filter of an event trigger."""
 _INSTANT = timedelta(microseconds=1)
@@ -140,13 +140,13 @@ def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
             assert_never(trigger)
 
 
-def say_window(trigger: Trigger, window_at: datetime) -> str:
+def format_window(trigger: Trigger, window_at: datetime) -> str:
     """Format a window in RFC 3339 in its trigger's time zone, or UTC if the trigger has none."""
     match trigger:
         case CronTrigger():
             return window_at.astimezone(_zone(trigger)).isoformat()
         case EventTrigger() if trigger.expected is not None:
-            return say_window(_as_cron(trigger.expected), window_at)
+            return format_window(_as_cron(trigger.expected), window_at)
         case _:
             return window_at.astimezone(UTC).isoformat()
 
@@ -164,8 +164,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case CronTrigger():
             _check_cron(trigger, where, now, faults)
         case IntervalTrigger():
-            if not 1 <= trigger.every_seconds <= LONGEST_INTERVAL_SECONDS:
-                faults.add(f"{where}.every_seconds", f"must be from 1 to {LONGEST_INTERVAL_SECONDS}")
+            if not 1 <= trigger.every_seconds <= MAX_INTERVAL_SECONDS:
+                faults.add(f"{where}.every_seconds", f"must be from 1 to {MAX_INTERVAL_SECONDS}")
             if trigger.anchor_at.tzinfo is None:
                 faults.add(f"{where}.anchor_at", "must have a time zone")
         case OnceTrigger():
@@ -174,8 +174,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
             elif trigger.at <= now:
                 faults.add(f"{where}.at", f"is in the past (now: {now:%Y-%m-%dT%H:%M:%SZ})")
         case EventTrigger():
-            if not 1 <= len(trigger.type) <= LONGEST_EVENT_TYPE or not trigger.type.isprintable():
-                faults.add(f"{where}.type", f"must have 1 to {LONGEST_EVENT_TYPE} printable characters")
+            if not 1 <= len(trigger.type) <= MAX_EVENT_TYPE_CHARS or not trigger.type.isprintable():
+                faults.add(f"{where}.type", f"must have 1 to {MAX_EVENT_TYPE_CHARS} printable characters")
             unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
             if unreadable is not None:
                 faults.add(f"{where}.filter", unreadable)
@@ -187,17 +187,17 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
             assert_never(trigger)
 
 
-def say_trigger(trigger: Trigger) -> str:
+def describe_trigger(trigger: Trigger) -> str:
     """Describe a trigger: `every weekday at 05:30 (Europe/Paris)`."""
     match trigger:
         case CronTrigger():
             return f"{explain(parse(trigger.cron))} ({trigger.timezone})"
         case IntervalTrigger():
-            return f"every {_say_seconds(trigger.every_seconds)}"
+            return f"every {_describe_interval(trigger.every_seconds)}"
         case OnceTrigger():
             return f"once at {trigger.at.isoformat()}"
         case EventTrigger():
-            return f"on events of type {trigger.type}{_say_expected(trigger.expected)}"
+            return f"on events of type {trigger.type}{_describe_expected(trigger.expected)}"
         case ManualTrigger():
             return "on request"
         case _:
@@ -221,7 +221,7 @@ def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults)
 def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:
     _check_cron(_as_cron(expected), where, now, faults)
     validate_job.check_seconds(
-        expected.buffer_seconds, f"{where}.buffer_seconds", faults, longest=LONGEST_BUFFER_SECONDS, zero=True
+        expected.buffer_seconds, f"{where}.buffer_seconds", faults, longest=MAX_BUFFER_SECONDS, zero=True
     )
 
 
@@ -229,11 +229,11 @@ def _as_cron(expected: Expected) -> CronTrigger:
     return CronTrigger(cron=expected.cron, timezone=expected.timezone)
 
 
-def _say_expected(expected: Expected | None) -> str:
+def _describe_expected(expected: Expected | None) -> str:
     if expected is None:
         return ""
     waited = f" plus {expected.buffer_seconds:g} seconds" if expected.buffer_seconds else ""
-    return f"; if none is received, {say_trigger(_as_cron(expected))}{waited}"
+    return f"; if none is received, {describe_trigger(_as_cron(expected))}{waited}"
 
 
 def _zone(trigger: CronTrigger) -> ZoneInfo:
@@ -263,7 +263,7 @@ def _in_utc(at: datetime) -> datetime | None:
         return None
 
 
-def _say_seconds(seconds: int) -> str:
+def _describe_interval(seconds: int) -> str:
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds % length == 0:
             return unit if seconds == length else f"{seconds // length} {unit}s"

@@ -5,14 +5,15 @@
                                └ late ──────┘  └ skipped ──┘  └ caught up  └ on time
 
 1. A window is on time if it is the latest due one and less than `ON_TIME` old; all other due windows were missed.
-2. Each due window is covered by exactly one fire, and `through_at` moves over all of them: the next plan can't see
-   them again. Fire and `through_at` are to be committed together.
+2. Each due window is covered by exactly one fire, and `planned_through` moves over all of them: the next plan can't see
+   them again. Fire and `planned_through` are to be committed together.
 3. Nothing is planned before its time, and nothing twice if the clock goes back.
 4. A plan has at most `max_catch_up_windows` + 3 fires, however long nothing was planned and however often it fires.
 
 A window that expects an event is due only after its buffer (`triggers.buffer_of`): its age counts from then on.
 
-A paused or disabled schedule is not planned. Resuming, creating or changing one sets `through_at` to that instant, so
+A paused or disabled schedule is not planned. Resuming, creating or changing one sets `planned_through` to that
+instant, so
 that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
 """
 
@@ -65,32 +66,32 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     fires: tuple[Fire, ...]
     """In order of time. What is RAN here may still have to wait: ask `starts.decide_start`."""
-    through_at: datetime
+    planned_through: datetime
     """Every window up to here is covered by a fire."""
     next_at: datetime | None
     """When the next window is due: there is nothing to plan before."""
 
 
 def plan(
-    schedule_id: str, spec: ScheduleSpec, *, through_at: datetime, now: datetime, default_jitter_seconds: int = 0
+    schedule_id: str, spec: ScheduleSpec, *, planned_through: datetime, now: datetime, default_jitter_seconds: int = 0
 ) -> Plan:
-    """Plan what became due after `through_at`, of a schedule that is not paused.
+    """Plan what became due after `planned_through`, of a schedule that is not paused.
 
     First the latest windows are chosen, as many as may run, without those that are too late. All before the first that
     runs is collapsed into a row of late windows and a row of skipped ones.
     """
     buffer = buffer_of(spec.trigger)
     until = now - buffer
-    first = next_window(spec.trigger, through_at) if spec.enabled else None
+    first = next_window(spec.trigger, planned_through) if spec.enabled else None
     if first is None or first > until:
-        return Plan(fires=(), through_at=through_at, next_at=_add(first, buffer))
+        return Plan(fires=(), planned_through=planned_through, next_at=_add(first, buffer))
     latest, following = first, next_window(spec.trigger, first)
     if following is not None and following <= until:
         latest = previous_window(spec.trigger, until) or first
         following = next_window(spec.trigger, latest)
     late_before = _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
     chosen = [window for window in _choose(spec, first, latest, until) if window >= late_before]
-    fires = _leave_out(spec, first, chosen[0] if chosen else latest + _INSTANT, late_before)
+    fires = _skipped_fires(spec, first, chosen[0] if chosen else latest + _INSTANT, late_before)
     for window in chosen:
         is_catch_up = not _is_on_time(window, latest, until)
         fires.append(
@@ -103,7 +104,7 @@ def plan(
                 is_catch_up=is_catch_up,
             )
         )
-    return Plan(fires=tuple(fires), through_at=latest, next_at=_add(following, buffer))
+    return Plan(fires=tuple(fires), planned_through=latest, next_at=_add(following, buffer))
 
 
 def start_of(
@@ -143,12 +144,12 @@ def upcoming(spec: ScheduleSpec, after: datetime, limit: int) -> list[datetime]:
 
 def _choose(spec: ScheduleSpec, first: datetime, latest: datetime, now: datetime) -> list[datetime]:
     """The latest windows, as many as may run, oldest first."""
-    room = spec.max_catch_up_windows if spec.missed is Missed.RUN else 0
+    capacity = spec.max_catch_up_windows if spec.missed is Missed.RUN else 0
     if _is_on_time(latest, latest, now):
-        room += 1
+        capacity += 1
     chosen: list[datetime] = []
     window: datetime | None = latest
-    while window is not None and len(chosen) < room:
+    while window is not None and len(chosen) < capacity:
         chosen.append(window)
         window = previous_window(spec.trigger, window - _INSTANT) if window > first else None
     return chosen[::-1]
@@ -177,7 +178,7 @@ def _add(window: datetime | None, buffer: timedelta) -> datetime | None:
         return None
 
 
-def _leave_out(spec: ScheduleSpec, start: datetime, end: datetime, late_before: datetime) -> list[Fire]:
+def _skipped_fires(spec: ScheduleSpec, start: datetime, end: datetime, late_before: datetime) -> list[Fire]:
     """Fires for windows that don't run, from `start` up to `end`: one for the late, one for the skipped."""
     if start >= end:
         return []

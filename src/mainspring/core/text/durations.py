@@ -9,7 +9,7 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)? ?(?:ms|[smhdw]) ?)+")
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|[smhdw])")
 
 
-def seconds_of(value: object) -> float:
+def parse_seconds(value: object) -> float:
     """Parse a duration into seconds: a number of seconds, or `90s`, `10m`, `1h30m`, `2d`. Raises ValueError."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
@@ -18,7 +18,7 @@ def seconds_of(value: object) -> float:
     raise ValueError("must be a duration such as 90s, 10m or 1h30m, or a number of seconds")
 
 
-def say_seconds(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Format a duration in at most two units: `0.3s`, `42s`, `4m 07s`, `1h 04m`, `3d 02h`."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f}s"

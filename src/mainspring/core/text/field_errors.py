@@ -13,7 +13,7 @@ import msgspec
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import Edge, TaskSpec
 from mainspring.core.model.resources import Resources
-from mainspring.core.text.strict_json import Blemish, Read, path_to
+from mainspring.core.text.strict_json import InvalidValue, Read, path_to
 from mainspring.core.text.suggestions import did_you_mean
 
 _KINDS = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "a list", dict: "an object"}
@@ -25,7 +25,7 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
     Invalid values were reported before.
     """
     if not isinstance(value, dict):
-        if not isinstance(value, Blemish):
+        if not isinstance(value, InvalidValue):
             faults.add(where, f"must be an object, not {_kind(value)}")
         return {}
     good: dict[str, Read] = {}
@@ -44,9 +44,9 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
             name_faults(value[name], Resources, path, faults)
         elif kind is TaskSpec and name == "needs":
             _name_faults_of_edges(value[name], path, faults)
-        elif field.type is not msgspec.Raw and not isinstance(value[name], Blemish):
+        elif field.type is not msgspec.Raw and not isinstance(value[name], InvalidValue):
             _name_fault_of_field(value[name], field, path, faults)
-        if name in value and faults.total() == before and not isinstance(value[name], Blemish):
+        if name in value and faults.total() == before and not isinstance(value[name], InvalidValue):
             good[name] = value[name]
     return good
 

@@ -11,7 +11,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGTP]?i?)B?")
 _CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
 
 
-def bytes_of(value: object) -> int:
+def parse_bytes(value: object) -> int:
     """Parse a size into bytes: a number of bytes, or `512Mi`, `1.5G`. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -21,7 +21,7 @@ def bytes_of(value: object) -> int:
     return _rounded(float(match[1]) * _BYTES[match[2]])
 
 
-def millis_of(value: object) -> int:
+def parse_millis(value: object) -> int:
     """Parse a CPU quantity into millicores: `0.5`, `2` or `500m`. Raises ValueError."""
     match = _CPU.fullmatch(str(value)) if isinstance(value, str | int | float) else None
     if match is None or isinstance(value, bool):
@@ -35,7 +35,7 @@ def _rounded(amount: float) -> int:
     return round(amount)
 
 
-def say_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a size in the largest unit with a value of at least one: `512Mi`, `1.5Gi`."""
     amount, unit = float(size), ""
     for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
@@ -45,12 +45,12 @@ def say_bytes(size: int) -> str:
     return f"{amount:.1f}".removesuffix(".0") + unit
 
 
-def write_bytes(size: int) -> str:
+def format_bytes_exactly(size: int) -> str:
     """Format a size so that parsing returns exactly this size: with a unit if possible, else in bytes."""
-    said = say_bytes(size)
-    return said if bytes_of(said) == size else str(size)
+    formatted = format_bytes(size)
+    return formatted if parse_bytes(formatted) == size else str(size)
 
 
-def say_millis(millis: int) -> str:
+def format_millis(millis: int) -> str:
     """Format millicores in cores: `0.5`, `2`."""
     return f"{millis / 1_000:.10g}"

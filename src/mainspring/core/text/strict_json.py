@@ -18,16 +18,16 @@ import msgspec
 
 from mainspring.protocol.errors import Fault
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Maximum nesting of arrays and objects."""
-SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**64 - 1
-_MOST_DIGITS = len(str(LARGEST_INTEGER))
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+_MAX_DIGITS = len(str(MAX_INTEGER))
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER = b"0" * (_MOST_DIGITS - 1)
-_LONGEST_KEY_IN_PATH = 40
+_LONG_NUMBER = b"0" * (_MAX_DIGITS - 1)
+_MAX_KEY_LENGTH = 40
 
 
-class Blemish:
+class InvalidValue:
     """Placeholder for an invalid value."""
 
     __slots__ = ("why",)
@@ -36,7 +36,7 @@ class Blemish:
         self.why = why
 
 
-Read: TypeAlias = "bool | int | float | str | list[Read] | dict[str, Read] | Blemish | None"
+Read: TypeAlias = "bool | int | float | str | list[Read] | dict[str, Read] | InvalidValue | None"
 """A decoded JSON value."""
 
 
@@ -44,24 +44,24 @@ _Step: TypeAlias = "tuple[_Step | None, str | int]"
 """Linked path: the steps before, and the key or index."""
 
 
-class Doubled(dict[str, Read]):
+class DuplicateKeys(dict[str, Read]):
     """An object with duplicate keys."""
 
-    __slots__ = ("twice",)
+    __slots__ = ("duplicates",)
 
     def __init__(self, pairs: list[tuple[str, Read]]) -> None:
         super().__init__(pairs)
         keys = [key for key, _ in pairs]
-        self.twice = sorted(key for key in self if keys.count(key) > 1) if len(keys) < 1_000 else []
+        self.duplicates = sorted(key for key in self if keys.count(key) > 1) if len(keys) < 1_000 else []
 
 
 class Reader:
     """Decode JSON texts, one after another. Not shared between callers."""
 
-    __slots__ = ("_blemished", "_decoder")
+    __slots__ = ("_decoder", "_found_invalid")
 
     def __init__(self) -> None:
-        self._blemished = False
+        self._found_invalid = False
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
             parse_int=self._integer,
@@ -71,16 +71,16 @@ class Reader:
 
     def read(self, text: str, where: str) -> tuple[Read, list[Fault]]:
         """Return the value and its faults; `where` begins every path. No value if it is not JSON at all."""
-        self._blemished = False
+        self._found_invalid = False
         try:
             value: Read = self._decoder.decode(text)
         except json.JSONDecodeError as error:
             why = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
             return None, [Fault(where=where, why=why)]
         except RecursionError:
-            return None, [Fault(where=where, why=f"is nested deeper than {DEEPEST}")]
+            return None, [Fault(where=where, why=f"is nested deeper than {MAX_DEPTH}")]
         # NUL and lone surrogates are written with an escape: without one there is nothing to find.
-        if self._blemished or "\\u" in text or text.count("[") + text.count("{") > DEEPEST:
+        if self._found_invalid or "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
             return value, list(_walk(value, where))
         return value, []
 
@@ -88,27 +88,27 @@ class Reader:
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
-        self._blemished = True
-        return Doubled(pairs)
+        self._found_invalid = True
+        return DuplicateKeys(pairs)
 
-    def _integer(self, text: str) -> int | Blemish:
-        if len(text) < _MOST_DIGITS:
+    def _integer(self, text: str) -> int | InvalidValue:
+        if len(text) < _MAX_DIGITS:
             return int(text)
-        if len(text) <= _MOST_DIGITS + 1 and SMALLEST_INTEGER <= int(text) <= LARGEST_INTEGER:
+        if len(text) <= _MAX_DIGITS + 1 and MIN_INTEGER <= int(text) <= MAX_INTEGER:
             return int(text)
-        self._blemished = True
-        return Blemish(f"is an integer of {len(text.lstrip('-'))} digits, too large")
+        self._found_invalid = True
+        return InvalidValue(f"is an integer of {len(text.lstrip('-'))} digits, too large")
 
-    def _float(self, text: str) -> float | Blemish:
+    def _float(self, text: str) -> float | InvalidValue:
         number = float(text)
         if math.isfinite(number):
             return number
-        self._blemished = True
-        return Blemish(f"is {text[:_LONGEST_KEY_IN_PATH]}, too large")
+        self._found_invalid = True
+        return InvalidValue(f"is {text[:_MAX_KEY_LENGTH]}, too large")
 
-    def _constant(self, text: str) -> Blemish:
-        self._blemished = True
-        return Blemish(f"is {text}, which JSON does not have")
+    def _constant(self, text: str) -> InvalidValue:
+        self._found_invalid = True
+        return InvalidValue(f"is {text}, which JSON does not have")
 
 
 def is_clean(text: bytes) -> bool:
@@ -117,7 +117,7 @@ def is_clean(text: bytes) -> bool:
     Encoding it again gives the same text, so no key is duplicated; there are no escapes, no number long enough to be
     too large, and too few brackets to be nested too deeply.
     """
-    if b"\\u" in text or text.count(b"[") + text.count(b"{") > DEEPEST:
+    if b"\\u" in text or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         return False
     if _LONG_NUMBER in text.translate(_DIGITS_AS_ZEROS):
         return False
@@ -156,8 +156,8 @@ def path_to(where: str, key: str | int) -> str:
     if isinstance(key, int):
         return f"{where}[{key}]"
     if key.isascii() and key.isidentifier():
-        return f"{where}.{key[:_LONGEST_KEY_IN_PATH]}" if where else key[:_LONGEST_KEY_IN_PATH]
-    return f"{where}[{key[:_LONGEST_KEY_IN_PATH]!a}]"
+        return f"{where}.{key[:_MAX_KEY_LENGTH]}" if where else key[:_MAX_KEY_LENGTH]
+    return f"{where}[{key[:_MAX_KEY_LENGTH]!a}]"
 
 
 def _walk(value: Read, where: str) -> Iterator[Fault]:
@@ -169,10 +169,10 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
             fault = fault_in_text(one)
             if fault is not None:
                 yield Fault(where=_path(where, step), why=fault)
-        elif isinstance(one, Blemish):
+        elif isinstance(one, InvalidValue):
             yield Fault(where=_path(where, step), why=one.why)
-        elif isinstance(one, (list, dict)) and depth > DEEPEST:
-            yield Fault(where=_path(where, step), why=f"is nested deeper than {DEEPEST}")
+        elif isinstance(one, (list, dict)) and depth > MAX_DEPTH:
+            yield Fault(where=_path(where, step), why=f"is nested deeper than {MAX_DEPTH}")
         elif isinstance(one, list):
             ahead.extend((one[index], (step, index), depth + 1) for index in range(len(one) - 1, -1, -1))
         elif isinstance(one, dict):
@@ -181,8 +181,8 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
 
 
 def _faults_of_keys(value: dict[str, Read], where: str, step: _Step | None) -> Iterator[Fault]:
-    if isinstance(value, Doubled):
-        names = ", ".join(ascii(key[:_LONGEST_KEY_IN_PATH]) for key in value.twice) or "some of its keys"
+    if isinstance(value, DuplicateKeys):
+        names = ", ".join(ascii(key[:_MAX_KEY_LENGTH]) for key in value.duplicates) or "some of its keys"
         yield Fault(where=_path(where, step), why=f"has {names} more than once")
     for key in value:
         fault = fault_in_text(key)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_ALIKE = 0.5
+_MIN_SIMILARITY = 0.5
 """Minimum share of common letter pairs: `lenght` and `length` share 4 of 7."""
-_SHORTEST_BEGINNING = 3
+_MIN_PREFIX_LENGTH = 3
 """For a name without its unit: `timeout` for `timeout_seconds`."""
-_SHORTEST_SWAPPED = 3
+_MIN_SWAP_LENGTH = 3
 """`on` is not `no`."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `, did you mean x?` for the most similar known name, to end a sentence with; empty if none is similar."""
     pairs = _pairs(word)
-    best, likeness = "", _ALIKE
+    best, likeness = "", _MIN_SIMILARITY
     for name in sorted(known):
         share = _share(pairs, _pairs(name))
-        if (len(word) >= _SHORTEST_BEGINNING and name.startswith(f"{word}_")) or _is_plural(word, name):
+        if (len(word) >= _MIN_PREFIX_LENGTH and name.startswith(f"{word}_")) or _is_plural(word, name):
             share = 1.0
         elif _is_swapped(word, name):
             share = max(share, len(word) / (len(word) + 1))
@@ -38,7 +38,7 @@ def _is_plural(word: str, name: str) -> bool:
 
 def _is_swapped(word: str, name: str) -> bool:
     """Return whether two neighboring letters are swapped: one mistake, though several pairs differ."""
-    if len(word) != len(name) or len(word) < _SHORTEST_SWAPPED:
+    if len(word) != len(name) or len(word) < _MIN_SWAP_LENGTH:
         return False
     different = [place for place in range(len(word)) if word[place] != name[place]]
     if len(different) != 2 or different[1] != different[0] + 1:

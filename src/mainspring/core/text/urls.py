@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LONGEST_URL = 2_000
+MAX_URL_LENGTH = 2_000
 _LAST_PORT = 65_535
 _URL = re.compile(
     r"https?://(?:(?P<user>[^/?#]*)@)?(?:\[[0-9a-f:.]+\]|[^/?#@:\[\]\\]+)(?::(?P<port>[0-9]*))?(?:[/?#].*)?",
@@ -14,8 +14,8 @@ _URL = re.compile(
 
 def fault_of_url(url: str) -> str | None:
     """Return what is wrong with a URL, without quoting it, or None."""
-    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return f"must be at most {LONGEST_URL} printable ASCII characters"
+    if len(url) > MAX_URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+        return f"must be at most {MAX_URL_LENGTH} printable ASCII characters"
     found = _URL.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
         return "must begin with https:// or http:// and a host"

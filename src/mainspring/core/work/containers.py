@@ -14,8 +14,8 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault
 
 PULLS = ("missing", "always", "never")
-LONGEST_IMAGE = 500
-MOST_WORDS = 1_000
+MAX_IMAGE_LENGTH = 500
+MAX_ARGUMENTS = 1_000
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?/)?"  # a registry
     r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
@@ -44,8 +44,8 @@ def faults_in(container: ContainerRun, where: str) -> Iterator[Fault]:
         yield Fault(where=f"{where}.image", why=why)
     if container.run and not container.run[0]:
         yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
-    if len(container.run) > MOST_WORDS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} arguments")
+    if len(container.run) > MAX_ARGUMENTS:
+        yield Fault(where=f"{where}.run", why=f"has more than {MAX_ARGUMENTS} arguments")
     if container.pull not in PULLS:
         hint = did_you_mean(container.pull, PULLS)
         yield Fault(where=f"{where}.pull", why=f"must be one of {', '.join(PULLS)}{hint}")
@@ -53,6 +53,6 @@ def faults_in(container: ContainerRun, where: str) -> Iterator[Fault]:
 
 def fault_in_image(image: str) -> str | None:
     """Return why an image name is invalid, or None."""
-    if len(image) <= LONGEST_IMAGE and _IMAGE.fullmatch(image) and image.partition(":")[0] not in _TRANSPORTS:
+    if len(image) <= MAX_IMAGE_LENGTH and _IMAGE.fullmatch(image) and image.partition(":")[0] not in _TRANSPORTS:
         return None
     return "is not an image name such as python:3.13-slim" if image else "is empty"

@@ -18,16 +18,16 @@ from mainspring.core.expressions import engine as expressions
 from mainspring.core.expressions.grammar import split_template
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.core.text.urls import LONGEST_URL, fault_of_url
+from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
 from mainspring.protocol.errors import ExpressionFailed, Fault, Refused
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-LONGEST_TIMEOUT_SECONDS = 3_600.0
-LARGEST_JSON_BYTES = 64 * 1024
-LONGEST_HEADER = 8_192
-MOST_HEADERS = 64
-MOST_EXPECTED = 100
-OURS = frozenset(
+MAX_TIMEOUT_SECONDS = 3_600.0
+MAX_JSON_BYTES = 64 * 1024
+MAX_HEADER_LENGTH = 8_192
+MAX_HEADERS = 64
+MAX_EXPECTED_STATUSES = 100
+CONNECTION_HEADERS = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 """Headers that belong to the connection, set by the HTTP client."""
@@ -57,7 +57,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     timeout_seconds: float = 60.0
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request with all values inserted."""
 
     method: str
@@ -80,19 +80,19 @@ def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[s
     if request.body is not None:
         yield from _faults_of_text(request.body, f"{where}.body", check, secrets)
     if request.json != _NOTHING:
-        if len(bytes(request.json)) > LARGEST_JSON_BYTES:
-            yield Fault(where=f"{where}.json", why=f"has more than {LARGEST_JSON_BYTES} bytes")
+        if len(bytes(request.json)) > MAX_JSON_BYTES:
+            yield Fault(where=f"{where}.json", why=f"has more than {MAX_JSON_BYTES} bytes")
         for text in _texts_in(_decoded(request.json)):
             yield from _faults_of_text(text, f"{where}.json", check, secrets)
-    if len(request.expect) > MOST_EXPECTED or not all(100 <= status <= 599 for status in request.expect):
+    if len(request.expect) > MAX_EXPECTED_STATUSES or not all(100 <= status <= 599 for status in request.expect):
         yield Fault(where=f"{where}.expect", why="must be HTTP statuses from 100 to 599")
-    if not 0 < request.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
-        yield Fault(
-            where=f"{where}.timeout_seconds", why=f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
-        )
+    if not 0 < request.timeout_seconds <= MAX_TIMEOUT_SECONDS:
+        yield Fault(where=f"{where}.timeout_seconds", why=f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
 
 
-def prepare(request: HttpRequest, values: expressions.Values, secrets: Mapping[str, str], nonce: str) -> Prepared:
+def prepare(
+    request: HttpRequest, values: expressions.Values, secrets: Mapping[str, str], nonce: str
+) -> PreparedRequest:
     """Insert values and secrets. Raises ExpressionFailed, or Refused if the request is invalid.
 
     `nonce` marks the secrets while values are rendered: letters that no value contains by chance.
@@ -112,7 +112,7 @@ def prepare(request: HttpRequest, values: expressions.Values, secrets: Mapping[s
     elif request.json != _NOTHING:
         body = msgspec.json.encode(filler.value("http.json", _decoded(request.json)))
         headers.setdefault("content-type", "application/json")
-    return Prepared(method=request.method, url=url, headers=headers, body=body)
+    return PreparedRequest(method=request.method, url=url, headers=headers, body=body)
 
 
 class _Filler:
@@ -164,16 +164,16 @@ def _fault_of_url_template(url: str) -> str | None:
         return "must not contain a secret: use a header or the body"
     if "{{" not in url:
         return fault_of_url(url)
-    if len(url) > LONGEST_URL:
-        return f"must be at most {LONGEST_URL} plain characters"
+    if len(url) > MAX_URL_LENGTH:
+        return f"must be at most {MAX_URL_LENGTH} plain characters"
     return None if url.startswith("{{") or _SCHEME.match(url) else "must begin with https:// or http://"
 
 
 def _faults_of_headers(
     headers: Mapping[str, str], where: str, check: Check, secrets: Mapping[str, str]
 ) -> Iterator[Fault]:
-    if len(headers) > MOST_HEADERS:
-        yield Fault(where=where, why=f"has more than {MOST_HEADERS} headers")
+    if len(headers) > MAX_HEADERS:
+        yield Fault(where=where, why=f"has more than {MAX_HEADERS} headers")
         return
     if len({name.lower() for name in headers}) < len(headers):
         yield Fault(where=where, why="has a name twice, in different case")
@@ -181,7 +181,7 @@ def _faults_of_headers(
         place = f"{where}.{name[:40]}"
         if not _HEADER.fullmatch(name):
             yield Fault(where=place, why="is not a header name")
-        elif name.lower() in OURS or name.lower().startswith("proxy-"):
+        elif name.lower() in CONNECTION_HEADERS or name.lower().startswith("proxy-"):
             yield Fault(where=place, why="must be omitted: it is set by the HTTP client")
         elif (why := _fault_in_header(text)) is not None:
             yield Fault(where=place, why=why)
@@ -192,7 +192,7 @@ def _faults_of_headers(
 def _fault_in_header(text: str) -> str | None:
     if _UNSEEN.search(text):
         return "must be one line of printable characters"
-    return f"has more than {LONGEST_HEADER} characters" if len(text) > LONGEST_HEADER else None
+    return f"has more than {MAX_HEADER_LENGTH} characters" if len(text) > MAX_HEADER_LENGTH else None
 
 
 def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:

@@ -21,12 +21,12 @@ from mainspring.core.expressions import engine as expressions
 from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
 from mainspring.protocol.errors import Fault
 
-MOST_CONCURRENCY = 64
-MOST_ITEM_ATTEMPTS = 10
-MOST_OUTPUTS = 100
-LONGEST_INVOCATION_SECONDS = 3_600.0
-LONGEST_RETRY_DELAY_SECONDS = 600.0
-MOST_ITEMS = 1_000_000
+MAX_CONCURRENCY = 64
+MAX_ITEM_ATTEMPTS = 10
+MAX_OUTPUT_FIELDS = 100
+MAX_INVOCATION_SECONDS = 3_600.0
+MAX_RETRY_DELAY_SECONDS = 600.0
+MAX_ITEMS = 1_000_000
 OWN_NAMES = frozenset({"item", "index", "params"})
 """Names in a prompt besides the item's fields. A field with such a name is reached through `item`."""
 REDUCE_NAMES = frozenset({"results", "count", "failed", "params"})
@@ -147,8 +147,8 @@ def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
     """Yield the faults in an invoker."""
     kinds = [kind for kind in _KINDS if getattr(invoker, kind) is not None]
     if len(kinds) != 1:
-        said = " and ".join(kinds) if kinds else "none of them"
-        yield Fault(where=where, why=f"must have exactly one of {', '.join(_KINDS)}; it has {said}")
+        found_kinds = " and ".join(kinds) if kinds else "none of them"
+        yield Fault(where=where, why=f"must have exactly one of {', '.join(_KINDS)}; it has {found_kinds}")
     if invoker.command is not None and (not invoker.command or not invoker.command[0].strip()):
         yield Fault(where=f"{where}.command", why="must begin with a program")
     if any("\0" in word for word in invoker.command or ()):
@@ -166,7 +166,7 @@ def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
             yield Fault(where=f"{where}.{field}", why="requires url")
 
 
-def faults_in_place(path: str, where: str) -> Iterator[Fault]:
+def faults_in_relative_path(path: str, where: str) -> Iterator[Fault]:
     """Yield the faults in a path relative to the directory of the work."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if "\0" in path:
@@ -178,12 +178,12 @@ def faults_in_place(path: str, where: str) -> Iterator[Fault]:
 def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
     if (given.source is None) == (given.items is None):
         yield Fault(where=where, why="must have exactly one of from and items")
-    if given.limit is not None and not 1 <= given.limit <= MOST_ITEMS:
-        yield Fault(where=f"{where}.limit", why=f"must be from 1 to {MOST_ITEMS}")
+    if given.limit is not None and not 1 <= given.limit <= MAX_ITEMS:
+        yield Fault(where=f"{where}.limit", why=f"must be from 1 to {MAX_ITEMS}")
     source = given.source
     if source is None:
         return
-    yield from faults_in_place(source.path, f"{where}.from.path")
+    yield from faults_in_relative_path(source.path, f"{where}.from.path")
     if len(source.delimiter) != 1 or source.delimiter in '"\r\n\0':
         yield Fault(where=f"{where}.from.delimiter", why="must be one character other than a quote or a newline")
     try:
@@ -198,10 +198,10 @@ def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) ->
         yield Fault(where=f"{where}.prompt", why=fault)
     yield from _faults_in_output(step.output, where)
     for name, value, least, most in (
-        ("concurrency", step.concurrency, 1, MOST_CONCURRENCY),
-        ("attempts", step.attempts, 1, MOST_ITEM_ATTEMPTS),
-        ("retry_delay_seconds", step.retry_delay_seconds, 0, LONGEST_RETRY_DELAY_SECONDS),
-        ("timeout_seconds", step.timeout_seconds, 0.001, LONGEST_INVOCATION_SECONDS),
+        ("concurrency", step.concurrency, 1, MAX_CONCURRENCY),
+        ("attempts", step.attempts, 1, MAX_ITEM_ATTEMPTS),
+        ("retry_delay_seconds", step.retry_delay_seconds, 0, MAX_RETRY_DELAY_SECONDS),
+        ("timeout_seconds", step.timeout_seconds, 0.001, MAX_INVOCATION_SECONDS),
     ):
         if not least <= value <= most:
             yield Fault(where=f"{where}.{name}", why=f"must be from {least:g} to {most:g}")
@@ -220,8 +220,8 @@ def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
 
 
 def _faults_in_output(names: Sequence[str], where: str) -> Iterator[Fault]:
-    if len(names) > MOST_OUTPUTS:
-        yield Fault(where=f"{where}.output", why=f"has more than {MOST_OUTPUTS} fields")
+    if len(names) > MAX_OUTPUT_FIELDS:
+        yield Fault(where=f"{where}.output", why=f"has more than {MAX_OUTPUT_FIELDS} fields")
         return
     for number, name in enumerate(names):
         if not _FIELD.fullmatch(name):

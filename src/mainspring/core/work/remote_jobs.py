@@ -19,9 +19,9 @@ from mainspring.protocol.errors import Fault
 RUNS_LABEL = "runs/"
 KUBERNETES_LABEL = f"{RUNS_LABEL}kubernetes"
 RAY_LABEL = f"{RUNS_LABEL}ray"
-LONGEST_IMAGE = 500
-MOST_WORDS = 1_000
-LARGEST_RUNTIME_ENV_BYTES = 64 * 1024
+MAX_IMAGE_LENGTH = 500
+MAX_ARGUMENTS = 1_000
+MAX_RUNTIME_ENV_BYTES = 64 * 1024
 _LAST_USER = 2**31 - 1
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -53,8 +53,8 @@ class RayRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 def faults_in(run: KubernetesRun | RayRun, where: str) -> Iterator[Fault]:
     """Yield the faults in a definition, except in its templates."""
-    if len(run.run) > MOST_WORDS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} arguments")
+    if len(run.run) > MAX_ARGUMENTS:
+        yield Fault(where=f"{where}.run", why=f"has more than {MAX_ARGUMENTS} arguments")
     match run:
         case KubernetesRun():
             yield from _faults_in_pod(run, where)
@@ -68,7 +68,7 @@ def fault_in_namespace(name: str) -> str | None:
 
 
 def _faults_in_pod(run: KubernetesRun, where: str) -> Iterator[Fault]:
-    if len(run.image) > LONGEST_IMAGE or not _IMAGE.fullmatch(run.image):
+    if len(run.image) > MAX_IMAGE_LENGTH or not _IMAGE.fullmatch(run.image):
         yield Fault(where=f"{where}.image", why="is not an image name such as python:3.13-slim")
     if _has_no_program(run.run):
         yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
@@ -85,8 +85,8 @@ def _faults_in_ray(run: RayRun, where: str) -> Iterator[Fault]:
         yield Fault(where=f"{where}.run", why="must begin with a program")
     if "env_vars" in run.runtime_env:
         yield Fault(where=f"{where}.runtime_env.env_vars", why="belongs to the task's env")
-    if sum(len(name) + len(bytes(raw)) for name, raw in run.runtime_env.items()) > LARGEST_RUNTIME_ENV_BYTES:
-        yield Fault(where=f"{where}.runtime_env", why=f"is larger than {LARGEST_RUNTIME_ENV_BYTES} bytes")
+    if sum(len(name) + len(bytes(raw)) for name, raw in run.runtime_env.items()) > MAX_RUNTIME_ENV_BYTES:
+        yield Fault(where=f"{where}.runtime_env", why=f"is larger than {MAX_RUNTIME_ENV_BYTES} bytes")
 
 
 def _has_no_program(words: Sequence[str]) -> bool:

@@ -45,14 +45,14 @@ TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partiti
 HANDLER_LABEL = "handler/"
 """Label prefix: a worker that serves handler `load` has the label `handler/load`, and a task that uses it requires
 it."""
-LARGEST_CHECKPOINT_BYTES = 256 * 1024
-LONGEST_GRACE_SECONDS = 3_600.0
-LONGEST_EXTENSION_SECONDS = 366 * 86_400.0
+MAX_CHECKPOINT_BYTES = 256 * 1024
+MAX_GRACE_SECONDS = 3_600.0
+MAX_EXTENSION_SECONDS = 366 * 86_400.0
 """Maximum extension that an attempt can request at once (LIV-4)."""
 RESERVED = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HANDLER = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_MOST_VARIABLES = 256
+_MAX_VARIABLES = 256
 
 
 class _Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -170,20 +170,20 @@ def read_work(text: str | bytes) -> Work | None:
         return None
     kinds = [kind for kind in KINDS if kind in fields]
     if len(kinds) != 1:
-        said = " and ".join(kinds) if kinds else "none of them"
-        raise ValueError(f"must have exactly one of {', '.join(KINDS)}; it has {said}")
+        found_kinds = " and ".join(kinds) if kinds else "none of them"
+        raise ValueError(f"must have exactly one of {', '.join(KINDS)}; it has {found_kinds}")
     return msgspec.json.decode(text, type=KINDS[kinds[0]])
 
 
 def handler_of(work: msgspec.Raw) -> str | None:
     """Return the name of the task's handler, if any."""
-    found = _read_if_telling(work)
+    found = _read_if_relevant(work)
     return found.handler if isinstance(found, ServedFunction) else None
 
 
 def labels_of(work: msgspec.Raw) -> dict[str, str]:
     """Return the worker labels that the work requires: handler, cluster, isolation level."""
-    found = _read_if_telling(work)
+    found = _read_if_relevant(work)
     if found is None:
         return {}
     labels: list[str] = []
@@ -203,14 +203,14 @@ def labels_of(work: msgspec.Raw) -> dict[str, str]:
     return dict.fromkeys(labels, "")
 
 
-_TELLING = (b"handler", b"isolation", b'"container"', b'"kubernetes"', b'"ray"')
+_MARKERS = (b"handler", b"isolation", b'"container"', b'"kubernetes"', b'"ray"')
 """Markers of a work that requires worker labels, unless it is written with escapes."""
 
 
-def _read_if_telling(work: msgspec.Raw) -> Work | None:
+def _read_if_relevant(work: msgspec.Raw) -> Work | None:
     """Decode the work only if it may require worker labels. Most need no decoding."""
     text = bytes(work)
-    if b"\\" not in text and not any(word in text for word in _TELLING):
+    if b"\\" not in text and not any(word in text for word in _MARKERS):
         return None
     try:
         return read_work(text)
@@ -244,8 +244,8 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
     yield from faults_in_fetches(work.fetch, f"{where}.fetch")
     if work.fetch and isinstance(work, HttpCall | OnKubernetes | OnRay):
         yield Fault(where=f"{where}.fetch", why="is supported only for work on the worker's machine")
-    if not 0 <= work.grace_seconds <= LONGEST_GRACE_SECONDS:
-        yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
+    if not 0 <= work.grace_seconds <= MAX_GRACE_SECONDS:
+        yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
 
 
 def _fault_of_template(template: str, known: Templates) -> str | None:
@@ -259,7 +259,7 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
         case Argv():
             if not work.run or not work.run[0]:
                 yield Fault(where=f"{where}.run", why="must begin with a program")
-            yield from _faults_of_words(work.run, f"{where}.run", known)
+            yield from _faults_of_arguments(work.run, f"{where}.run", known)
         case ShellText():
             if not work.shell.strip():
                 yield Fault(where=f"{where}.shell", why="is empty")
@@ -273,14 +273,14 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
                 )
         case MapReduce():
             yield from map_reduce.faults_in(work.map, work.input, work.reduce, where)
-            yield from map_reduce.faults_in_place(work.results, f"{where}.results")
+            yield from map_reduce.faults_in_relative_path(work.results, f"{where}.results")
             if work.invoker is not None:
                 yield from map_reduce.faults_in_invoker(work.invoker, f"{where}.invoker")
         case HttpCall() | InContainer() | OnKubernetes() | OnRay():
-            yield from _faults_of_errand(work, where, known)
+            yield from _faults_of_remote_work(work, where, known)
 
 
-def _faults_of_errand(
+def _faults_of_remote_work(
     work: HttpCall | InContainer | OnKubernetes | OnRay, where: str, known: Templates
 ) -> Iterator[Fault]:
     """Yield the faults of work that does not run as a process of the worker."""
@@ -290,13 +290,13 @@ def _faults_of_errand(
             yield from http_calls.faults_in(work.http, f"{where}.http", check, work.secrets)
         case InContainer():
             yield from containers.faults_in(work.container, f"{where}.container")
-            yield from _faults_of_words(work.container.run, f"{where}.container.run", known)
+            yield from _faults_of_arguments(work.container.run, f"{where}.container.run", known)
         case OnKubernetes():
             yield from remote_jobs.faults_in(work.kubernetes, f"{where}.kubernetes")
-            yield from _faults_of_words(work.kubernetes.run, f"{where}.kubernetes.run", known)
+            yield from _faults_of_arguments(work.kubernetes.run, f"{where}.kubernetes.run", known)
         case OnRay():
             yield from remote_jobs.faults_in(work.ray, f"{where}.ray")
-            yield from _faults_of_words(work.ray.run, f"{where}.ray.run", known)
+            yield from _faults_of_arguments(work.ray.run, f"{where}.ray.run", known)
             if work.secrets:
                 yield Fault(
                     where=f"{where}.secrets", why="not supported: Ray exposes the environment variables of its jobs"
@@ -305,7 +305,7 @@ def _faults_of_errand(
                 yield Fault(where=f"{where}.directory", why="not supported on Ray: use `runtime_env.working_dir`")
 
 
-def _faults_of_words(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
+def _faults_of_arguments(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
     for number, word in enumerate(words):
         fault = _fault_of_template(word, known)
         if fault is not None:
@@ -313,8 +313,8 @@ def _faults_of_words(words: Iterable[str], where: str, known: Templates) -> Iter
 
 
 def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:
-    if len(work.env) + len(work.secrets) > _MOST_VARIABLES:
-        yield Fault(where=where, why=f"has more than {_MOST_VARIABLES} variables")
+    if len(work.env) + len(work.secrets) > _MAX_VARIABLES:
+        yield Fault(where=where, why=f"has more than {_MAX_VARIABLES} variables")
         return
     for field, variables in (("env", work.env), ("secrets", work.secrets)):
         for name in variables:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from mainspring.dsl.names import job_name
 
-_LONGEST = 60
+_MAX_NAME_LENGTH = 60
 _FALLBACK = "line"
 _ENDS = frozenset({"&&", "||", ";", "|", "&", "(", ")"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -31,7 +31,7 @@ _WRAPPERS |= {"timeout": 1, "flock": 1}
 
 def name_of(command: str, taken: set[str]) -> str:
     """Return a unique name for a directory and a job, and add it to `taken`."""
-    wanted = _slug("-".join(_telling_words(command))) or _FALLBACK
+    wanted = _slug("-".join(_significant_words(command))) or _FALLBACK
     name, number = wanted, 2
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
@@ -39,7 +39,7 @@ def name_of(command: str, taken: set[str]) -> str:
     return name
 
 
-def _telling_words(command: str) -> list[str]:
+def _significant_words(command: str) -> list[str]:
     """Return the relevant program, and its subcommand."""
     for words in map(_unwrapped, _commands(command)):
         if not words or words[0] in _GUARDS:
@@ -47,11 +47,11 @@ def _telling_words(command: str) -> list[str]:
         program, rest = PurePosixPath(words[0]).name, words[1:]
         if _INTERPRETERS.fullmatch(program) and rest:
             if program in _SHELLS and rest[0].startswith("-") and rest[0].endswith("c") and len(rest) > 1:
-                return _telling_words(rest[1])
+                return _significant_words(rest[1])
             script = next((word for word in rest if not word.startswith("-")), program)
             return [_bare(script)]
-        deed = rest[0] if rest and _PLAIN_WORD.fullmatch(rest[0]) else ""
-        return [_bare(program), deed]
+        verb = rest[0] if rest and _PLAIN_WORD.fullmatch(rest[0]) else ""
+        return [_bare(program), verb]
     return []
 
 
@@ -103,4 +103,4 @@ def _bare(path: str) -> str:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[._-]+", "-", job_name(text)).strip("-")[:_LONGEST].rstrip("-")
+    return re.sub(r"[._-]+", "-", job_name(text)).strip("-")[:_MAX_NAME_LENGTH].rstrip("-")

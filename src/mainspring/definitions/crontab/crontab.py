@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
+class SkippedLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line without effect, and why."""
 
     line: int
@@ -73,9 +73,9 @@ class Crontab(msgspec.Struct, frozen=True, kw_only=True):
 
     form: Form
     entries: tuple[Entry, ...]
-    refused: tuple[Remark, ...]
+    refused: tuple[SkippedLine, ...]
     """Commands that can't be imported."""
-    ignored: tuple[Remark, ...]
+    ignored: tuple[SkippedLine, ...]
     """Variables without effect."""
 
 
@@ -96,8 +96,8 @@ class _Reader:
 
     def __init__(self, form: Form) -> None:
         self.entries: list[Entry] = []
-        self.refused: list[Remark] = []
-        self.ignored: list[Remark] = []
+        self.refused: list[SkippedLine] = []
+        self.ignored: list[SkippedLine] = []
         self._form = form
         self._variables: dict[str, str] = {}
         self._timezone: str | None = None
@@ -105,34 +105,34 @@ class _Reader:
 
     def take(self, number: int, line: str) -> None:
         """Parse the next line."""
-        said = line.strip()
-        if said.startswith("#"):
-            self._comments.append(said)
+        text_of_line = line.strip()
+        if text_of_line.startswith("#"):
+            self._comments.append(text_of_line)
             return
         comments, self._comments = self._comments, []
-        if not said:
+        if not text_of_line:
             return
         if (variable := _VARIABLE.fullmatch(line)) is not None:
-            self._set(number, said, _unquoted(variable[1]), _unquoted(variable[2]))
+            self._set(number, text_of_line, _unquoted(variable[1]), _unquoted(variable[2]))
             return
         try:
             entry = self._entry(number, line, _description(comments))
         except ValueError as error:
-            self.refused.append(Remark(line=number, text=said, why=str(error)))
+            self.refused.append(SkippedLine(line=number, text=text_of_line, why=str(error)))
         else:
             self.entries.append(entry)
 
-    def _set(self, number: int, said: str, name: str, value: str) -> None:
+    def _set(self, number: int, text_of_line: str, name: str, value: str) -> None:
         """Set a variable for the lines below."""
         if name == "CRON_TZ":
             self._timezone = value or None
         elif name in _MAIL:
             if value:
                 why = "mail is not supported: use `notify:` in the pipeline"
-                self.ignored.append(Remark(line=number, text=said, why=why))
+                self.ignored.append(SkippedLine(line=number, text=text_of_line, why=why))
         elif name == "RANDOM_DELAY":
             why = "random delay is not supported: use `jitter:` in the pipeline's schedule"
-            self.ignored.append(Remark(line=number, text=said, why=why))
+            self.ignored.append(SkippedLine(line=number, text=text_of_line, why=why))
         elif name not in _OF_CRON:
             self._variables[name] = value
 
@@ -216,8 +216,8 @@ def _unquoted(text: str) -> str:
 
 def _description(comments: list[str]) -> str:
     """Return the description in the comments above a line, without column headings and commented-out lines."""
-    said = (comment.lstrip("#").strip() for comment in comments)
-    return "\n".join(text for text in said if text and not _HEADING.match(text) and not _is_switched_off(text))
+    text_of_line = (comment.lstrip("#").strip() for comment in comments)
+    return "\n".join(text for text in text_of_line if text and not _HEADING.match(text) and not _is_switched_off(text))
 
 
 def _is_switched_off(text: str) -> bool:

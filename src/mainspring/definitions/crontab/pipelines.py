@@ -17,7 +17,7 @@ from mainspring.core.work.work import RESERVED
 from mainspring.definitions.crontab.command_names import name_of
 from mainspring.definitions.crontab.crontab import Crontab, Entry
 
-MOST_AT_ONCE = 10
+MAX_CONCURRENT_RUNS = 10
 """cron has no limit, but machines have."""
 _SHELL = "/bin/sh"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -73,7 +73,7 @@ def _lines(entry: Entry, name: str, file: str, *, is_ours: bool) -> Iterator[str
         yield f"  enabled: false  # for user {entry.user}"
     yield "  missedExecution: skip  # cron makes up for nothing"
     yield "  max_failures: never  # and never gives up"
-    yield f"concurrency: {{max: {MOST_AT_ONCE}, when_busy: skip}}  # cron starts the next while one still runs"
+    yield f"concurrency: {{max: {MAX_CONCURRENT_RUNS}, when_busy: skip}}  # cron starts the next while one still runs"
     yield "tasks:"
     yield "  - id: command"
     yield "    retries: 0  # cron tries nothing again"

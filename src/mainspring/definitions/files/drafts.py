@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.definitions.files.field_values import MOST_FLAWS, SUGGESTION, Field, Flawed, Path, named, suggestion
-from mainspring.definitions.files.sources import Entry, Flaw, Node, Place, render, where
+from mainspring.definitions.files.field_values import MAX_ISSUES, SUGGESTION, Field, Path, Unreadable, named, suggestion
+from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position, render, where
 from mainspring.protocol.errors import Fault, InvalidFile
 
 _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
@@ -20,33 +20,33 @@ _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([
 class Draft:
     """Strict form under construction, with the positions of its parts."""
 
-    def __init__(self, flaws: list[Flaw]) -> None:
-        self.flaws = flaws
-        self.places: dict[Path, Place] = {}
+    def __init__(self, issues: list[FileIssue]) -> None:
+        self.issues = issues
+        self.places: dict[Path, Position] = {}
         self._written: dict[Path, str] = {}
         """Name in the file of a field of the strict form."""
-        self.unread: set[Path] = {()} if flaws else set()
+        self.unread: set[Path] = {()} if issues else set()
         """Parts that could not be read completely; the root stands for everything."""
 
     def fill(
         self, whole: dict[str, object], at: Path, entries: Mapping[str, Entry], fields: Mapping[str, Field]
     ) -> None:
         """Convert each field to its target in the strict form."""
-        taken: dict[Path, str] = {}
+        used_targets: dict[Path, str] = {}
         for key, entry in entries.items():
             field = fields.get(key)
             if field is None:
                 self.add_unknown(key, entry, fields, at)
                 continue
-            twin = next((said for target, said in taken.items() if _overlap(target, field.target)), None)
-            if twin is not None:
-                self.add(Flaw(place=entry.place, why=f"`{key}` and `{twin}` set the same value"), at)
+            other_key = next((said for target, said in used_targets.items() if _overlap(target, field.target)), None)
+            if other_key is not None:
+                self.add(FileIssue(place=entry.place, why=f"`{key}` and `{other_key}` set the same value"), at)
                 continue
-            taken[field.target] = key
+            used_targets[field.target] = key
             self.places[at + field.target] = entry.place
             self._written[at + field.target] = key
             value = field.read(key, entry.node)
-            if isinstance(value, Flawed):
+            if isinstance(value, Unreadable):
                 self.add_all(value, at + field.target)
                 continue
             inside = whole
@@ -58,32 +58,32 @@ class Draft:
     @property
     def is_full(self) -> bool:
         """Whether further issues are not recorded."""
-        return len(self.flaws) >= MOST_FLAWS
+        return len(self.issues) >= MAX_ISSUES
 
-    def was_read(self, path: Path) -> bool:
+    def is_complete_at(self, path: Path) -> bool:
         """Return whether a fault at this path is real: parts that could not be read seem to be missing."""
         return () not in self.unread and not any(_overlap(path, unread) for unread in self.unread)
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Add faults of the strict form, except those caused by unread parts."""
-        for fault in [fault for fault in faults if self.was_read(steps_of(fault.where))]:
-            self.add(flaw_of(fault, self.places, self._written), ())
+        for fault in [fault for fault in faults if self.is_complete_at(path_steps(fault.where))]:
+            self.add(issue_of(fault, self.places, self._written), ())
 
-    def add(self, flaw: Flaw, at: Path) -> None:
+    def add(self, issue: FileIssue, at: Path) -> None:
         """Add an issue, once: one in a default occurs with every task."""
         self.unread.add(at)
-        if not self.is_full and flaw not in self.flaws:
-            self.flaws.append(flaw)
+        if not self.is_full and issue not in self.issues:
+            self.issues.append(issue)
 
     def add_unknown(self, key: str, entry: Entry, known: Collection[str], at: Path) -> None:
         """Add an unknown field, with a suggestion."""
         note = "" if self.is_full else suggestion(did_you_mean(key, known))
-        self.add(Flaw(place=entry.place, why=f"unknown field `{key}`", note=note), at)
+        self.add(FileIssue(place=entry.place, why=f"unknown field `{key}`", note=note), at)
 
-    def add_all(self, flawed: Flawed, at: Path) -> None:
+    def add_all(self, flawed: Unreadable, at: Path) -> None:
         """Add the issues of a reader."""
-        for flaw in flawed.flaws:
-            self.add(flaw, at)
+        for issue in flawed.issues:
+            self.add(issue, at)
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -92,7 +92,7 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:shorter] == other[:shorter]
 
 
-def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[tuple[Path, Place]]:
+def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[tuple[Path, Position]]:
     """Yield the positions of the parts of a value, by the names of the strict form."""
     match node.value:
         case list() as items:
@@ -108,9 +108,9 @@ def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[t
             pass
 
 
-def flaw_of(fault: Fault, places: Mapping[Path, Place], written: Mapping[Path, str] | None = None) -> Flaw:
+def issue_of(fault: Fault, places: Mapping[Path, Position], written: Mapping[Path, str] | None = None) -> FileIssue:
     """Map a fault to the position of the nearest part in the file, under its name in the file."""
-    steps = steps_of(fault.where)
+    steps = path_steps(fault.where)
     why = SUGGESTION.sub("", fault.why)
     key = next((step for step in reversed(steps) if isinstance(step, str)), "")
     key = (written or {}).get(steps, key)
@@ -118,11 +118,11 @@ def flaw_of(fault: Fault, places: Mapping[Path, Place], written: Mapping[Path, s
         why = named(key, why)
     while steps and steps not in places:
         steps = steps[:-1]
-    place = places.get(steps, Place(0, 0))
-    return Flaw(place=place, why=why, note=suggestion(fault.why))
+    place = places.get(steps, Position(0, 0))
+    return FileIssue(place=place, why=why, note=suggestion(fault.why))
 
 
-def steps_of(path: str) -> Path:
+def path_steps(path: str) -> Path:
     """Parse `tasks[3].needs[0]`, or the JSON pointer `/tasks/3/needs/0`."""
     if path in {"", "body"}:
         return ()
@@ -135,13 +135,13 @@ def steps_of(path: str) -> Path:
     )
 
 
-def invalid(file: str, text: str, flaws: list[Flaw]) -> InvalidFile:
+def invalid(file: str, text: str, issues: list[FileIssue]) -> InvalidFile:
     """Combine all issues into one error, in the order of lines; the number is limited."""
-    flaws = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
-    more = "" if len(flaws) < MOST_FLAWS else f"\n\n{file}: there may be more errors"
-    error = InvalidFile(render(file, text, flaws[:MOST_FLAWS]) + more)
+    issues = sorted(issues, key=lambda issue: (issue.place.line, issue.place.column))
+    more = "" if len(issues) < MAX_ISSUES else f"\n\n{file}: there may be more errors"
+    error = InvalidFile(render(file, text, issues[:MAX_ISSUES]) + more)
     error.faults = tuple(
-        Fault(where=where(file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", "))
-        for flaw in flaws[:MOST_FLAWS]
+        Fault(where=where(file, issue.place), why=f"{issue.why}, {issue.note}".removesuffix(", "))
+        for issue in issues[:MAX_ISSUES]
     )
     return error

@@ -1,6 +1,6 @@
 """Field readers: how a value is read, its target in the strict form, and the issue if it does not fit.
 
-A reader takes a node and returns a value, or raises `misfit`; `gather` combines the issues of several readers.
+A reader takes a node and returns a value, or raises `mismatch`; `gather` combines the issues of several readers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.definitions.files.sources import Entry, Flaw, Node, plain
-from mainspring.definitions.quantities import bytes_of, seconds_of
+from mainspring.definitions.files.sources import Entry, FileIssue, Node, plain
+from mainspring.definitions.quantities import parse_bytes, parse_seconds
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """Path to a value of the strict form."""
 Inner: TypeAlias = "tuple[str, Callable[[Node], object]]"
 """Name of a nested field in the strict form, and its reader."""
 T = TypeVar("T")
-MOST_FLAWS = 100
+MAX_ISSUES = 100
 """Issues reported per file. Also bounds the time for a file full of them."""
 SUGGESTION = re.compile(r",? did you mean (.+)\?$")
 
@@ -34,16 +34,16 @@ _PREDICATE = re.compile(
 _FOR_A_SHELL = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
-class Flawed(msgspec.Struct, frozen=True):
+class Unreadable(msgspec.Struct, frozen=True):
     """Issues of a value that could not be read."""
 
-    flaws: tuple[Flaw, ...]
+    issues: tuple[FileIssue, ...]
 
 
-class _Misfit(Exception):
-    def __init__(self, *flaws: Flaw) -> None:
-        super().__init__(", ".join(flaw.why for flaw in flaws))
-        self.flaws = flaws
+class _Mismatch(Exception):
+    def __init__(self, *issues: FileIssue) -> None:
+        super().__init__(", ".join(issue.why for issue in issues))
+        self.issues = issues
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -54,81 +54,81 @@ class Field(msgspec.Struct, frozen=True):
     names: Mapping[str, str] = {}
     """Names of nested fields in the strict form, where they differ."""
 
-    def read(self, key: str, node: Node) -> object | Flawed:
+    def read(self, key: str, node: Node) -> object | Unreadable:
         """Return the value for the strict form, or its issues."""
         return attempt(key, lambda: self.convert(node))
 
 
-def misfit(node: Node, why: str, note: str = "") -> Exception:
+def mismatch(node: Node, why: str, note: str = "") -> Exception:
     """Return the exception of a reader that can't take a value; `attempt` catches it."""
-    return _Misfit(Flaw(place=node.place, why=why, note=note))
+    return _Mismatch(FileIssue(place=node.place, why=why, note=note))
 
 
-def attempt(key: str, read: Callable[[], T]) -> T | Flawed:
+def attempt(key: str, read: Callable[[], T]) -> T | Unreadable:
     """Return the value of a reader, or its issues, with the field's name."""
     try:
         return read()
-    except _Misfit as misfit:
-        return Flawed(tuple(msgspec.structs.replace(flaw, why=named(key, flaw.why)) for flaw in misfit.flaws))
+    except _Mismatch as mismatch:
+        return Unreadable(tuple(msgspec.structs.replace(issue, why=named(key, issue.why)) for issue in mismatch.issues))
 
 
 def gather(reads: Iterable[Callable[[], T]]) -> list[T]:
     """Return the values of several readers. Raises the issues of all of them together."""
     found: list[T] = []
-    flaws: list[Flaw] = []
+    issues: list[FileIssue] = []
     for read in reads:
         try:
             found.append(read())
-        except _Misfit as misfit:
-            flaws.extend(misfit.flaws)
-        if len(flaws) >= MOST_FLAWS:
+        except _Mismatch as mismatch:
+            issues.extend(mismatch.issues)
+        if len(issues) >= MAX_ISSUES:
             break
-    if flaws:
-        raise _Misfit(*flaws)
+    if issues:
+        raise _Mismatch(*issues)
     return found
 
 
 def as_text(node: Node) -> str:
     """Read a string; a number is taken as written."""
     if isinstance(node.value, list | dict) or node.value is None:
-        raise misfit(node, "must be a string")
+        raise mismatch(node, "must be a string")
     return node.text
 
 
 def as_texts(node: Node) -> dict[str, str]:
     """Read a mapping of strings; a number is taken as written."""
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping of names to strings")
+        raise mismatch(node, "must be a mapping of names to strings")
     return {key: as_text(entry.node) for key, entry in node.value.items()}
 
 
 def as_seconds(node: Node) -> float:
     """Read a duration in seconds."""
-    return measured(node, seconds_of)
+    return measured(node, parse_seconds)
 
 
 def as_flag(node: Node) -> bool:
     """Read a boolean."""
     if not isinstance(node.value, bool):
-        raise misfit(node, "must be true or false")
+        raise mismatch(node, "must be true or false")
     return node.value
 
 
 def as_number(node: Node) -> float:
     """Read a number."""
     if not isinstance(node.value, int | float) or isinstance(node.value, bool):
-        raise misfit(node, "must be a number")
+        raise mismatch(node, "must be a number")
     return node.value
 
 
 def as_count(node: Node) -> int:
     """Read an integer."""
-    return int(measured(node, whole))
+    return int(measured(node, whole_number))
 
 
 def as_bytes(node: Node) -> int:
     """Read a size."""
-    return int(measured(node, bytes_of))
+    return int(measured(node, parse_bytes))
 
 
 def as_words(node: Node) -> list[str]:
@@ -137,7 +137,7 @@ def as_words(node: Node) -> list[str]:
         return [as_text(word) for word in node.value]
     line = as_text(node).strip()
     if "\n" in line:
-        raise misfit(node, "has several lines", "use `shell:` for a script")
+        raise mismatch(node, "has several lines", "use `shell:` for a script")
     templates: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -147,10 +147,10 @@ def as_words(node: Node) -> list[str]:
     try:
         words = shlex.split(_TEMPLATE.sub(hide, line))
     except ValueError as error:
-        raise misfit(node, f"can't be split into arguments: {str(error).lower()}") from error
+        raise mismatch(node, f"can't be split into arguments: {str(error).lower()}") from error
     shells = next((word for word in words if word in _FOR_A_SHELL), None)
     if shells is not None:
-        raise misfit(node, f"`{shells}` has no effect without a shell", "use `shell:` instead of `run:`, or quote it")
+        raise mismatch(node, f"`{shells}` has no effect without a shell", "use `shell:` instead of `run:`, or quote it")
     return [re.sub("\ue000(\\d+)\ue001", lambda match: templates[int(match[1])], word) for word in words]
 
 
@@ -166,7 +166,7 @@ def as_path_inside(node: Node) -> str:
     """Read a path relative to the file."""
     path = as_text(node)
     if path.startswith("/") or ".." in path.split("/"):
-        raise misfit(node, "must be inside of the file's directory", "use a relative path such as data/input.csv")
+        raise mismatch(node, "must be inside of the file's directory", "use a relative path such as data/input.csv")
     return path
 
 
@@ -174,7 +174,7 @@ def as_directory(node: Node) -> str:
     """Read a working directory: absolute, or relative to the default."""
     path = as_text(node)
     if ".." in path.split("/"):
-        raise misfit(node, "must not contain `..`", "use an absolute path")
+        raise mismatch(node, "must not contain `..`", "use an absolute path")
     return path
 
 
@@ -187,7 +187,7 @@ class OneOf(msgspec.Struct, frozen=True):
         word = as_text(node)
         if word not in self.words:
             note = suggestion(did_you_mean(word, self.words))
-            raise misfit(node, f"must be one of {', '.join(self.words)}", note)
+            raise mismatch(node, f"must be one of {', '.join(self.words)}", note)
         return word
 
 
@@ -210,7 +210,7 @@ class Inside(msgspec.Struct, frozen=True):
 
     def __call__(self, node: Node) -> dict[str, object]:
         if not isinstance(node.value, dict):
-            raise misfit(node, f"must be a mapping with {', '.join(self.fields)}")
+            raise mismatch(node, f"must be a mapping with {', '.join(self.fields)}")
         first: dict[str, str] = {}
         return dict(gather(partial(self._read, key, entry, first) for key, entry in node.value.items()))
 
@@ -220,10 +220,10 @@ class Inside(msgspec.Struct, frozen=True):
             raise unknown(at, f"unknown field `{key}` of {self.what}", key, self.fields)
         name, convert = self.fields[key]
         if first.setdefault(name, key) != key:
-            raise misfit(at, f"`{key}` sets the same value as another field of {self.what}")
+            raise mismatch(at, f"`{key}` sets the same value as another field of {self.what}")
         value = attempt(key, lambda: convert(entry.node))
-        if isinstance(value, Flawed):
-            raise _Misfit(*value.flaws)
+        if isinstance(value, Unreadable):
+            raise _Mismatch(*value.issues)
         return name, value
 
 
@@ -232,10 +232,10 @@ def measured(node: Node, read: Callable[[object], float]) -> float:
     try:
         return read(node.value)
     except ValueError as error:
-        raise misfit(node, str(error)) from error
+        raise mismatch(node, str(error)) from error
 
 
-def whole(value: object) -> int:
+def whole_number(value: object) -> int:
     """Check for an integer. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -244,7 +244,7 @@ def whole(value: object) -> int:
 
 def unknown(node: Node, why: str, word: str, known: Collection[str]) -> Exception:
     """Return the exception for an unknown word, with a suggestion."""
-    return misfit(node, why, suggestion(did_you_mean(word, known)) or f"known: {', '.join(known)}")
+    return mismatch(node, why, suggestion(did_you_mean(word, known)) or f"known: {', '.join(known)}")
 
 
 def named(key: str, why: str) -> str:

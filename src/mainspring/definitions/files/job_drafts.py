@@ -9,7 +9,7 @@ from mainspring.core.work.work import KINDS
 from mainspring.definitions.files.drafts import Draft
 from mainspring.definitions.files.field_values import Path
 from mainspring.definitions.files.job_fields import DELAY_OF_RETRY, JOB_FIELDS, OWN_FIELDS, TASK_FIELDS, unfold_retry
-from mainspring.definitions.files.sources import Entry, Flaw, Node
+from mainspring.definitions.files.sources import Entry, FileIssue, Node
 from mainspring.protocol.errors import Fault, Refused
 
 
@@ -26,22 +26,24 @@ class JobDraft(Draft):
         """Return the whole job. `given` has further defaults of the tasks."""
         job: dict[str, object] = {}
         if not isinstance(root.value, dict):
-            self.add(Flaw(place=root.place, why="a job file must be a mapping with `name` and `tasks`"), ())
+            self.add(FileIssue(place=root.place, why="a job file must be a mapping with `name` and `tasks`"), ())
             return job
         self.places[()] = root.place
         entries = unfold_retry(root.value)
         defaults = self._defaults(root.value.get("defaults"))
         if DELAY_OF_RETRY in entries:
             defaults.setdefault(DELAY_OF_RETRY, entries[DELAY_OF_RETRY])
-        said = {TASK_FIELDS[key].target for key in defaults if key in TASK_FIELDS}
-        defaults |= {key: entry for key, entry in (given or {}).items() if TASK_FIELDS[key].target not in said}
+        own_targets = {TASK_FIELDS[key].target for key in defaults if key in TASK_FIELDS}
+        defaults |= {key: entry for key, entry in (given or {}).items() if TASK_FIELDS[key].target not in own_targets}
         special = {"tasks", "defaults", DELAY_OF_RETRY}
         self.fill(job, (), {key: entry for key, entry in entries.items() if key not in special}, JOB_FIELDS)
         tasks = root.value.get("tasks")
         if tasks is None:
-            self.add(Flaw(place=root.place, why="`tasks` is missing"), ())
+            self.add(FileIssue(place=root.place, why="`tasks` is missing"), ())
         elif not isinstance(tasks.node.value, list):
-            self.add(Flaw(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ())
+            self.add(
+                FileIssue(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ()
+            )
         else:
             self.places["tasks",] = tasks.place
             job["tasks"] = [self._task(node, number, defaults) for number, node in enumerate(tasks.node.value)]
@@ -51,11 +53,11 @@ class JobDraft(Draft):
         if entry is None:
             return {}
         if not isinstance(entry.node.value, dict):
-            self.add(Flaw(place=entry.place, why="`defaults` must be a mapping of task fields"), ())
+            self.add(FileIssue(place=entry.place, why="`defaults` must be a mapping of task fields"), ())
             return {}
         for key, default in entry.node.value.items():
             if key in OWN_FIELDS:
-                self.add(Flaw(place=default.place, why=f"`{key}` can't be a default"), ())
+                self.add(FileIssue(place=default.place, why=f"`{key}` can't be a default"), ())
         return {key: default for key, default in unfold_retry(entry.node.value).items() if key not in OWN_FIELDS}
 
     def _task(self, node: Node, number: int, defaults: Mapping[str, Entry]) -> dict[str, object]:
@@ -63,26 +65,26 @@ class JobDraft(Draft):
         at: Path = ("tasks", number)
         self.places[at] = node.place
         if not isinstance(node.value, dict):
-            self.add(Flaw(place=node.place, why="a task must be a mapping with `id` and its work"), at)
+            self.add(FileIssue(place=node.place, why="a task must be a mapping with `id` and its work"), at)
             return task
         entries = unfold_retry(node.value)
-        said = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
+        own_targets = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
         missing = {
             key: default
             for key, default in defaults.items()
-            if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in said)
+            if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in own_targets)
         }
         # Defaults first, so that the task's own fields determine the positions.
         self.fill(task, at, missing, TASK_FIELDS)
         self.fill(task, at, entries, TASK_FIELDS)
         work = task.get("work")
-        if work and isinstance(work, dict) and self.was_read((*at, "work")):
+        if work and isinstance(work, dict) and self.is_complete_at((*at, "work")):
             kinds = [kind for kind in KINDS if kind in work]
             if len(kinds) != 1:
                 why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
                 note = "move `run` into `container`" if kinds == ["run", "container"] else ""
-                self.add(Flaw(place=node.place, why=why, note=note), at)
-        if "name" not in task and not self.was_read(at):
+                self.add(FileIssue(place=node.place, why=why, note=note), at)
+        if "name" not in task and not self.is_complete_at(at):
             # Its downstream tasks would seem to need an unknown task.
             self.unread.add(())
         return task

@@ -25,15 +25,15 @@ from mainspring.definitions.files.field_values import (
     as_texts,
     as_words,
     measured,
-    misfit,
+    mismatch,
     unknown,
-    whole,
+    whole_number,
 )
 from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, as_container, as_http
 from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
 from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
 from mainspring.definitions.files.sources import Entry, Node, plain
-from mainspring.definitions.quantities import bytes_of, millis_of
+from mainspring.definitions.quantities import parse_bytes, parse_millis
 
 _MOST_RETRIES = 4
 _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
@@ -42,7 +42,7 @@ _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
 def _attempts(node: Node) -> int:
     """Convert retries to attempts."""
     if not isinstance(node.value, int) or isinstance(node.value, bool) or not 0 <= node.value <= _MOST_RETRIES:
-        raise misfit(node, f"must be from 0 to {_MOST_RETRIES}")
+        raise mismatch(node, f"must be from 0 to {_MOST_RETRIES}")
     return node.value + 1
 
 
@@ -54,7 +54,7 @@ def _needs(node: Node) -> list[object]:
 
 def _resources(node: Node) -> dict[str, float]:
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping such as {cpu: 0.5, memory: 512Mi}")
+        raise mismatch(node, "must be a mapping such as {cpu: 0.5, memory: 512Mi}")
     amounts: dict[str, float] = dict(_DEFAULT_RESOURCES)
     for key, entry in node.value.items():
         if key not in RESOURCES:
@@ -67,7 +67,7 @@ def _resources(node: Node) -> dict[str, float]:
 def _condition(node: Node) -> str | None:
     """Read `if`: an expression. `success()` is the default, and so ignored."""
     if isinstance(node.value, list):
-        raise misfit(node, "must be an expression over `outputs` and `params`")
+        raise mismatch(node, "must be an expression over `outputs` and `params`")
     expression = as_expression(node)
     if expression.strip() == "success()":
         return None
@@ -75,15 +75,17 @@ def _condition(node: Node) -> str | None:
         case None:
             return expression
         case found if found[1] == "success":
-            raise misfit(node, "`success()` is the default: a task runs when its upstream tasks succeeded", "remove it")
+            raise mismatch(
+                node, "`success()` is the default: a task runs when its upstream tasks succeeded", "remove it"
+            )
         case found:
             note = "use `on_failure: skip_failed` of the job, and `notify` for notifications"
-            raise misfit(node, f"`{found[0]}` is not supported: a task runs when its upstream tasks succeeded", note)
+            raise mismatch(node, f"`{found[0]}` is not supported: a task runs when its upstream tasks succeeded", note)
 
 
 def _retry(node: Node) -> dict[str, object]:
     if isinstance(node.value, int):
-        raise misfit(
+        raise mismatch(
             node, "must be a mapping such as {delay: 10s, cap: 10m}", "use `retries` for the number of retries"
         )
     return Inside("`retry`", RETRY)(node)
@@ -92,7 +94,7 @@ def _retry(node: Node) -> dict[str, object]:
 def _classes(node: Node) -> dict[str, object]:
     """Read the backoff per failure class."""
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping of failure classes, such as {rate_limited: {delay: 15m}}")
+        raise mismatch(node, "must be a mapping of failure classes, such as {rate_limited: {delay: 15m}}")
     return {
         _failure(Node(value=key, text=key, place=entry.place)): Inside(f"`{key}`", BACKOFF)(entry.node)
         for key, entry in node.value.items()
@@ -121,13 +123,13 @@ def _rule(node: Node) -> dict[str, object]:
 
 
 RESOURCES: dict[str, tuple[str, Callable[[object], float]]] = {
-    "cpu": ("cpu_millis", millis_of),
-    "memory": ("memory_bytes", bytes_of),
-    "gpus": ("gpus", whole),
-    "disk": ("disk_bytes", bytes_of),
-    "cpu_millis": ("cpu_millis", whole),
-    "memory_bytes": ("memory_bytes", whole),
-    "disk_bytes": ("disk_bytes", whole),
+    "cpu": ("cpu_millis", parse_millis),
+    "memory": ("memory_bytes", parse_bytes),
+    "gpus": ("gpus", whole_number),
+    "disk": ("disk_bytes", parse_bytes),
+    "cpu_millis": ("cpu_millis", whole_number),
+    "memory_bytes": ("memory_bytes", whole_number),
+    "disk_bytes": ("disk_bytes", whole_number),
 }
 _DEFAULT_RESOURCES = {"cpu_millis": 1_000, "memory_bytes": 256 * 1024 * 1024}
 """A missing resource gets its default, not zero."""
@@ -212,8 +214,8 @@ TASK_FIELDS = {
     "zone": Field(("zone",), as_text),
     "prefer": Field(("prefer",), as_texts),
     "prefer_zone": Field(("prefer_zone",), as_text),
-    "near": Field(("near",), ListOf(as_text)),
-    "apart": Field(("apart",), ListOf(as_text)),
+    "affinity": Field(("affinity",), ListOf(as_text)),
+    "anti_affinity": Field(("anti_affinity",), ListOf(as_text)),
     "groups": Field(("groups",), ListOf(as_text)),
     "retries": Field(("max_attempts",), _attempts),
     "max_attempts": Field(("max_attempts",), plain),
@@ -238,7 +240,21 @@ TASK_FIELDS = {
 }
 MAP_FIELDS = frozenset({"map", "input", "reduce", "invoker", "results"})
 OWN_FIELDS = MAP_FIELDS | frozenset(
-    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "values", "work", "for_each", "label", "near"}
+    {
+        "id",
+        "name",
+        "needs",
+        "run",
+        "shell",
+        "python",
+        "handler",
+        "args",
+        "values",
+        "work",
+        "for_each",
+        "label",
+        "affinity",
+    }
     | {"fetch", "http", "container", "kubernetes", "ray"}
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.work.map_reduce import MOST_ITEM_ATTEMPTS, OnItemFailure, ReduceKind
+from mainspring.core.work.map_reduce import MAX_ITEM_ATTEMPTS, OnItemFailure, ReduceKind
 from mainspring.definitions.files.field_values import (
     Inner,
     Inside,
@@ -14,7 +14,7 @@ from mainspring.definitions.files.field_values import (
     as_seconds,
     as_text,
     as_words,
-    misfit,
+    mismatch,
 )
 from mainspring.definitions.files.sources import Node, plain
 
@@ -22,20 +22,20 @@ from mainspring.definitions.files.sources import Node, plain
 def _attempts(node: Node) -> int:
     """Convert retries to attempts."""
     retries = as_count(node)
-    if not 0 <= retries < MOST_ITEM_ATTEMPTS:
-        raise misfit(node, f"must be from 0 to {MOST_ITEM_ATTEMPTS - 1}")
+    if not 0 <= retries < MAX_ITEM_ATTEMPTS:
+        raise mismatch(node, f"must be from 0 to {MAX_ITEM_ATTEMPTS - 1}")
     return retries + 1
 
 
 def _item(node: Node) -> object:
     if not isinstance(node.value, dict):
-        raise misfit(node, "an item must be a mapping of names to values, such as {queue: standard}")
+        raise mismatch(node, "an item must be a mapping of names to values, such as {queue: standard}")
     return plain(node)
 
 
 def _items(node: Node) -> list[object]:
     if not isinstance(node.value, list):
-        raise misfit(node, "must be a list of mappings")
+        raise mismatch(node, "must be a list of mappings")
     return ListOf(_item)(node)
 
 

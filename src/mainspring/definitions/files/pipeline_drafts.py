@@ -11,21 +11,21 @@ from mainspring.core.expressions.engine import keys_in
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.work.work import KINDS
 from mainspring.definitions.files.drafts import Draft
-from mainspring.definitions.files.field_values import Flawed, Inside, Path, attempt
+from mainspring.definitions.files.field_values import Inside, Path, Unreadable, attempt
 from mainspring.definitions.files.job_drafts import JobDraft
 from mainspring.definitions.files.job_fields import JOB_FIELDS, MAP_FIELDS
 from mainspring.definitions.files.pipeline_fields import (
+    DEFAULT_ATTEMPTS,
     PIPELINE_FIELDS,
     RETRY_DELAY_SECONDS,
     RETRY_POLICY,
     SCHEDULE_KEYS,
-    TRIES,
     Param,
+    ParsedNotice,
     SharedGroup,
-    Wanted,
     as_notices,
 )
-from mainspring.definitions.files.sources import Entry, Flaw, Node, Place
+from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position
 from mainspring.definitions.pipeline_schedules import find_blocks
 from mainspring.protocol.errors import Fault
 
@@ -33,7 +33,7 @@ ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - 
 _KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
 _TASK = "map"
 """Name of the only task of a map-reduce pipeline."""
-_ELSEWHERE = frozenset({"http", "container", "kubernetes", "ray"})
+_REMOTE_KINDS = frozenset({"http", "container", "kubernetes", "ray"})
 """Kinds of work without a directory on the worker's machine."""
 _TEMPLATES = {
     "http": ("url", "headers", "body", "json"), "container": ("run",), "kubernetes": ("run",), "ray": ("run",)
@@ -41,18 +41,18 @@ _TEMPLATES = {
 """Kinds of work with nested fields, and which of these may have templates."""
 _EVENT = "event"
 """Parameter set by an event, declared or not."""
-_WAITS = "queue"
-_PROMISE = "finish_within"
+_QUEUE = "queue"
+_DEADLINE = "finish_within"
 
 
 class PipelineDraft(Draft):
     """All fields of a file except its schedules; `definitions/pipeline_schedules.py` builds these from `blocks`."""
 
-    def __init__(self, root: Node, entries: Mapping[str, Entry], flaws: list[Flaw]) -> None:
-        super().__init__(flaws)
+    def __init__(self, root: Node, entries: Mapping[str, Entry], issues: list[FileIssue]) -> None:
+        super().__init__(issues)
         self._root = root
         self._entries = entries
-        self._jobs = JobDraft(flaws)
+        self._jobs = JobDraft(issues)
         self._said: dict[str, object] = {}
         self.fill(self._said, (), {key: entries[key] for key in entries if key in PIPELINE_FIELDS}, PIPELINE_FIELDS)
         for key in entries:
@@ -82,12 +82,12 @@ class PipelineDraft(Draft):
         """Declared parameters."""
         return self._said.get("params", {})  # type: ignore[return-value]  # its reader gives these
 
-    def param_places(self) -> dict[str, Place]:
+    def param_places(self) -> dict[str, Position]:
         """Return the position of each parameter."""
         entries = self._entries["params"].node.value if self.params else {}
         return {key: entry.place for key, entry in entries.items()} if isinstance(entries, dict) else {}
 
-    def job(self, name: str, directory: str | None) -> tuple[bytes, dict[Path, Place]]:
+    def job(self, name: str, directory: str | None) -> tuple[bytes, dict[Path, Position]]:
         """Return the job as JSON, under this name and with tasks in the directory; and the positions of its parts."""
         place = self._entries["name"].place if "name" in self._entries else self._root.place
         entries = {key: entry for key, entry in self._entries.items() if key in JOB_FIELDS}
@@ -95,7 +95,7 @@ class PipelineDraft(Draft):
         tasks = self._tasks()
         if tasks is not None:
             entries["tasks"] = tasks
-        self._promise(entries)
+        self._deadline(entries)
         policy = self._policy()
         job = self._jobs.job(Node(value=entries, place=self._root.place), policy)
         if policy:
@@ -112,10 +112,10 @@ class PipelineDraft(Draft):
             _put_into(directory, job)
         body = msgspec.json.encode(job)
         self._jobs.check(body)
-        self._jobs.add_faults(_misspelt_params(job, self.params.keys() | {_EVENT}))
+        self._jobs.add_faults(_misspelled_params(job, self.params.keys() | {_EVENT}))
         return body, self._jobs.places
 
-    def around(self, name: str) -> dict[str, Entry]:
+    def context(self, name: str) -> dict[str, Entry]:
         """Return the fields that its schedules inherit, by the names of `BLOCK_FIELDS`."""
         found = {"priority": self._entries["priority"]} if "priority" in self._entries else {}
         concurrency = self._entries.get("concurrency")
@@ -123,10 +123,10 @@ class PipelineDraft(Draft):
             return found
         inner = concurrency.node.value
         if self.group(name) is not None:
-            if "when_busy" in inner and inner["when_busy"].node.text != _WAITS:
-                why = f"`when_busy` must be {_WAITS} for a group"
+            if "when_busy" in inner and inner["when_busy"].node.text != _QUEUE:
+                why = f"`when_busy` must be {_QUEUE} for a group"
                 note = f"remove `group: {inner['group'].node.text}` to limit only the runs of this pipeline"
-                self.add(Flaw(place=inner["when_busy"].node.place, why=why, note=note), ())
+                self.add(FileIssue(place=inner["when_busy"].node.place, why=why, note=note), ())
             return found
         return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
 
@@ -138,33 +138,33 @@ class PipelineDraft(Draft):
             return None
         return SharedGroup(name=group, most=said.get("max"))
 
-    def warnings(self) -> Iterator[Flaw]:
+    def warnings(self) -> Iterator[FileIssue]:
         """Yield the fields that have no effect."""
         for key, entry in self._sla().items():
-            if key != _PROMISE:
-                yield Flaw(place=entry.place, why=f"`{key}` is not enforced yet")
+            if key != _DEADLINE:
+                yield FileIssue(place=entry.place, why=f"`{key}` is not enforced yet")
         if self.blocks.manual_off is not None:
             why = "`manual: false` has no effect: users who may start runs can start this one"
-            yield Flaw(place=self.blocks.manual_off, why=why)
+            yield FileIssue(place=self.blocks.manual_off, why=why)
         for wanted in self.notices:
             for word, place in wanted.ignored:
-                yield Flaw(place=place, why=f"`{word}` is not supported yet: no notification is sent")
+                yield FileIssue(place=place, why=f"`{word}` is not supported yet: no notification is sent")
 
     def _sla(self) -> Mapping[str, Entry]:
         """Return the fields of `sla`, if it could be read."""
         sla = self._entries["sla"].node.value if "sla" in self._said else None
         return sla if isinstance(sla, dict) else {}
 
-    def _promise(self, entries: dict[str, Entry]) -> None:
+    def _deadline(self, entries: dict[str, Entry]) -> None:
         """Move the deadline in `sla` to the job."""
-        said = self._sla().get(_PROMISE)
+        said = self._sla().get(_DEADLINE)
         if said is None:
             return
-        if _PROMISE in entries:
-            why = f"`{_PROMISE}` is set twice: here and outside of `sla`"
-            self.add(Flaw(place=said.place, why=why), ())
+        if _DEADLINE in entries:
+            why = f"`{_DEADLINE}` is set twice: here and outside of `sla`"
+            self.add(FileIssue(place=said.place, why=why), ())
         else:
-            entries[_PROMISE] = said
+            entries[_DEADLINE] = said
 
     def _tasks(self) -> Entry | None:
         """Return the `tasks` of a map-reduce file: one task. None if it has `tasks`."""
@@ -173,17 +173,17 @@ class PipelineDraft(Draft):
             for key, entry in asked.items():
                 why = f"`{key}` and `tasks` can't be combined"
                 note = "make it a task: `- {id: .., map: .., input: ..}`" if key == "map" else "it belongs to `map`"
-                self.add(Flaw(place=entry.place, why=why, note=note), ())
+                self.add(FileIssue(place=entry.place, why=why, note=note), ())
             return None
         if "map" not in asked:
-            self.add(Flaw(place=self._root.place, why="a pipeline needs `tasks`, or `map` with `input`"), ())
+            self.add(FileIssue(place=self._root.place, why="a pipeline needs `tasks`, or `map` with `input`"), ())
             self._jobs.unread.add(())
             return Entry(self._root.place, Node(value=[], place=self._root.place))
         place = asked["map"].place
         if "input" not in asked:
             why = "`map` needs an `input`"
             note = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
-            self.add(Flaw(place=place, why=why, note=note), ())
+            self.add(FileIssue(place=place, why=why, note=note), ())
             self._jobs.unread.add(("tasks", 0))
         task = {"id": Entry(place, Node(value=_TASK, text=_TASK, place=place)), **asked}
         return Entry(place, Node(value=[Node(value=task, place=place)], place=place))
@@ -196,24 +196,24 @@ class PipelineDraft(Draft):
         said: dict[str, object] = {}
         if entry is not None:
             policy = attempt("retryPolicy", lambda: Inside("`retryPolicy`", RETRY_POLICY)(entry.node))
-            if isinstance(policy, Flawed):
+            if isinstance(policy, Unreadable):
                 self.add_all(policy, ())
             else:
                 said = policy
         place = self._root.place if entry is None else entry.place
-        values = {"max_attempts": TRIES, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
+        values = {"max_attempts": DEFAULT_ATTEMPTS, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
         return {
             key: Entry(place, Node(value=value, place=place))  # type: ignore[arg-type]  # numbers
             for key, value in values.items()
         }
 
-    def _notices(self) -> list[Wanted]:
+    def _notices(self) -> list[ParsedNotice]:
         """Return the notifications, beside the job and in the schedule."""
-        found: list[Wanted] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
+        found: list[ParsedNotice] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
         entry = self.blocks.beside.get("notify")
         if entry is not None:
             wanted = attempt("notify", lambda: as_notices(entry.node))
-            if isinstance(wanted, Flawed):
+            if isinstance(wanted, Unreadable):
                 self.add_all(wanted, ())
             else:
                 found += wanted
@@ -225,10 +225,10 @@ class PipelineDraft(Draft):
         for key, param in self.params.items() if self.blocks.all else ():
             if param.required and param.default is None:
                 why = f"`{key}` is required but has no default for scheduled runs"
-                self.add(Flaw(place=places[key], why=why, note="add a `default`"), ())
+                self.add(FileIssue(place=places[key], why=why, note="add a `default`"), ())
 
 
-def _misspelt_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:
+def _misspelled_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:
     """Yield undeclared parameters that are similar to a declared one."""
     if known == {_EVENT}:
         return
@@ -277,7 +277,7 @@ def _put_into(directory: str, job: dict[str, object]) -> None:
     tasks = job.get("tasks")
     for task in tasks if isinstance(tasks, list) else ():
         match task:
-            case {"work": dict() as work} if not (KINDS.keys() - _ELSEWHERE).isdisjoint(work):
+            case {"work": dict() as work} if not (KINDS.keys() - _REMOTE_KINDS).isdisjoint(work):
                 own = work.get("directory")
                 if own is None or isinstance(own, str):
                     work["directory"] = posixpath.join(directory, own) if own else directory

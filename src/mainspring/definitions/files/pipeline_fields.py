@@ -13,7 +13,7 @@ import msgspec
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.expressions.engine import check_template
 from mainspring.core.model.webhook_events import EVENTS
-from mainspring.core.schedules.schedule_spec import COMPUTED_NAMES, MOST_ACTIVE
+from mainspring.core.schedules.schedule_spec import COMPUTED_NAMES, MAX_ACTIVE
 from mainspring.definitions.files.field_values import (
     Field,
     Inner,
@@ -27,20 +27,20 @@ from mainspring.definitions.files.field_values import (
     as_seconds,
     as_text,
     gather,
-    misfit,
+    mismatch,
     unknown,
 )
-from mainspring.definitions.files.sources import Entry, Node, Place, plain
-from mainspring.definitions.pipeline_params import FITS, SAID
+from mainspring.definitions.files.sources import Entry, Node, Position, plain
+from mainspring.definitions.pipeline_params import TYPE_CHECKS, TYPE_NAMES
 from mainspring.definitions.schedule_file import SCHEDULE_FIELDS
 
-TRIES = 3
+DEFAULT_ATTEMPTS = 3
 RETRY_DELAY_SECONDS = 60.0
 """Defaults of the pipeline format (RTY-2)."""
-MOST_TRIES = 5
-_LONGEST_TITLE = 200
-_LONGEST_DELAY_MS = 7 * 86_400_000
-_LONGEST_WINDOW_MINUTES = 366 * 1_440
+MAX_ATTEMPTS = 5
+_MAX_TITLE_LENGTH = 200
+_MAX_DELAY_MS = 7 * 86_400_000
+_MAX_WINDOW_MINUTES = 366 * 1_440
 _PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PERCENT = re.compile(r"(\d{1,3})%?")
 _URL = re.compile(r"https?://\S+|\$\{(?:env|file):[^}]+\}\S*")
@@ -79,14 +79,14 @@ class SharedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """None: defined elsewhere."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedNotice(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed notice, with the words that are not supported yet."""
 
     notice: Notice
-    ignored: tuple[tuple[str, Place], ...] = ()
+    ignored: tuple[tuple[str, Position], ...] = ()
 
 
-_ENDS = {
+_EVENTS_BY_NAME = {
     "failure": ("run.failed", "run.timed_out"),
     "success": ("run.succeeded",),
     "partial": ("run.partial",),
@@ -94,37 +94,37 @@ _ENDS = {
     "complete": EVENTS,
 }
 """Words of `notify.on`, and their webhook events."""
-_NOT_TOLD = ("late", "recovered")
-TOLD = (*_ENDS, *_NOT_TOLD)
+_UNSUPPORTED_EVENTS = ("late", "recovered")
+NOTIFY_EVENTS = (*_EVENTS_BY_NAME, *_UNSUPPORTED_EVENTS)
 
 
 def as_title(node: Node) -> str:
     """Read a display name: one printable line."""
     title = as_text(node)
-    if not title.isprintable() or len(title) > _LONGEST_TITLE:
-        raise misfit(node, f"must be one line of at most {_LONGEST_TITLE} printable characters")
+    if not title.isprintable() or len(title) > _MAX_TITLE_LENGTH:
+        raise mismatch(node, f"must be one line of at most {_MAX_TITLE_LENGTH} printable characters")
     return title
 
 
 def _tries(node: Node) -> int:
     """Read `maxRetries`, which counts the first attempt; 0 and 1 both mean one (RTY-2)."""
     tries = as_count(node)
-    if not 0 <= tries <= MOST_TRIES:
-        raise misfit(node, f"must be from 0 to {MOST_TRIES}")
+    if not 0 <= tries <= MAX_ATTEMPTS:
+        raise mismatch(node, f"must be from 0 to {MAX_ATTEMPTS}")
     return max(1, tries)
 
 
 def _milliseconds(node: Node) -> float:
     delay = as_number(node)
-    if not 0 < delay <= _LONGEST_DELAY_MS:
-        raise misfit(node, f"must be from 1 to {_LONGEST_DELAY_MS} milliseconds")
+    if not 0 < delay <= _MAX_DELAY_MS:
+        raise mismatch(node, f"must be from 1 to {_MAX_DELAY_MS} milliseconds")
     return delay / 1_000
 
 
 def _minutes(node: Node) -> float:
     minutes = as_number(node)
-    if not 0 < minutes <= _LONGEST_WINDOW_MINUTES:
-        raise misfit(node, f"must be more than 0 and at most {_LONGEST_WINDOW_MINUTES} minutes")
+    if not 0 < minutes <= _MAX_WINDOW_MINUTES:
+        raise mismatch(node, f"must be more than 0 and at most {_MAX_WINDOW_MINUTES} minutes")
     return minutes * 60
 
 
@@ -141,67 +141,67 @@ def _condition(node: Node) -> object:
 def _percent(node: Node) -> int:
     found = _PERCENT.fullmatch(node.text)
     if found is None or not 1 <= int(found[1]) <= 100:
-        raise misfit(node, "must be from 1% to 100%")
+        raise mismatch(node, "must be from 1% to 100%")
     return int(found[1])
 
 
 def _url(node: Node) -> str:
     url = as_text(node)
     if not _URL.fullmatch(url):
-        raise misfit(node, "must be a URL that begins with http:// or https://", "or a reference: ${env:HOOK}")
+        raise mismatch(node, "must be a URL that begins with http:// or https://", "or a reference: ${env:HOOK}")
     return url
 
 
-def _end(node: Node) -> tuple[str, Place]:
+def _end(node: Node) -> tuple[str, Position]:
     word = as_text(node)
-    if word not in TOLD:
-        raise unknown(node, f"unknown event `{word}`", word, TOLD)
+    if word not in NOTIFY_EVENTS:
+        raise unknown(node, f"unknown event `{word}`", word, NOTIFY_EVENTS)
     return word, node.place
 
 
 def _tenant(node: Node) -> str:
     name = as_text(node)
     if not NAME.fullmatch(name):
-        raise misfit(node, "must be 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore")
+        raise mismatch(node, "must be 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore")
     return name
 
 
 def _at_once(node: Node) -> int:
     most = as_count(node)
-    if not 1 <= most <= MOST_ACTIVE:
-        raise misfit(node, f"must be from 1 to {MOST_ACTIVE}")
+    if not 1 <= most <= MAX_ACTIVE:
+        raise mismatch(node, f"must be from 1 to {MAX_ACTIVE}")
     return most
 
 
-def as_notices(node: Node) -> list[Wanted]:
+def as_notices(node: Node) -> list[ParsedNotice]:
     """Read notices: `{on: [failure], url: ..}`, `{on_failure: URL}`, or a list of these."""
     items = node.value if isinstance(node.value, list) else [node]
     return [wanted for wanteds in gather(partial(_notices, item) for item in items) for wanted in wanteds]
 
 
-def _notices(node: Node) -> list[Wanted]:
-    said = Inside("`notify`", NOTIFY)(node)
+def _notices(node: Node) -> list[ParsedNotice]:
+    values = Inside("`notify`", NOTIFY)(node)
     found = [
-        Wanted(notice=Notice(url=str(url), events=_ENDS[key.removeprefix("on_")]))
-        for key, url in said.items()
+        ParsedNotice(notice=Notice(url=str(url), events=_EVENTS_BY_NAME[key.removeprefix("on_")]))
+        for key, url in values.items()
         if key.startswith("on_")
     ]
-    if ("url" in said) != ("on" in said):
-        missing = "a `url`" if "on" in said else "an `on`, such as [failure]"
-        raise misfit(node, f"`notify` needs {missing}")
-    if "on" in said:
-        words: list[tuple[str, Place]] = said["on"]  # type: ignore[assignment]  # its reader gives these
-        events = tuple(event for word, _ in words for event in _ENDS.get(word, ()))
-        ignored = tuple(word for word in words if word[0] in _NOT_TOLD)
-        notice = Notice(url=str(said["url"]), events=tuple(dict.fromkeys(events)))
-        found.append(Wanted(notice=notice, ignored=ignored))
+    if ("url" in values) != ("on" in values):
+        missing = "a `url`" if "on" in values else "an `on`, such as [failure]"
+        raise mismatch(node, f"`notify` needs {missing}")
+    if "on" in values:
+        words: list[tuple[str, Position]] = values["on"]  # type: ignore[assignment]  # its reader gives these
+        events = tuple(event for word, _ in words for event in _EVENTS_BY_NAME.get(word, ()))
+        ignored = tuple(word for word in words if word[0] in _UNSUPPORTED_EVENTS)
+        notice = Notice(url=str(values["url"]), events=tuple(dict.fromkeys(events)))
+        found.append(ParsedNotice(notice=notice, ignored=ignored))
     return found
 
 
 def as_params(node: Node) -> dict[str, Param]:
     """Read declared parameters: a mapping each, or just a default."""
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping of names to {type: .., default: ..}")
+        raise mismatch(node, "must be a mapping of names to {type: .., default: ..}")
     params = gather(partial(_param, key, entry) for key, entry in node.value.items())
     return dict(zip(node.value, params, strict=True))
 
@@ -209,12 +209,12 @@ def as_params(node: Node) -> dict[str, Param]:
 def _param(key: str, entry: Entry) -> Param:
     at = Node(value=None, place=entry.place)
     if not _PARAM_NAME.fullmatch(key):
-        raise misfit(at, f"`{key}` is not a valid parameter name", "use letters, digits and underscores")
+        raise mismatch(at, f"`{key}` is not a valid parameter name", "use letters, digits and underscores")
     if not isinstance(entry.node.value, dict):
         return _checked(_kind_of(entry.node), entry.node, required=False)
-    said = Inside(f"`{key}`", PARAM)(entry.node)
-    default: Node | None = said.get("default")  # type: ignore[assignment]  # its reader gives the node
-    return _checked(str(said.get("type", "text")), default, required=bool(said.get("required")))
+    values = Inside(f"`{key}`", PARAM)(entry.node)
+    default: Node | None = values.get("default")  # type: ignore[assignment]  # its reader gives the node
+    return _checked(str(values.get("type", "text")), default, required=bool(values.get("required")))
 
 
 def _checked(kind: str, node: Node | None, *, required: bool) -> Param:
@@ -225,14 +225,14 @@ def _checked(kind: str, node: Node | None, *, required: bool) -> Param:
     if isinstance(default, str) and _TEMPLATE.search(default):
         fault = check_template(default, COMPUTED_NAMES)
         if fault is not None:
-            raise misfit(node, f"`default` can't be computed: {fault}")
+            raise mismatch(node, f"`default` can't be computed: {fault}")
         if kind not in {"text", "date"}:
-            raise misfit(node, f"a template evaluates to a string, not {kind}")
+            raise mismatch(node, f"a template evaluates to a string, not {kind}")
         return Param(type=kind, default=default, required=required)
     if kind in {"text", "date"} and not isinstance(default, list | dict):
         default = node.text
-    if not FITS[kind](default):
-        raise misfit(node, f"`default` must be {SAID[kind]}")
+    if not TYPE_CHECKS[kind](default):
+        raise mismatch(node, f"`default` must be {TYPE_NAMES[kind]}")
     return Param(type=kind, default=default, required=required)
 
 
@@ -277,7 +277,7 @@ NOTIFY: dict[str, Inner] = {
     "on_complete": ("on_complete", _url),
 }
 PARAM: dict[str, Inner] = {
-    "type": ("type", OneOf(tuple(FITS))),
+    "type": ("type", OneOf(tuple(TYPE_CHECKS))),
     "default": ("default", lambda node: node),
     "required": ("required", as_flag),
     "description": ("description", as_text),

@@ -19,24 +19,24 @@ from typing import TypeAlias
 import msgspec
 import yaml
 
-LARGEST_TEXT_BYTES = 16 * 1024 * 1024
-MOST_NODES = 1_000_000
-DEEPEST = 64
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+MAX_NODES = 1_000_000
+MAX_DEPTH = 64
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUE = re.compile(r"true|True|TRUE")
 _FALSE = re.compile(r"false|False|FALSE")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 _LINES_BEFORE = 2
-_LONGEST_LINE = 120
+_MAX_LINE_LENGTH = 120
 """Of a longer line, only the part around the error is shown."""
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 
 
-class Place(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     """Position in a text; lines and columns count from 0."""
 
     line: int
@@ -48,7 +48,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A value and its position."""
 
     value: Scalar | list[Node] | dict[str, Entry]
-    place: Place
+    place: Position
     text: str = ""
     """A scalar as written."""
     weight: int = 1
@@ -58,14 +58,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(msgspec.Struct, frozen=True):
     """Position of a key, and its value."""
 
-    place: Place
+    place: Position
     node: Node
 
 
-class Flaw(msgspec.Struct, frozen=True, kw_only=True):
+class FileIssue(msgspec.Struct, frozen=True, kw_only=True):
     """An error in a file."""
 
-    place: Place
+    place: Position
     why: str
     note: str = ""
     """How to fix it; shown beside the mark."""
@@ -80,30 +80,30 @@ class _Open(msgspec.Struct):
     weight: int = 1
 
 
-class _Flawed(Exception):
-    def __init__(self, flaw: Flaw) -> None:
-        super().__init__(flaw.why)
-        self.flaw = flaw
+class _ParseFailed(Exception):
+    def __init__(self, issue: FileIssue) -> None:
+        super().__init__(issue.why)
+        self.issue = issue
 
 
-def parse(text: str) -> tuple[Node | None, list[Flaw]]:
+def parse(text: str) -> tuple[Node | None, list[FileIssue]]:
     """Parse a text; return its tree, None if it is unreadable, and the errors."""
     builder = _Builder()
     try:
-        if len(text) > LARGEST_TEXT_BYTES:
-            raise _Flawed(Flaw(place=Place(0, 0), why=f"is larger than {LARGEST_TEXT_BYTES >> 20} MiB"))
+        if len(text) > MAX_TEXT_BYTES:
+            raise _ParseFailed(FileIssue(place=Position(0, 0), why=f"is larger than {MAX_TEXT_BYTES >> 20} MiB"))
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             builder.take(event)
-    except _Flawed as flawed:
-        return None, [*builder.flaws, flawed.flaw]
+    except _ParseFailed as flawed:
+        return None, [*builder.issues, flawed.issue]
     except yaml.YAMLError as error:
-        return None, [*builder.flaws, _flaw_of_yaml(error, text)]
+        return None, [*builder.issues, _issue_of_yaml(error, text)]
     except UnicodeEncodeError as error:
         before = text[: error.start].splitlines() or [""]
-        return None, [Flaw(place=Place(len(before) - 1, len(before[-1])), why="contains a lone surrogate")]
+        return None, [FileIssue(place=Position(len(before) - 1, len(before[-1])), why="contains a lone surrogate")]
     if builder.root is None:
-        return None, [Flaw(place=Place(0, 0), why="the file is empty")]
-    return builder.root, builder.flaws
+        return None, [FileIssue(place=Position(0, 0), why="the file is empty")]
+    return builder.root, builder.issues
 
 
 def plain(node: Node) -> object:
@@ -117,29 +117,31 @@ def plain(node: Node) -> object:
             return scalar
 
 
-def render(name: str, text: str, flaws: Sequence[Flaw]) -> str:
+def render(name: str, text: str, issues: Sequence[FileIssue]) -> str:
     """Format errors: position, message, the lines, and a mark below."""
     lines = text.splitlines()
-    return "\n\n".join("\n".join(_render(name, lines, flaw)) for flaw in flaws)
+    return "\n\n".join("\n".join(_render(name, lines, issue)) for issue in issues)
 
 
-def where(name: str, place: Place) -> str:
+def where(name: str, place: Position) -> str:
     """Format a position as `name:line:column`."""
     return f"{name}:{place.line + 1}:{place.column + 1}"
 
 
-def _render(name: str, lines: Sequence[str], flaw: Flaw) -> Iterator[str]:
-    yield _printable(f"{where(name, flaw.place)}: {flaw.why}")
-    if flaw.place.line >= len(lines):
+def _render(name: str, lines: Sequence[str], issue: FileIssue) -> Iterator[str]:
+    yield _printable(f"{where(name, issue.place)}: {issue.why}")
+    if issue.place.line >= len(lines):
         return
     yield ""
-    width = max(5, len(str(flaw.place.line + 1)) + 2)
-    first = max(0, flaw.place.column - _LONGEST_LINE // 2) if len(lines[flaw.place.line]) > _LONGEST_LINE else 0
-    for number in range(max(0, flaw.place.line - _LINES_BEFORE), flaw.place.line + 1):
-        yield f"{number + 1:>{width}} | {_printable(lines[number][first : first + _LONGEST_LINE])}".rstrip()
-    column = flaw.place.column - first
-    mark = "^" * max(1, min(flaw.place.width, len(lines[flaw.place.line]) - flaw.place.column, _LONGEST_LINE - column))
-    yield f"{'':>{width}} | {' ' * column}{mark} {flaw.note}".rstrip()
+    width = max(5, len(str(issue.place.line + 1)) + 2)
+    first = max(0, issue.place.column - _MAX_LINE_LENGTH // 2) if len(lines[issue.place.line]) > _MAX_LINE_LENGTH else 0
+    for number in range(max(0, issue.place.line - _LINES_BEFORE), issue.place.line + 1):
+        yield f"{number + 1:>{width}} | {_printable(lines[number][first : first + _MAX_LINE_LENGTH])}".rstrip()
+    column = issue.place.column - first
+    mark = "^" * max(
+        1, min(issue.place.width, len(lines[issue.place.line]) - issue.place.column, _MAX_LINE_LENGTH - column)
+    )
+    yield f"{'':>{width}} | {' ' * column}{mark} {issue.note}".rstrip()
 
 
 def _printable(line: str) -> str:
@@ -152,7 +154,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self.root: Node | None = None
-        self.flaws: list[Flaw] = []
+        self.issues: list[FileIssue] = []
         self._open: list[_Open] = []
         self._anchors: dict[str, Node] = {}
         self._weight = 0
@@ -160,11 +162,13 @@ class _Builder:
     def take(self, event: yaml.Event) -> None:
         match event:
             case yaml.DocumentStartEvent() if self.root is not None:
-                raise _Flawed(Flaw(place=_place(event), why="a file must have one document; a second one begins here"))
+                raise _ParseFailed(
+                    FileIssue(place=_place(event), why="a file must have one document; a second one begins here")
+                )
             case yaml.AliasEvent():
                 node = self._anchors.get(event.anchor or "")
                 if node is None:
-                    raise _Flawed(Flaw(place=_place(event), why=f"`*{event.anchor}` has no complete anchor"))
+                    raise _ParseFailed(FileIssue(place=_place(event), why=f"`*{event.anchor}` has no complete anchor"))
                 self._put(msgspec.structs.replace(node, place=_place(event)))
             case yaml.ScalarEvent():
                 self._refuse_tag(event, plain_tag=event.implicit[0] or event.implicit[1])
@@ -173,8 +177,8 @@ class _Builder:
                 self._finish(event, Node(value=value, text=event.value, place=_place(event)))
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                 self._refuse_tag(event, plain_tag=event.implicit)
-                if len(self._open) >= DEEPEST:
-                    raise _Flawed(Flaw(place=_place(event), why=f"is nested deeper than {DEEPEST}"))
+                if len(self._open) >= MAX_DEPTH:
+                    raise _ParseFailed(FileIssue(place=_place(event), why=f"is nested deeper than {MAX_DEPTH}"))
                 self._open.append(_Open(event, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 done = self._open.pop()
@@ -194,8 +198,8 @@ class _Builder:
             return
         parent = self._open[-1]
         parent.weight += node.weight
-        if parent.weight > MOST_NODES:
-            raise _Flawed(Flaw(place=node.place, why=f"has more than {MOST_NODES} values"))
+        if parent.weight > MAX_NODES:
+            raise _ParseFailed(FileIssue(place=node.place, why=f"has more than {MAX_NODES} values"))
         if isinstance(parent.value, list):
             parent.value.append(node)
         elif parent.key is None:
@@ -206,28 +210,30 @@ class _Builder:
 
     def _put_entry(self, entries: dict[str, Entry], key: Node, node: Node) -> None:
         if isinstance(key.value, list | dict):
-            self.flaws.append(Flaw(place=key.place, why="a key must be a string"))
+            self.issues.append(FileIssue(place=key.place, why="a key must be a string"))
         elif key.text == "<<":
-            self.flaws.append(
-                Flaw(place=key.place, why="merge keys are not supported", note="use `defaults` for all tasks")
+            self.issues.append(
+                FileIssue(place=key.place, why="merge keys are not supported", note="use `defaults` for all tasks")
             )
         elif key.text in entries:
             first = entries[key.text].place.line + 1
-            self.flaws.append(Flaw(place=key.place, why=f"duplicate key `{key.text}`", note=f"first in line {first}"))
+            self.issues.append(
+                FileIssue(place=key.place, why=f"duplicate key `{key.text}`", note=f"first in line {first}")
+            )
         else:
             entries[key.text] = Entry(key.place, node)
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, *, plain_tag: bool) -> None:
         if not plain_tag:
-            self.flaws.append(Flaw(place=_place(event), why=f"tags such as `{event.tag}` are not supported"))
+            self.issues.append(FileIssue(place=_place(event), why=f"tags such as `{event.tag}` are not supported"))
 
 
-def _place(event: yaml.Event) -> Place:
+def _place(event: yaml.Event) -> Position:
     start, end = event.start_mark, event.end_mark
     if start is None or end is None:
-        return Place(0, 0)
+        return Position(0, 0)
     width = end.column - start.column if end.line == start.line else 1
-    return Place(start.line, start.column, max(1, width))
+    return Position(start.line, start.column, max(1, width))
 
 
 def _resolve(word: str) -> Scalar:
@@ -238,7 +244,7 @@ def _resolve(word: str) -> Scalar:
         return True
     if _FALSE.fullmatch(word):
         return False
-    if len(word) > _MOST_DIGITS:
+    if len(word) > _MAX_DIGITS:
         return word
     if _INTEGER.fullmatch(word):
         return int(word) if word.lstrip("+-").isdigit() else int(word, 0)
@@ -248,9 +254,9 @@ def _resolve(word: str) -> Scalar:
     return number if math.isfinite(number) else word
 
 
-def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
+def _issue_of_yaml(error: yaml.YAMLError, text: str) -> FileIssue:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return Flaw(place=Place(0, 0), why=f"is not YAML: {str(error).splitlines()[0]}")
+        return FileIssue(place=Position(0, 0), why=f"is not YAML: {str(error).splitlines()[0]}")
     mark = error.problem_mark
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
@@ -258,4 +264,4 @@ def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
     note = "indent with spaces, not tabs" if has_tab else (error.context or "")
     if note == "while scanning an alias":
         note = "quote a string that begins with *"
-    return Flaw(place=Place(mark.line, mark.column), why=f"is not YAML: {error.problem}", note=note)
+    return FileIssue(place=Position(mark.line, mark.column), why=f"is not YAML: {error.problem}", note=note)

@@ -17,12 +17,12 @@ from mainspring.folder.state.records import OWN_DIRECTORY, VERSION, RunRecord, S
 from mainspring.protocol.errors import InvalidFile
 
 INDEX_FILE = "folder.json"
-LARGEST_BYTES = 1024 * 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 log = structlog.get_logger()
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One schedule."""
 
     schedule_id: str
@@ -48,7 +48,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     saved_at: datetime | None = None
-    schedules: tuple[Known, ...] = ()
+    schedules: tuple[IndexEntry, ...] = ()
 
 
 class Index:
@@ -56,7 +56,7 @@ class Index:
 
     def __init__(self, root: Path) -> None:
         self.path = root / OWN_DIRECTORY / INDEX_FILE
-        self.entries: dict[str, Known] = {}
+        self.entries: dict[str, IndexEntry] = {}
         self.saved_at: datetime | None = None
         """Set by the writer: every run that ended before this is counted or in `open`."""
 
@@ -65,12 +65,12 @@ class Index:
         """Load the index of a folder. A corrupt one is renamed, with a warning, and an empty one returned."""
         index = cls(root)
         try:
-            data = safe_files.read(index.path, most_bytes=LARGEST_BYTES)
+            data = safe_files.read(index.path, max_bytes=MAX_FILE_BYTES)
             file = _File() if data is None else _decode(data)
-            index.entries = {known.schedule_id: known for known in file.schedules if _is_sound(known)}
+            index.entries = {known.schedule_id: known for known in file.schedules if _is_valid(known)}
             index.saved_at = file.saved_at
         except InvalidFile as fault:
-            log.warning("index.corrupt", path=str(index.path), because=str(fault), kept_as=index._put_aside())
+            log.warning("index.corrupt", path=str(index.path), because=str(fault), kept_as=index._move_corrupt_file())
         return index
 
     def save(self) -> bool:
@@ -85,23 +85,23 @@ class Index:
             return False
         return True
 
-    def _put_aside(self) -> str | None:
-        aside = self.path.with_name(f"{INDEX_FILE}.corrupt")
+    def _move_corrupt_file(self) -> str | None:
+        backup = self.path.with_name(f"{INDEX_FILE}.corrupt")
         try:
-            self.path.rename(aside)
+            self.path.rename(backup)
         except OSError as error:
-            log.warning("index.not_kept", path=str(aside), error=error.strerror)
+            log.warning("index.not_kept", path=str(backup), error=error.strerror)
             return None
-        return aside.name
+        return backup.name
 
 
-def _is_sound(known: Known) -> bool:
+def _is_valid(known: IndexEntry) -> bool:
     """Whether an entry is plausible: a path below the folder, and only its own schedules."""
     path = PurePosixPath(known.path)
     is_below = bool(known.path) and not path.is_absolute() and ".." not in path.parts and "\0" not in known.path
     times = [at for run in known.history for at in (run.started_at, run.completed_at)]
-    can_be = safe_files.can_be(known.stats.last_failure, known.counted_until, *times)
-    if is_below and can_be and set(known.names) <= {known.schedule_id, f"{known.schedule_id}-event"}:
+    is_plausible = safe_files.is_plausible(known.stats.last_failure, known.counted_until, *times)
+    if is_below and is_plausible and set(known.names) <= {known.schedule_id, f"{known.schedule_id}-event"}:
         return True
     log.warning("index.entry_not_used", schedule=known.schedule_id[:128], path=known.path[:128])
     return False

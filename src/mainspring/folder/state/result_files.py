@@ -19,7 +19,7 @@ from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import RESULTS, RunRecord
 from mainspring.protocol.errors import InvalidFile
 
-KEPT = 100
+MAX_RESULT_FILES = 100
 """Result files kept per pipeline; older ones are deleted."""
 _LARGEST_BYTES = 64 * 1024 * 1024
 _RESULT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?\.\w+")
@@ -38,7 +38,7 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, object]
 
 
-class _Whose(msgspec.Struct, frozen=True):
+class _RunReference(msgspec.Struct, frozen=True):
     run_id: str = ""
 
 
@@ -47,28 +47,28 @@ def write_result(directory: Path, result: ResultFile) -> str | None:
 
     Idempotent per run. A failure is logged.
     """
-    place = directory / RESULTS
+    results_dir = directory / RESULTS
     try:
-        _make(place)
-        name = next(name for name in _names(result.started_at) if _is_for(place / name, result.run_id))
-        safe_files.replace(place / name, safe_files.encode(result))
+        _make_directory(results_dir)
+        name = next(name for name in _names(result.started_at) if _is_for(results_dir / name, result.run_id))
+        safe_files.replace(results_dir / name, safe_files.encode(result))
     except (OSError, TypeError) as error:
-        log.warning("result.not_written", path=str(place), run=result.run_id, error=str(error))
+        log.warning("result.not_written", path=str(results_dir), run=result.run_id, error=str(error))
         return None
     return f"{RESULTS}/{name}"
 
 
 def delete_old(directory: Path) -> None:
     """Delete all but the latest result files of a pipeline."""
-    place = directory / RESULTS
-    if place.is_symlink():
+    results_dir = directory / RESULTS
+    if results_dir.is_symlink():
         return
     try:
-        names = sorted(path.name for path in place.iterdir() if _RESULT.fullmatch(path.name))
-        for name in names[:-KEPT]:
-            (place / name).unlink(missing_ok=True)
+        names = sorted(path.name for path in results_dir.iterdir() if _RESULT.fullmatch(path.name))
+        for name in names[:-MAX_RESULT_FILES]:
+            (results_dir / name).unlink(missing_ok=True)
     except OSError as error:
-        log.warning("result.not_deleted", path=str(place), error=str(error))
+        log.warning("result.not_deleted", path=str(results_dir), error=str(error))
 
 
 def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs: dict[str, object]) -> ResultFile:
@@ -79,11 +79,11 @@ def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs
     )  # fmt: skip
 
 
-def _make(place: Path) -> None:
+def _make_directory(results_dir: Path) -> None:
     """Create the directory of results. Raises OSError for a symbolic link: its target is not ours."""
-    if place.is_symlink():
-        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(place))
-    place.mkdir(exist_ok=True)
+    if results_dir.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(results_dir))
+    results_dir.mkdir(exist_ok=True)
 
 
 def _names(started_at: datetime) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _names(started_at: datetime) -> Iterator[str]:
 def _is_for(path: Path, run_id: str) -> bool:
     """Whether a path is free, or has the result of this run."""
     try:
-        data = safe_files.read(path, most_bytes=_LARGEST_BYTES)
-        return data is None or msgspec.json.decode(data, type=_Whose).run_id == run_id
+        data = safe_files.read(path, max_bytes=_LARGEST_BYTES)
+        return data is None or msgspec.json.decode(data, type=_RunReference).run_id == run_id
     except (InvalidFile, msgspec.DecodeError):
         return False

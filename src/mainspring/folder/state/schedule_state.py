@@ -8,33 +8,33 @@ import msgspec
 
 from mainspring.folder.info import ScheduleConfig
 from mainspring.folder.state import state_view
-from mainspring.folder.state.index import Known
+from mainspring.folder.state.index import IndexEntry
 from mainspring.folder.state.records import RunRecord, ScheduleState
 from mainspring.folder.state.state_view import Tally
 from mainspring.protocol.rest.runs import RunView
 from mainspring.protocol.rest.schedules import ScheduleView
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveRun(msgspec.Struct, frozen=True, kw_only=True):
     """An unfinished run."""
 
     record: RunRecord
     due_at: datetime | None = None
     """When the next retry is due."""
-    tries_told: int = 0
+    reported_attempts: int = 0
     """Failed attempts that events were emitted for."""
 
 
-class Live:
-    """One schedule. `known` is its persistent part, `shown` the content of its state file."""
+class TrackedSchedule:
+    """One schedule. `known` is its persistent part, `written_state` the content of its state file."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: IndexEntry) -> None:
         self.schedule_id = known.schedule_id
         self.title = known.pipeline_id
         self.config = ScheduleConfig()
         self.views: dict[str, ScheduleView] = {}
         """The server's views of its schedules, by name."""
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, ActiveRun] = {}
         """By run id."""
         self.follow(known)
         self.tally = Tally(
@@ -42,21 +42,21 @@ class Live:
         )
         self.open = known.open
         """Ids of runs that were unfinished in the loaded index."""
-        self.is_unsure = False
+        self.may_have_uncounted_runs = False
         """The server may have runs of it that were never counted."""
-        self.shown = self.now()
+        self.written_state = self.now()
         """Content of its state file."""
 
-    def follow(self, known: Known) -> None:
+    def follow(self, known: IndexEntry) -> None:
         """Take over what was applied on the server."""
         self.pipeline_id, self.path, self.tenant = known.pipeline_id, known.path, known.tenant
         self.digest, self.names = known.digest, known.names
         self.views = {name: view for name, view in self.views.items() if name in known.names}
 
-    def known(self) -> Known:
+    def known(self) -> IndexEntry:
         """Return its index entry."""
         tally = self.tally
-        return Known(
+        return IndexEntry(
             schedule_id=self.schedule_id, pipeline_id=self.pipeline_id, path=self.path, tenant=self.tenant,
             digest=self.digest, names=self.names, stats=tally.stats, history=tally.history, counted=tally.counted,
             counted_until=tally.counted_until, open=tuple(dict.fromkeys((*self.open, *self.running))),
@@ -75,4 +75,4 @@ class Live:
 
     def has_counted(self, run: RunView) -> bool:
         """Whether a run is finished and counted."""
-        return state_view.is_over(run) and state_view.is_counted(self.tally, run)
+        return state_view.has_ended(run) and state_view.is_counted(self.tally, run)

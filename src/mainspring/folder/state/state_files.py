@@ -17,7 +17,7 @@ from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import ARCHIVE_FILE, STATE_FILE, VERSION, ScheduleState
 from mainspring.protocol.errors import InvalidFile
 
-LARGEST_BYTES = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ def write_state(directory: Path, state: ScheduleState) -> bool:
     path = directory / STATE_FILE
     data = safe_files.encode(state)
     with contextlib.suppress(InvalidFile):  # an invalid file is replaced
-        if safe_files.read(path, most_bytes=LARGEST_BYTES) == data:
+        if safe_files.read(path, max_bytes=MAX_FILE_BYTES) == data:
             return False
     try:
         safe_files.replace(path, data)
@@ -88,7 +88,7 @@ def drop_state(directory: Path) -> bool:
 
 def _read(path: Path) -> ScheduleState | StateFault | None:
     try:
-        data = safe_files.read(path, most_bytes=LARGEST_BYTES)
+        data = safe_files.read(path, max_bytes=MAX_FILE_BYTES)
         return None if data is None else _decode(data)
     except InvalidFile as fault:
         return StateFault(file=path.name, why=str(fault))
@@ -106,7 +106,7 @@ def _decode(data: bytes) -> ScheduleState:
         raise InvalidFile(f"has an invalid scheduleId: {state.schedule_id[:80]!r}")
     runs = [run for run in (state.last_run, *state.history) if run is not None]
     times = [at for run in runs for at in (run.started_at, run.completed_at)]
-    if not safe_files.can_be(state.next_run, state.stats.last_failure, *times):
+    if not safe_files.is_plausible(state.next_run, state.stats.last_failure, *times):
         raise InvalidFile("has a time out of range")
     return state
 

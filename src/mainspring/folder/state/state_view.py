@@ -24,14 +24,14 @@ from mainspring.folder.state.records import RunRecord, ScheduleState, ScheduleSt
 from mainspring.protocol.rest.runs import RunView, TaskView
 from mainspring.protocol.rest.schedules import ScheduleView
 
-MOST_COUNTED = 200
+MAX_COUNTED_IDS = 200
 """Ids of counted runs that are kept: more than can end between two queries of a schedule."""
 INTERRUPTED = "interrupted: the scheduler stopped before the run finished"
 FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
-_ENDED_BADLY = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
+_UNSUCCESSFUL_STATES = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
 _MILLISECOND = timedelta(milliseconds=1)
-_LONGEST_ERROR = 2_000
-_LONGEST_SINCE = timedelta(days=365)
+_MAX_ERROR_LENGTH = 2_000
+_MAX_LOOKBACK = timedelta(days=365)
 """Older missed windows do not run: a server looks back 366 days."""
 
 
@@ -71,19 +71,19 @@ class _Error(msgspec.Struct, frozen=True):
     last_lines: str = ""
 
 
-def is_over(run: RunView) -> bool:
+def has_ended(run: RunView) -> bool:
     """Whether a run is in a final state."""
     return run.state in FINAL_RUN_STATES
 
 
-def is_held(run: RunView) -> bool:
+def is_paused(run: RunView) -> bool:
     """Whether a run is paused until a user resumes it."""
     return run.state == "PAUSED"
 
 
-def begun_at(run: RunView) -> datetime:
+def run_started_at(run: RunView) -> datetime:
     """Return when a run started, from fields that never change."""
-    return _whole(max(run.created_at, run.start_at))
+    return _truncate_to_millis(max(run.created_at, run.start_at))
 
 
 def outcome_of(run: RunView, tasks: Sequence[TaskView]) -> Outcome:
@@ -91,25 +91,27 @@ def outcome_of(run: RunView, tasks: Sequence[TaskView]) -> Outcome:
     reported = [report for task in tasks if (report := _reported(task)) is not None]
     counts = [report.items_processed for report in reported if report.items_processed is not None]
     files = [report.result_file for report in reported if report.result_file is not None]
-    waiting = [] if is_over(run) else [task for task in tasks if task.due_at is not None and task.attempt]
+    waiting = [] if has_ended(run) else [task for task in tasks if task.due_at is not None and task.attempt]
     return Outcome(
         error=_error_of(run, tasks, waiting),
         result_file=files[-1] if files else None,
         items_processed=sum(counts) if counts else None,
-        outputs=_outputs(tasks) if is_over(run) else {},
+        outputs=_outputs(tasks) if has_ended(run) else {},
         due_at=min((task.due_at for task in waiting if task.due_at is not None), default=None),
     )
 
 
 def record_of(run: RunView, outcome: Outcome) -> RunRecord:
     """Return the record of a run."""
-    started_at = begun_at(run)
-    ended_at = None if run.ended_at is None or not is_over(run) else max(_whole(run.ended_at), started_at)
+    started_at = run_started_at(run)
+    ended_at = (
+        None if run.ended_at is None or not has_ended(run) else max(_truncate_to_millis(run.ended_at), started_at)
+    )
     return RunRecord(
         started_at=started_at,
         completed_at=ended_at,
         success=run.state == "SUCCEEDED",
-        duration=UNSET if ended_at is None else (ended_at - _taken_up_at(run, ended_at)) // _MILLISECOND,
+        duration=UNSET if ended_at is None else (ended_at - _resumed_at(run, ended_at)) // _MILLISECOND,
         items_processed=UNSET if outcome.items_processed is None else outcome.items_processed,
         result_file=outcome.result_file or UNSET,
         error=outcome.error or UNSET,
@@ -117,27 +119,27 @@ def record_of(run: RunView, outcome: Outcome) -> RunRecord:
     )
 
 
-def count(tally: Tally, run: RunView, record: RunRecord, *, most: int) -> Tally:
+def count(tally: Tally, run: RunView, record: RunRecord, *, max_history: int) -> Tally:
     """Count a finished run. Idempotent."""
     if is_counted(tally, run):
         return tally
-    made = _correct(tally, record) if _had_ended(tally, run) else _add(tally, record, most)
-    return replace(made, counted=(*tally.counted, _end_of(run))[-MOST_COUNTED:])
+    updated = _replace_record(tally, record) if _had_earlier_end(tally, run) else _add(tally, record, max_history)
+    return replace(updated, counted=(*tally.counted, _end_key(run))[-MAX_COUNTED_IDS:])
 
 
 def is_counted(tally: Tally, run: RunView) -> bool:
     """Whether a run's latest end is counted."""
-    return _end_of(run) in tally.counted or (run.generation == 1 and _is_of_the_file(tally, run))
+    return _end_key(run) in tally.counted or (run.generation == 1 and _was_counted_by_file(tally, run))
 
 
 def error_of(task: TaskView) -> str | None:
     """Return the latest error of a task, with the last line of its output; None if there is none."""
     try:
-        said = msgspec.json.decode(task.error, type=_Error)
+        decoded = msgspec.json.decode(task.error, type=_Error)
     except msgspec.DecodeError:
         return None
-    last = said.last_lines.strip().rpartition("\n")[2]
-    return ": ".join(part for part in (said.message or said.type, last) if part)[:_LONGEST_ERROR] or None
+    last = decoded.last_lines.strip().rpartition("\n")[2]
+    return ": ".join(part for part in (decoded.message or decoded.type, last) if part)[:_MAX_ERROR_LENGTH] or None
 
 
 def with_result(record: RunRecord, result_file: str | None) -> RunRecord:
@@ -145,26 +147,26 @@ def with_result(record: RunRecord, result_file: str | None) -> RunRecord:
     return record if result_file is None else replace(record, result_file=result_file)
 
 
-def import_tally(state: ScheduleState, now: datetime, *, is_on_server: bool, most: int) -> Tally:
+def import_tally(state: ScheduleState, now: datetime, *, is_on_server: bool, max_history: int) -> Tally:
     """Return the tally of a state file that is the only source.
 
     An active run counts as failed, unless the server has the schedule and so the run's real state.
     """
-    history = tuple(sorted(state.history, key=lambda one: one.started_at, reverse=True))[:most]
+    history = tuple(sorted(state.history, key=lambda one: one.started_at, reverse=True))[:max_history]
     last = state.last_run
     if (
         last is not None
         and last.completed_at is not None
         and last.started_at not in {one.started_at for one in history}
     ):
-        history = (last, *history)[:most]
+        history = (last, *history)[:max_history]
     until = history[0].started_at if history else None
     tally = Tally(stats=state.stats, history=history, counted_until=until)
     record = None if is_on_server else _interrupted(state, now)
-    return tally if record is None else replace(_add(tally, record, most), counted_until=record.started_at)
+    return tally if record is None else replace(_add(tally, record, max_history), counted_until=record.started_at)
 
 
-def since_of(state: ScheduleState, now: datetime) -> datetime | None:
+def missed_since(state: ScheduleState, now: datetime) -> datetime | None:
     """Return since when windows count as missed for a schedule known only from its state file; None: from now on.
 
     Windows that already had a run are never included.
@@ -176,7 +178,7 @@ def since_of(state: ScheduleState, now: datetime) -> datetime | None:
         since = state.next_run - timedelta(seconds=1)
     else:
         return None
-    return None if since > now else max(since, now - _LONGEST_SINCE)
+    return None if since > now else max(since, now - _MAX_LOOKBACK)
 
 
 def state_of(
@@ -194,8 +196,8 @@ def state_of(
         pipeline_id=pipeline_id,
         status=_status(view, last, is_running=current is not None),
         enabled=view is None or view.state != "disabled",
-        last_run=None if last is None else _in_full(last),
-        next_run=None if view is None or view.next_at is None else _whole(view.next_at),
+        last_run=None if last is None else _with_nulls(last),
+        next_run=None if view is None or view.next_at is None else _truncate_to_millis(view.next_at),
         stats=_rounded(tally.stats),
         history=tally.history,
     )
@@ -213,32 +215,32 @@ def _status(view: ScheduleView | None, last: RunRecord | None, *, is_running: bo
     return ScheduleStatus.IDLE if last is None or last.success else ScheduleStatus.ERROR
 
 
-def _end_of(run: RunView) -> str:
+def _end_key(run: RunView) -> str:
     """Return the key of a run's end: a run that is retried manually ends once per generation."""
     return run.id if run.generation == 1 else f"{run.id}#{run.generation}"
 
 
-def _taken_up_at(run: RunView, ended_at: datetime) -> datetime:
+def _resumed_at(run: RunView, ended_at: datetime) -> datetime:
     """Return when the current generation of a run started: time before a manual retry does not count."""
     if run.generation == 1 or run.adopted_at is None:
-        return begun_at(run)
-    return min(_whole(run.adopted_at), ended_at)
+        return run_started_at(run)
+    return min(_truncate_to_millis(run.adopted_at), ended_at)
 
 
-def _had_ended(tally: Tally, run: RunView) -> bool:
+def _had_earlier_end(tally: Tally, run: RunView) -> bool:
     """Whether an earlier generation of a run was counted. True if it is older than the history."""
     if run.generation == 1:
         return False
     is_known = any(end.partition("#")[0] == run.id for end in tally.counted)
-    is_old = bool(tally.history) and begun_at(run) < tally.history[-1].started_at
-    return is_known or is_old or _is_of_the_file(tally, run)
+    is_old = bool(tally.history) and run_started_at(run) < tally.history[-1].started_at
+    return is_known or is_old or _was_counted_by_file(tally, run)
 
 
-def _is_of_the_file(tally: Tally, run: RunView) -> bool:
-    return tally.counted_until is not None and begun_at(run) <= tally.counted_until
+def _was_counted_by_file(tally: Tally, run: RunView) -> bool:
+    return tally.counted_until is not None and run_started_at(run) <= tally.counted_until
 
 
-def _add(tally: Tally, record: RunRecord, most: int) -> Tally:
+def _add(tally: Tally, record: RunRecord, max_history: int) -> Tally:
     stats = tally.stats
     total = stats.total_runs + 1
     history = sorted((record, *tally.history), key=lambda one: one.started_at, reverse=True)
@@ -249,10 +251,10 @@ def _add(tally: Tally, record: RunRecord, most: int) -> Tally:
         last_failure=_last_failure(stats, record),
         average_duration=_average(tally, record, total),
     )
-    return replace(tally, stats=added, history=tuple(history[:most]))
+    return replace(tally, stats=added, history=tuple(history[:max_history]))
 
 
-def _correct(tally: Tally, record: RunRecord) -> Tally:
+def _replace_record(tally: Tally, record: RunRecord) -> Tally:
     """Replace the record of the same run. If that is no longer in the history, the totals stay unchanged.
 
     Of several records with the same start, a failed one is replaced: users retry failed runs.
@@ -260,14 +262,14 @@ def _correct(tally: Tally, record: RunRecord) -> Tally:
     same = [one for one in tally.history if one.started_at == record.started_at]
     if not same:
         return tally
-    was = min(same, key=lambda one: one.success)
-    place = tally.history.index(was)
+    previous = min(same, key=lambda one: one.success)
+    position = tally.history.index(previous)
     stats = tally.stats
     # The totals of an imported file may not match its history; no total goes below zero.
-    gained = min(max(record.success - was.success, -stats.successful_runs), stats.failed_runs)
+    gained = min(max(record.success - previous.success, -stats.successful_runs), stats.failed_runs)
     average = stats.average_duration
-    if isinstance(average, float) and isinstance(record.duration, int) and isinstance(was.duration, int):
-        average += (record.duration - was.duration) / max(stats.total_runs, 1)
+    if isinstance(average, float) and isinstance(record.duration, int) and isinstance(previous.duration, int):
+        average += (record.duration - previous.duration) / max(stats.total_runs, 1)
     corrected = replace(
         stats,
         successful_runs=stats.successful_runs + gained,
@@ -275,7 +277,7 @@ def _correct(tally: Tally, record: RunRecord) -> Tally:
         last_failure=_last_failure(stats, record),
         average_duration=average,
     )
-    return replace(tally, stats=corrected, history=(*tally.history[:place], record, *tally.history[place + 1 :]))
+    return replace(tally, stats=corrected, history=(*tally.history[:position], record, *tally.history[position + 1 :]))
 
 
 def _last_failure(stats: ScheduleStats, record: RunRecord) -> datetime | None:
@@ -316,7 +318,7 @@ def _interrupted(state: ScheduleState, now: datetime) -> RunRecord | None:
     )
 
 
-def _in_full(record: RunRecord) -> RunRecord:
+def _with_nulls(record: RunRecord) -> RunRecord:
     return replace(
         record,
         items_processed=None if record.items_processed is UNSET else record.items_processed,
@@ -327,21 +329,21 @@ def _in_full(record: RunRecord) -> RunRecord:
 
 def _error_of(run: RunView, tasks: Sequence[TaskView], waiting: Sequence[TaskView]) -> str | None:
     """Return the error of a failed run, or of its task that waits for a retry."""
-    failed = next((task for state in _ENDED_BADLY for task in tasks if task.state == state), None)
-    if is_held(run):
+    failed = next((task for state in _UNSUCCESSFUL_STATES for task in tasks if task.state == state), None)
+    if is_paused(run):
         held = next((task for task in tasks if task.state == "QUARANTINED"), None)
         return (run.because or "the run is paused") if held is None else f"{held.name}: {held.because}"
-    if not is_over(run):
+    if not has_ended(run):
         failed = next(iter(waiting), None)
-        return None if failed is None else _say_failure(failed, tasks)
+        return None if failed is None else _format_failure(failed, tasks)
     if run.state == "SUCCEEDED":
         return None
     if failed is None or run.state == "CANCELLED":
         return run.because or f"the run is {run.state}"
-    return _say_failure(failed, tasks)
+    return _format_failure(failed, tasks)
 
 
-def _say_failure(failed: TaskView, tasks: Sequence[TaskView]) -> str:
+def _format_failure(failed: TaskView, tasks: Sequence[TaskView]) -> str:
     what = error_of(failed) or failed.because
     return what if len(tasks) == 1 else f"{failed.name}: {what}"
 
@@ -367,6 +369,6 @@ def _outputs(tasks: Sequence[TaskView]) -> dict[str, object]:
     return outputs
 
 
-def _whole(at: datetime) -> datetime:
+def _truncate_to_millis(at: datetime) -> datetime:
     """Truncate a time to milliseconds, as in the file."""
     return at.replace(microsecond=at.microsecond // 1_000 * 1_000)

@@ -1,8 +1,8 @@
 """Settings at run time (OPS-5), by precedence: built-in defaults, options of this server, changes in the store.
 
-    core/model/settings.py   <   --set of this server   <   the table `measures`
+    core/model/settings.py   <   --set of this server   <   the table `setting_overrides`
 
-Every server reads the table every LOOK_SECONDS, and the server that makes a change reads it at once: all servers follow
+Every server reads the table every POLL_SECONDS, and the server that makes a change reads it at once: all servers follow
 within 5 s. A server keeps its values and logs a warning if it can't use the table, because another version wrote it.
 """
 
@@ -16,37 +16,37 @@ from mainspring.core.model.settings import (
     SETTINGS,
     Number,
     Retention,
+    SchedulerSettings,
     Setting,
-    Tuning,
     read_values,
     retention_of,
-    tuning_of,
+    scheduler_settings_of,
 )
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
-from mainspring.store.ports.admin import MeasureRow, Measures
+from mainspring.store.ports.admin import SettingOverride, SettingOverrides
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 
 
 class Settings:
     """The effective settings of one server."""
 
-    def __init__(self, store: Measures, clock: Clock, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, store: SettingOverrides, clock: Clock, given: Mapping[str, str] | None = None) -> None:
         """`given` has the values of `--set`. Raises Refused."""
         self._store = store
         self._clock = clock
         self._given = dict(given or {})
         self._changed: dict[str, str] = {}
         self._values = self._defaults = read_values(self._given)
-        self._tuning = tuning_of(self._values)
-        self.on_change: Callable[[Tuning], None] = lambda tuning: None
+        self._tuning = scheduler_settings_of(self._values)
+        self.on_change: Callable[[SchedulerSettings], None] = lambda scheduler_settings: None
         """Called with the scheduler settings after each change."""
 
     @property
-    def tuning(self) -> Tuning:
+    def scheduler_settings(self) -> SchedulerSettings:
         """The current scheduler settings."""
         return self._tuning
 
@@ -79,11 +79,11 @@ class Settings:
                 await self.refresh()
             except Unavailable as fault:
                 log.warning("settings.unavailable", fault=str(fault))
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
-    async def refresh(self) -> dict[str, MeasureRow]:
+    async def refresh(self) -> dict[str, SettingOverride]:
         """Read the changes and apply them; return the rows by name."""
-        rows = {row.name: row for row in await self._store.measures()}
+        rows = {row.name: row for row in await self._store.setting_overrides()}
         changed = {name: row.value for name, row in rows.items() if name in SETTINGS}
         if changed != self._changed:
             self._changed = changed
@@ -91,13 +91,13 @@ class Settings:
         return rows
 
     def _apply(self) -> None:
-        before = self.tuning
+        before = self.scheduler_settings
         try:
             self._values = read_values({**self._given, **self._changed})
         except Refused as refused:
             log.warning("settings.refused", fault=str(refused), settings=self._changed)
             return
-        self._tuning = tuning_of(self._values)
+        self._tuning = scheduler_settings_of(self._values)
         log.info("settings.changed", settings=self._changed)
-        if self.tuning != before:
-            self.on_change(self.tuning)
+        if self.scheduler_settings != before:
+            self.on_change(self.scheduler_settings)

@@ -2,7 +2,7 @@
 
     version in the store  ──every second──>  changed?  ──>  read all rules  ──>  API, and every leader of this server
 
-A change that is made on this server is read at once (`refresh`); other servers follow within LOOK_SECONDS. A new leader
+A change that is made on this server is read at once (`refresh`); other servers follow within POLL_SECONDS. A new leader
 reads the rules itself, before its first turn.
 """
 
@@ -20,10 +20,10 @@ from mainspring.store.ports.sharing import Rules
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
-class FollowedRules:
+class SharingRulesCache:
     """The sharing rules, as one server knows them."""
 
     def __init__(self, store: Rules, clock: Clock) -> None:
@@ -50,7 +50,7 @@ class FollowedRules:
                 await self.refresh()
             except Unavailable as fault:
                 log.warning("rules.unavailable", fault=str(fault))
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
     async def refresh(self) -> AllRules:
         """Read the changes and apply them. Raises Unavailable."""

@@ -14,28 +14,28 @@ from typing import Protocol
 
 import structlog
 
-from mainspring.core.model.settings import USUAL_RETENTION, Retention
+from mainspring.core.model.settings import DEFAULT_RETENTION, Retention
 from mainspring.host.background import Steps
 from mainspring.host.loop import Leader
-from mainspring.host.maintenance.worker_watch import UNHEARD_AT_ONCE, claimant_unheard_after, unheard_after
+from mainspring.host.maintenance.worker_watch import MAX_SILENT_WORKERS, claimant_silent_after, silent_after
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
-from mainspring.shard.events import Audited, RunsAged, WorkerUnheard
+from mainspring.shard.events import InvariantsDue, RunsExpired, WorkerSilent
 from mainspring.store.ports.front import Liveness
 from mainspring.store.ports.store import Pruned, Sweeps
 
 log = structlog.get_logger()
 
 DAYS_AHEAD = 7
-RUNS_AT_ONCE = 100
-LOOK_SECONDS = 10.0
-PRUNE_EVERY_LOOKS = 30
-NOTE_EVERY_LOOKS = 6
+RUNS_PER_PASS = 100
+POLL_SECONDS = 10.0
+PRUNE_EVERY_PASSES = 30
+CATCH_UP_EVERY_PASSES = 6
 PAUSE_SECONDS = 0.1
-MOST_CHUNKS = 100
+MAX_CHUNKS = 100
 
 
-class Swept(Sweeps, Liveness, Protocol):
+class SweptStore(Sweeps, Liveness, Protocol):
     """The parts of the store that the sweeper uses."""
 
 
@@ -44,19 +44,19 @@ class Sweeper:
 
     def __init__(
         self,
-        store: Swept,
+        store: SweptStore,
         clock: Clock,
         leaders: Callable[[], list[Leader]],
-        retention: Callable[[], Retention] = lambda: USUAL_RETENTION,
-        note_ends: Callable[[], Awaitable[object]] | None = None,
+        retention: Callable[[], Retention] = lambda: DEFAULT_RETENTION,
+        record_run_ends: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`retention` is called for each pass; `note_ends` processes missed ends of scheduled runs."""
+        """`retention` is called for each pass; `record_run_ends` processes missed ends of scheduled runs."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
         self._retention = retention
-        self._note_ends = note_ends
-        self._looks = 0
+        self._record_run_ends = record_run_ends
+        self._passes = 0
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -65,35 +65,38 @@ class Sweeper:
                 await self.sweep()
             except Unavailable as fault:
                 log.warning("sweep.unavailable", fault=str(fault))
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
     async def sweep(self) -> None:
         """Run the steps that are due in this pass. Errors are raised after all steps."""
-        looks, self._looks = self._looks, self._looks + 1
+        passes, self._passes = self._passes, self._passes + 1
         steps = Steps()
         for leader in self._leaders():
-            leader.inbox.put(Audited())
-            await steps.attempt(self.name_unheard(leader))
-            await steps.attempt(self.age_runs(leader))
-        if looks % NOTE_EVERY_LOOKS == 0 and self._note_ends is not None:
-            await steps.attempt(self._note_ends())
-        if looks % PRUNE_EVERY_LOOKS == 0:
+            leader.inbox.put(InvariantsDue())
+            await steps.attempt(self.report_silent_workers(leader))
+            await steps.attempt(self.archive_runs(leader))
+        if passes % CATCH_UP_EVERY_PASSES == 0 and self._record_run_ends is not None:
+            await steps.attempt(self._record_run_ends())
+        if passes % PRUNE_EVERY_PASSES == 0:
             await steps.attempt(self.prune())
         steps.check()
 
-    async def age_runs(self, leader: Leader) -> int:
+    async def archive_runs(self, leader: Leader) -> int:
         """Ask the shard to archive the runs whose retention has ended; return their number."""
-        runs = await self._store.ended_runs(leader.term.shard, self._retention().stay(), RUNS_AT_ONCE)
+        runs = await self._store.ended_runs(leader.term.shard, self._retention().stay(), RUNS_PER_PASS)
         if runs:
-            leader.inbox.put(RunsAged(run_ids=tuple(runs)))
+            leader.inbox.put(RunsExpired(run_ids=tuple(runs)))
         return len(runs)
 
-    async def name_unheard(self, leader: Leader) -> int:
+    async def report_silent_workers(self, leader: Leader) -> int:
         """Report workers without a recent heartbeat to the shard; return their number."""
-        silent, claimant_silent = unheard_after(leader.tuning), claimant_unheard_after(leader.tuning)
-        rows = await self._store.unheard(leader.term.shard, silent, UNHEARD_AT_ONCE, claimant_silent)
+        silent, claimant_silent = (
+            silent_after(leader.scheduler_settings),
+            claimant_silent_after(leader.scheduler_settings),
+        )
+        rows = await self._store.silent_workers(leader.term.shard, silent, MAX_SILENT_WORKERS, claimant_silent)
         for row in rows:
-            leader.inbox.put(WorkerUnheard(row=row))
+            leader.inbox.put(WorkerSilent(row=row))
         return len(rows)
 
     async def prune(self) -> list[Pruned]:
@@ -107,7 +110,7 @@ class Sweeper:
         return taken
 
     async def _prune(self, what: str, age: timedelta, taken: list[Pruned]) -> None:
-        for _ in range(MOST_CHUNKS):
+        for _ in range(MAX_CHUNKS):
             pruned = await self._store.prune(what, age)
             taken.append(pruned)
             if not pruned.more:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import structlog
 
-from mainspring.core.model.settings import Tuning
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.host.links import Links
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
@@ -19,29 +19,29 @@ from mainspring.store.ports.front import Liveness
 
 log = structlog.get_logger()
 
-NOTE_SECONDS = 5.0
-UNHEARD_AT_ONCE = 100
+HEARTBEAT_WRITE_SECONDS = 5.0
+MAX_SILENT_WORKERS = 100
 
 
-def unheard_after(tuning: Tuning) -> timedelta:
+def silent_after(scheduler_settings: SchedulerSettings) -> timedelta:
     """Return the age of a row after which its worker counts as silent: heartbeats are recorded every 5 s, and a write
     may be slow."""
-    return timedelta(seconds=tuning.lost_after_seconds + 2 * NOTE_SECONDS)
+    return timedelta(seconds=scheduler_settings.lost_after_seconds + 2 * HEARTBEAT_WRITE_SECONDS)
 
 
-def claimant_unheard_after(tuning: Tuning) -> timedelta:
+def claimant_silent_after(scheduler_settings: SchedulerSettings) -> timedelta:
     """The same for a worker that claims its work: its leader has forgotten it before that."""
-    return unheard_after(tuning) + timedelta(seconds=2 * tuning.claim_silence_seconds)
+    return silent_after(scheduler_settings) + timedelta(seconds=2 * scheduler_settings.claim_heartbeat_timeout_seconds)
 
 
-async def note_heard(store: Liveness, clock: Clock, links: Links, shard: str) -> None:
+async def record_heartbeats_loop(store: Liveness, clock: Clock, links: Links, shard: str) -> None:
     """Record the heartbeats of a leader's workers in the store, until cancelled. A failed write is not retried."""
     while True:
-        await clock.sleep(NOTE_SECONDS)
-        workers = links.take_heard()
+        await clock.sleep(HEARTBEAT_WRITE_SECONDS)
+        workers = links.take_heartbeats()
         if not workers:
             continue
         try:
-            await store.heard(shard, workers)
+            await store.record_heartbeats(shard, workers)
         except Unavailable as fault:
             log.warning("heartbeats.unavailable", shard=shard, workers=len(workers), fault=str(fault))

@@ -20,8 +20,8 @@ import msgspec
 import structlog
 
 from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind, Severity
-from mainspring.core.model.batch import Outgoing
-from mainspring.core.model.notices import Notice, NoticeState, Wish, link_to_run, wants
+from mainspring.core.model.batch import OutboxRow
+from mainspring.core.model.notices import AlertFilter, Notice, NoticeState, link_to_run, matches
 from mainspring.host.outbox.delivery import Receiver
 from mainspring.protocol.ids import new_id
 from mainspring.store.ports.schedules import AlertRow, Alerts
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 NOTIFY_KIND = "notify"
 """Outbox kind of notices. Delivered concurrently: the receiver waits for channels."""
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 """Concurrent deliveries to one channel, so that a burst of alerts does not flood it."""
 
 
@@ -43,7 +43,7 @@ class Channel(Protocol):
         ...
 
     @property
-    def wish(self) -> Wish:
+    def alert_filter(self) -> AlertFilter:
         """The alerts that it gets."""
         ...
 
@@ -65,14 +65,14 @@ class Alerting:
     def __init__(self, store: Alerts, channels: Sequence[Channel] = (), address: str = "") -> None:
         self._store = store
         self._channels = {channel.name: channel for channel in channels}
-        self._turns = {name: asyncio.Semaphore(AT_ONCE) for name in self._channels}
+        self._semaphores = {name: asyncio.Semaphore(MAX_CONCURRENT) for name in self._channels}
         self._address = address
 
     def receivers(self) -> dict[str, Receiver]:
         """Return the receivers by outbox kind."""
         return {OUTBOX_KIND: self.take, NOTIFY_KIND: self.deliver}
 
-    async def take(self, row: Outgoing) -> None:
+    async def take(self, row: OutboxRow) -> None:
         """Open an episode, count a repetition, or resolve it."""
         try:
             alert = msgspec.json.decode(row.payload, type=Alert)
@@ -84,7 +84,7 @@ class Alerting:
         else:
             await self._open(alert, row.id)
 
-    async def deliver(self, row: Outgoing) -> None:
+    async def deliver(self, row: OutboxRow) -> None:
         """Send a notice through its channel. Raises if it did not arrive."""
         try:
             delivery = msgspec.json.decode(row.payload, type=Delivery)
@@ -95,7 +95,7 @@ class Alerting:
         if channel is None:
             log.warning("notice.dropped", id=row.id, channel=delivery.channel, because="unknown channel")
             return
-        async with self._turns[channel.name]:
+        async with self._semaphores[channel.name]:
             await channel.send(row.id, delivery.notice)
         log.info("notice.sent", id=row.id, channel=channel.name)
 
@@ -119,7 +119,7 @@ class Alerting:
             )  # fmt: skip
 
     async def _resolve(self, alert: Alert) -> None:
-        def notices(episode: AlertRow) -> list[Outgoing]:
+        def notices(episode: AlertRow) -> list[OutboxRow]:
             # The summary of the end is more useful than the summary of the beginning repeated.
             summary = alert.summary or episode.summary
             over = msgspec.structs.replace(episode, resolved_at=alert.at, summary=summary)
@@ -129,7 +129,7 @@ class Alerting:
         if episode is not None:
             log.info("alert.resolved", id=episode.id, kind=episode.kind, tenant=episode.tenant, summary=alert.summary)
 
-    def _notices(self, episode: AlertRow, state: NoticeState) -> list[Outgoing]:
+    def _notices(self, episode: AlertRow, state: NoticeState) -> list[OutboxRow]:
         """Return an outbox row for each subscribed channel."""
         details = msgspec.json.decode(episode.details, type=dict[str, str | int | float | bool | None])
         notice = Notice(
@@ -146,7 +146,7 @@ class Alerting:
             link=link_to_run(self._address, details),
         )
         return [
-            Outgoing(
+            OutboxRow(
                 id=f"{NOTIFY_KIND}:{episode.id}:{name}:{'on' if state is NoticeState.FIRING else 'over'}",
                 key=f"{NOTIFY_KIND}:{name}:{episode.key}",
                 kind=NOTIFY_KIND,
@@ -154,5 +154,5 @@ class Alerting:
                 created_at=episode.resolved_at or episode.opened_at,
             )
             for name, channel in self._channels.items()
-            if wants(channel.wish, notice)
+            if matches(channel.alert_filter, notice)
         ]

@@ -15,25 +15,25 @@ from datetime import timedelta
 
 import structlog
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.store import Outbox
 
 log = structlog.get_logger()
 
-Receiver = Callable[[Outgoing], Awaitable[None]]
+Receiver = Callable[[OutboxRow], Awaitable[None]]
 """Takes a row, or raises. Some rows come twice, with the same id."""
 
-GroupReceiver = Callable[[Sequence[Outgoing]], Awaitable[None]]
+GroupReceiver = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 """The same for several rows with distinct keys. If it raises, they are delivered one by one."""
 
-AT_ONCE = 200
+MAX_ROWS_PER_PASS = 200
 LEASE = timedelta(seconds=30)
-LOOK_SECONDS = 1.0
-FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(minutes=10)
-LONGEST_ASIDE_SECONDS = 25.0
+POLL_SECONDS = 1.0
+INITIAL_BACKOFF = timedelta(seconds=1)
+MAX_BACKOFF = timedelta(minutes=10)
+MAX_CONCURRENT_SECONDS = 25.0
 """Timeout of one row: less than its lease, so that no other host has taken it by then."""
 
 
@@ -46,18 +46,18 @@ class OutboxDelivery:
         clock: Clock,
         holder: str,
         receivers: Mapping[str, Receiver],
-        aside: Collection[str] = (),
-        together: Mapping[str, GroupReceiver] | None = None,
+        concurrent_kinds: Collection[str] = (),
+        group_receivers: Mapping[str, GroupReceiver] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._holder = holder
-        self._together = dict(together or {})
-        self._receivers = {**receivers, **{kind: _alone(group) for kind, group in self._together.items()}}
-        self._aside = aside
-        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._group_receivers = dict(group_receivers or {})
+        self._receivers = {**receivers, **{kind: _single_row(group) for kind, group in self._group_receivers.items()}}
+        self._concurrent_kinds = concurrent_kinds
+        self._in_progress: dict[str, asyncio.Task[bool]] = {}
         self._failures: dict[str, int] = {}
-        self._broken: list[Exception] = []
+        self._errors: list[Exception] = []
         """Unexpected errors of concurrent deliveries."""
 
     async def run(self) -> None:
@@ -66,63 +66,63 @@ class OutboxDelivery:
             while True:
                 try:
                     delivered = await self.deliver()
-                    if self._broken:
-                        raise self._broken.pop()
+                    if self._errors:
+                        raise self._errors.pop()
                 except Unavailable as fault:
                     log.warning("outbox.unavailable", fault=str(fault))
                     delivered = 0
                 if not delivered:
-                    await self._clock.sleep(LOOK_SECONDS)
+                    await self._clock.sleep(POLL_SECONDS)
         except asyncio.CancelledError:
-            handing = list(self._under_way.values())
-            for one in handing:
+            task = list(self._in_progress.values())
+            for one in task:
                 one.cancel()
-            await asyncio.gather(*handing, return_exceptions=True)
+            await asyncio.gather(*task, return_exceptions=True)
             raise
 
     async def deliver(self) -> int:
         """Deliver the rows that are due; return how many were delivered."""
         # A row in progress now may be done when the store answers; the answer may still contain it.
-        under_way = set(self._under_way)
-        taken = await self._store.take_outgoing(self._holder, AT_ONCE + len(under_way), LEASE)
-        rows = [row for row in taken if row.id not in under_way]
-        concurrent = [self._set_aside(row) for row in rows if row.kind in self._aside]
-        delivered = await self._hand_over_together(rows)
+        in_progress = set(self._in_progress)
+        taken = await self._store.claim_outbox(self._holder, MAX_ROWS_PER_PASS + len(in_progress), LEASE)
+        rows = [row for row in taken if row.id not in in_progress]
+        concurrent = [self._start_concurrent(row) for row in rows if row.kind in self._concurrent_kinds]
+        delivered = await self._deliver_groups(rows)
         for row in rows:
-            if row.kind in self._aside or row.id in delivered:
+            if row.kind in self._concurrent_kinds or row.id in delivered:
                 continue
-            fault = await self._hand_over(row)
+            fault = await self._deliver_row(row)
             if fault is None:
                 delivered.add(row.id)
             else:
                 await self._postpone(row, fault)
         if delivered:
-            await self._mark(delivered)
+            await self._mark_delivered(delivered)
         elif concurrent:
-            await asyncio.wait(concurrent, timeout=LOOK_SECONDS)
+            await asyncio.wait(concurrent, timeout=POLL_SECONDS)
         return len(delivered) + sum(one.result() for one in concurrent if one.done() and one.exception() is None)
 
-    def _set_aside(self, row: Outgoing) -> asyncio.Task[bool]:
-        handing = self._under_way[row.id] = asyncio.create_task(self._deliver_aside(row))
-        handing.add_done_callback(lambda handing: self._note_end(row.id, handing))
-        return handing
+    def _start_concurrent(self, row: OutboxRow) -> asyncio.Task[bool]:
+        task = self._in_progress[row.id] = asyncio.create_task(self._deliver_concurrently(row))
+        task.add_done_callback(lambda task: self._on_task_done(row.id, task))
+        return task
 
-    def _note_end(self, id: str, handing: asyncio.Task[bool]) -> None:
-        del self._under_way[id]
-        error = None if handing.cancelled() else handing.exception()
+    def _on_task_done(self, id: str, task: asyncio.Task[bool]) -> None:
+        del self._in_progress[id]
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self._broken.append(error)
+            self._errors.append(error)
 
-    async def _deliver_aside(self, row: Outgoing) -> bool:
+    async def _deliver_concurrently(self, row: OutboxRow) -> bool:
         """Deliver one row; return whether it was delivered."""
         try:
-            async with asyncio.timeout(LONGEST_ASIDE_SECONDS):
-                fault = await self._hand_over(row)
+            async with asyncio.timeout(MAX_CONCURRENT_SECONDS):
+                fault = await self._deliver_row(row)
         except TimeoutError:
-            fault = f"timed out after {LONGEST_ASIDE_SECONDS:.0f} s"
+            fault = f"timed out after {MAX_CONCURRENT_SECONDS:.0f} s"
         try:
             if fault is None:
-                await self._mark([row.id])
+                await self._mark_delivered([row.id])
             else:
                 await self._postpone(row, fault)
         except Unavailable as unavailable:
@@ -131,10 +131,10 @@ class OutboxDelivery:
             return False
         return fault is None
 
-    async def _hand_over_together(self, rows: Sequence[Outgoing]) -> set[str]:
+    async def _deliver_groups(self, rows: Sequence[OutboxRow]) -> set[str]:
         """Deliver rows of kinds with a group receiver; return the ids delivered. The others are delivered singly."""
         taken: set[str] = set()
-        for kind, receiver in self._together.items():
+        for kind, receiver in self._group_receivers.items():
             group = [row for row in rows if row.kind == kind]
             if len(group) > 1:
                 try:
@@ -144,7 +144,7 @@ class OutboxDelivery:
                     log.warning("outbox.group_failed", kind=kind, rows=len(group), fault=repr(fault))
         return taken
 
-    async def _hand_over(self, row: Outgoing) -> str | None:
+    async def _deliver_row(self, row: OutboxRow) -> str | None:
         receiver = self._receivers.get(row.kind)
         if receiver is None:
             return f"no receiver for {row.kind}"
@@ -155,24 +155,24 @@ class OutboxDelivery:
             return repr(fault)
         return None
 
-    async def _mark(self, ids: Collection[str]) -> None:
+    async def _mark_delivered(self, ids: Collection[str]) -> None:
         await self._store.delivered(list(ids))
         for name in ids:
             self._failures.pop(name, None)
 
-    async def _postpone(self, row: Outgoing, fault: str) -> None:
-        await self._store.postpone(row.id, self._pause(row.id), fault)
+    async def _postpone(self, row: OutboxRow, fault: str) -> None:
+        await self._store.postpone(row.id, self._backoff(row.id), fault)
 
-    def _pause(self, id: str) -> timedelta:
+    def _backoff(self, id: str) -> timedelta:
         """Return the exponential backoff of a row, by the failures that this host has seen."""
         failures = self._failures[id] = min(self._failures.get(id, 0) + 1, 16)
-        return min(FIRST_PAUSE * (1 << (failures - 1)), LONGEST_PAUSE)
+        return min(INITIAL_BACKOFF * (1 << (failures - 1)), MAX_BACKOFF)
 
 
-def _alone(receiver: GroupReceiver) -> Receiver:
+def _single_row(receiver: GroupReceiver) -> Receiver:
     """Adapt a group receiver to single rows."""
 
-    async def receive(row: Outgoing) -> None:
+    async def receive(row: OutboxRow) -> None:
         await receiver([row])
 
     return receive

@@ -8,16 +8,16 @@ from random import Random
 
 from msgspec.structs import replace
 
-from mainspring.core.admission.job_routing import JobNeeds, Place, needs_of, p0_fault, place_run
+from mainspring.core.admission.job_routing import JobRequirements, Route, p0_fault, requirements_of, route_run
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.job import JobRow, count_tasks
-from mainspring.core.model.settings import Tuning
-from mainspring.core.schedules.evaluation import Context, RunWish
+from mainspring.core.model.settings import SchedulerSettings
+from mainspring.core.schedules.evaluation import Context, ScheduledRunRequest
 from mainspring.protocol.errors import Fault
 from mainspring.protocol.ids import entropy, new_id
 
-_SIZES_KEPT = 10_000
-_OPEN = Tuning(p0_needs_grant=0)
+_MAX_CACHED_SIZES = 10_000
+_OPEN = SchedulerSettings(p0_needs_grant=0)
 """Without rules, P0 needs no grant."""
 
 
@@ -25,23 +25,25 @@ def make_context(
     default_jitter_seconds: int = 0,
     *,
     rules: Callable[[], AllRules] = AllRules,
-    tuning: Callable[[], Tuning] = lambda: _OPEN,
+    scheduler_settings: Callable[[], SchedulerSettings] = lambda: _OPEN,
 ) -> Context:
     """Create an evaluation context: new ids, cached job sizes, and admission by the current rules."""
     random = Random(entropy())
-    sizes: OrderedDict[str, tuple[int, JobNeeds]] = OrderedDict()
+    sizes: OrderedDict[str, tuple[int, JobRequirements]] = OrderedDict()
 
-    def size(job: JobRow) -> tuple[int, JobNeeds]:
+    def size(job: JobRow) -> tuple[int, JobRequirements]:
         known = sizes.get(job.id)
         if known is None:
-            known = sizes[job.id] = count_tasks(job), needs_of(job)
-            if len(sizes) > _SIZES_KEPT:
+            known = sizes[job.id] = count_tasks(job), requirements_of(job)
+            if len(sizes) > _MAX_CACHED_SIZES:
                 sizes.popitem(last=False)
         return known
 
-    def admit(wish: RunWish) -> Place:
-        place = place_run(size(wish.job)[1], wish.pool, rules())
-        fault = p0_fault(wish.priority, wish.tenant, rules(), wish.at, needed=bool(tuning().p0_needs_grant))
+    def admit(request: ScheduledRunRequest) -> Route:
+        place = route_run(size(request.job)[1], request.pool, rules())
+        fault = p0_fault(
+            request.priority, request.tenant, rules(), request.at, needed=bool(scheduler_settings().p0_needs_grant)
+        )
         refused = () if fault is None else (Fault(where="priority", why=fault),)
         return replace(place, faults=(*place.faults, *refused))
 

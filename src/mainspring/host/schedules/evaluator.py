@@ -11,61 +11,67 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from msgspec.structs import replace
 
-from mainspring.core.model.schedule_rows import Decide, Docket, Ruling
+from mainspring.core.model.schedule_rows import Decide, EvaluationBatch, ScheduleDecision
 from mainspring.core.schedules import evaluation
 from mainspring.core.schedules.evaluation import Context
 from mainspring.protocol.errors import StaleWrite, Unavailable
-from mainspring.store.ports.schedules import Schedules, Settled
+from mainspring.store.ports.schedules import EvaluationResult, Schedules
 
 log = structlog.get_logger()
 
-Rule = Callable[[Docket, Context], Sequence[Ruling]]
+Rule = Callable[[EvaluationBatch, Context], Sequence[ScheduleDecision]]
 """Decides by the rules of `core/schedules`."""
-Fallback = Callable[[Docket, str], Sequence[Ruling]]
+Fallback = Callable[[EvaluationBatch, str], Sequence[ScheduleDecision]]
 """Decides for a broken schedule, given the error."""
 
 
-class Settler:
+class ScheduleEvaluator:
     """Evaluates schedules by rules that may fail."""
 
     def __init__(self, store: Schedules, context: Context) -> None:
         self._store = store
         self._context = context
-        self.on_ruled: Callable[[Sequence[str]], None] | None = None
+        self.on_decided: Callable[[Sequence[str]], None] | None = None
         """Called with the ids of schedules after their decisions are written."""
 
-    async def settle(
-        self, ids: Sequence[str], rule: Rule, fallback: Fallback = evaluation.set_aside, *, is_news: bool = False
-    ) -> Sequence[Ruling]:
+    async def evaluate_schedules(
+        self,
+        ids: Sequence[str],
+        rule: Rule,
+        fallback: Fallback = evaluation.pause_broken,
+        *,
+        may_be_stale: bool = False,
+    ) -> Sequence[ScheduleDecision]:
         """Evaluate these schedules; return the decisions, or nothing if they had to be evaluated one by one.
 
-        `is_news`: the rule depends on rows that were read before. If a database failover has changed them since, it
+        `may_be_stale`: the rule depends on rows that were read before. If a database failover has changed them since,
+        it
         raises Unavailable, and the caller reads them again.
         """
         if not ids:
             return []
-        settled = await self.settle_some(
-            lambda decide: self._store.settle(ids, decide), rule, fallback, is_news=is_news
+        evaluated = await self.evaluate_taken(
+            lambda decide: self._store.evaluate_schedules(ids, decide), rule, fallback, may_be_stale=may_be_stale
         )  # fmt: skip
-        return [] if settled is None else settled.decisions
+        return [] if evaluated is None else evaluated.decisions
 
-    async def settle_some(
-        self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = evaluation.set_aside,
-        *, is_news: bool = False,
-    ) -> Settled | None:  # fmt: skip
+    async def evaluate_taken(
+        self, take: Callable[[Decide], Awaitable[EvaluationResult]], rule: Rule, fallback: Fallback = evaluation.pause_broken,
+        *, may_be_stale: bool = False,
+    ) -> EvaluationResult | None:  # fmt: skip
         """Evaluate the schedules that the store selects; None if they had to be evaluated one by one.
 
         Raises Unavailable.
         """
         taken: list[str] = []
-        decide = guard(rule, self._context, fallback)
+        decide = isolate_failures(rule, self._context, fallback)
 
-        def note(docket: Docket) -> Sequence[Ruling]:
-            taken[:] = [case.schedule.id for case in docket.cases]
-            return decide(docket)
+        def note(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+            taken[:] = [case.schedule.id for case in evaluation_batch.cases]
+            return decide(evaluation_batch)
 
         try:
-            settled = await take(note)
+            evaluated = await take(note)
         except Unavailable:
             raise
         except Exception as fault:
@@ -73,42 +79,44 @@ class Settler:
                 raise
             log.warning("schedules.refused", schedules=len(taken), fault=repr(fault))
         else:
-            self._tell([decision.schedule.id for decision in settled.decisions])
-            return settled
+            self._notify([decision.schedule.id for decision in evaluated.decisions])
+            return evaluated
         for schedule in taken:
-            await self._settle_alone(schedule, decide, fallback, is_news=is_news)
+            await self._evaluate_single(schedule, decide, fallback, may_be_stale=may_be_stale)
         return None
 
-    async def _settle_alone(self, schedule: str, decide: Decide, fallback: Fallback, *, is_news: bool) -> None:
+    async def _evaluate_single(self, schedule: str, decide: Decide, fallback: Fallback, *, may_be_stale: bool) -> None:
         try:
-            await self._store.settle([schedule], decide)
+            await self._store.evaluate_schedules([schedule], decide)
         except Unavailable:
             raise
         except Exception as fault:
-            if is_news and isinstance(fault, StaleWrite):
+            if may_be_stale and isinstance(fault, StaleWrite):
                 raise Unavailable(f"{schedule} has changed since: {fault}") from fault
             because = repr(fault)
-            log.warning("schedule.set_aside", schedule=schedule, fault=because)
-            await self._store.settle([schedule], lambda docket: fallback(docket, because))
-        self._tell([schedule])
+            log.warning("schedule.pause_broken", schedule=schedule, fault=because)
+            await self._store.evaluate_schedules(
+                [schedule], lambda evaluation_batch: fallback(evaluation_batch, because)
+            )
+        self._notify([schedule])
 
-    def _tell(self, schedules: Sequence[str]) -> None:
-        if schedules and self.on_ruled is not None:
-            self.on_ruled(schedules)
+    def _notify(self, schedules: Sequence[str]) -> None:
+        if schedules and self.on_decided is not None:
+            self.on_decided(schedules)
 
 
-def guard(rule: Rule, context: Context, fallback: Fallback = evaluation.set_aside) -> Decide:
+def isolate_failures(rule: Rule, context: Context, fallback: Fallback = evaluation.pause_broken) -> Decide:
     """Apply a rule to each schedule separately; the fallback decides for a broken one."""
 
-    def decide(docket: Docket) -> Sequence[Ruling]:
-        decisions: list[Ruling] = []
-        for case in docket.cases:
-            alone = replace(docket, cases=(case,))
+    def decide(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+        decisions: list[ScheduleDecision] = []
+        for case in evaluation_batch.cases:
+            single = replace(evaluation_batch, cases=(case,))
             try:
-                decisions += rule(alone, context)
+                decisions += rule(single, context)
             except Exception as fault:  # noqa: BLE001 - any fault belongs to this schedule, and raises an alert
-                log.warning("schedule.set_aside", schedule=case.schedule.id, fault=repr(fault))
-                decisions += fallback(alone, repr(fault))
+                log.warning("schedule.pause_broken", schedule=case.schedule.id, fault=repr(fault))
+                decisions += fallback(single, repr(fault))
         return decisions
 
     return decide

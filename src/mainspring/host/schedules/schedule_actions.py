@@ -24,30 +24,45 @@ import msgspec
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.job import JobRow
-from mainspring.core.model.schedule_rows import BackfillRow, Decide, Docket, EventRow, FireRow, Ruling, ScheduleRow
-from mainspring.core.schedules import schedule_actions as acts
+from mainspring.core.model.schedule_rows import (
+    BackfillRow,
+    Decide,
+    EvaluationBatch,
+    EventRow,
+    FireRow,
+    ScheduleDecision,
+    ScheduleRow,
+)
+from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill
-from mainspring.core.schedules.evaluation import Context, RunWish
+from mainspring.core.schedules.evaluation import Context, ScheduledRunRequest
 from mainspring.core.schedules.event_triggers import receive
-from mainspring.core.schedules.schedule_actions import BackfillWish
+from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.schedules.windows import upcoming
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import guard
+from mainspring.host.schedules.evaluator import isolate_failures
 from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused
 from mainspring.protocol.ids import entropy, new_id
-from mainspring.store.ports.schedules import Events, FireFilter, IdempotencyKey, NewSchedule, Schedules, Settled
+from mainspring.store.ports.schedules import (
+    EvaluationResult,
+    Events,
+    FireFilter,
+    IdempotencyKey,
+    NewSchedule,
+    Schedules,
+)
 
-MOST_UPCOMING = 1_000
-_MOST_PAST_FIRES = 20_000
-_MOST_PAST_BACKFILLS = 1_000
-_MOST_TRIES = 10
+MAX_UPCOMING = 1_000
+_MAX_PAST_FIRES = 20_000
+_MAX_PAST_BACKFILLS = 1_000
+_MAX_ATTEMPTS = 10
 _INSTANT = timedelta(microseconds=1)
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 
 
-class Scheduled(Schedules, Events, Protocol):
+class ScheduleStore(Schedules, Events, Protocol):
     """The parts of the store that schedules need."""
 
     async def time(self) -> datetime:
@@ -59,7 +74,7 @@ class Scheduled(Schedules, Events, Protocol):
         ...
 
 
-class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
+class NewScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to create a schedule."""
 
     spec: ScheduleSpec
@@ -97,17 +112,19 @@ class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was created by an earlier request with the same key."""
 
 
-class ScheduleBook:
+class ScheduleActions:
     """All actions on schedules."""
 
-    def __init__(self, store: Scheduled, *, pool: str, limits: Limits | None = None, context: Context | None = None):
+    def __init__(
+        self, store: ScheduleStore, *, pool: str, limits: Limits | None = None, context: Context | None = None
+    ):
         self._store = store
         self._pool = pool
         self._limits = limits or Limits()
         self._context = context or make_context()
         self._random = Random(entropy())
         self._on_change: Callable[[], None] = lambda: None
-        self.on_ruled: Callable[[Sequence[str]], None] | None = None
+        self.on_decided: Callable[[Sequence[str]], None] | None = None
         """Called with the ids of schedules that were created or changed, after the write."""
 
     def follow(self, context: Context, on_change: Callable[[], None]) -> None:
@@ -130,21 +147,23 @@ class ScheduleBook:
         With `since`, windows after that time count as missed. `audit.object` is set to the new id.
         """
         now = await self._store.time()
-        start = now if since is None else acts.check_since(since, now)
+        start = now if since is None else rules.check_since(since, now)
         pool = await self._check(tenant, spec, start, self._pool)
-        new = self._new(tenant, SpecWish(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
+        new = self._new(tenant, NewScheduleRequest(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
         await self._store.insert_schedule(new.row, new.change, new.audit)
         self._on_change()
-        self._tell([new.row.id])
+        self._notify([new.row.id])
         return new.row
 
-    async def create_all(self, tenant: str, wishes: Sequence[SpecWish], *, by: str, why: str = "") -> list[ScheduleRow]:
+    async def create_all(
+        self, tenant: str, requests: Sequence[NewScheduleRequest], *, by: str, why: str = ""
+    ) -> list[ScheduleRow]:
         """Create schedules, all or none. They are validated already, and their jobs exist."""
         now = await self._store.time()
-        new = [self._new(tenant, wish, by, why, now) for wish in wishes]
+        new = [self._new(tenant, command, by, why, now) for command in requests]
         await self._store.insert_schedules(new)
         self._on_change()
-        self._tell([one.row.id for one in new])
+        self._notify([one.row.id for one in new])
         return [one.row for one in new]
 
     async def find(self, tenant: str | None, reference: str) -> ScheduleRow:
@@ -171,15 +190,21 @@ class ScheduleBook:
         row = await self.find(None, id)
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time(), row.pool)
-        decision = await self._settle(
-            id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
+        decision = await self._evaluate(
+            id,
+            lambda evaluation_batch: rules.change(
+                evaluation_batch, self._context, spec, by=by, why=why, version=version
+            ),
+            audit,
         )
         self._on_change()
         return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Pause a schedule until `resume`: no new windows, no start of waiting ones. Active runs continue."""
-        decision = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
+        decision = await self._evaluate(
+            id, lambda evaluation_batch: rules.pause(evaluation_batch, self._context, by=by, why=why), audit
+        )
         return decision.schedule
 
     async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
@@ -187,7 +212,9 @@ class ScheduleBook:
 
         Raises Conflict if its definition disables it.
         """
-        decision = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
+        decision = await self._evaluate(
+            id, lambda evaluation_batch: rules.resume(evaluation_batch, self._context, by=by, why=why), audit
+        )
         self._on_change()
         return decision.schedule
 
@@ -195,8 +222,10 @@ class ScheduleBook:
         self, id: str, *, by: str, why: str = "", version: int | None = None, audit: AuditEntry | None = None
     ) -> ScheduleRow:
         """Delete a schedule. Its history stays readable; active runs continue. Raises Outdated like `change`."""
-        decision = await self._settle(
-            id, lambda docket: acts.delete(docket, self._context, by=by, why=why, version=version), audit
+        decision = await self._evaluate(
+            id,
+            lambda evaluation_batch: rules.delete(evaluation_batch, self._context, by=by, why=why, version=version),
+            audit,
         )
         return decision.schedule
 
@@ -216,82 +245,82 @@ class ScheduleBook:
         `params` is a JSON object that overrides parameters of the schedule. The returned fire has the run's id.
         """
         if window_at is not None:
-            window_at = acts.check_window(window_at)
-        for _ in range(_MOST_TRIES):
+            window_at = rules.check_window(window_at)
+        for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
             past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
-            wish = acts.TriggerWish(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
-            decide = partial(acts.trigger_now, context=self._context, wish=wish, read=acts.mark_of(row))
-            settled = await self._try(id, decide, audit, key)
-            if settled.made_before:
-                return await self._triggered_before(settled.made_before[-1])
-            for decision in settled.decisions:
+            command = rules.TriggerCommand(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
+            decide = partial(rules.trigger_now, context=self._context, command=command, read=rules.version_of(row))
+            evaluated = await self._evaluate_with_key(id, decide, audit, key)
+            if evaluated.replayed_ids:
+                return await self._replay_trigger(evaluated.replayed_ids[-1])
+            for decision in evaluated.decisions:
                 fire = next(fire for fire in reversed(decision.fires) if fire.run_id == decision.runs[-1].id)
                 return Triggered(fire=fire)
         raise _busy()
 
-    async def plan_backfill(self, id: str, wish: BackfillWish) -> Backfill:
+    async def plan_backfill(self, id: str, command: BackfillCommand) -> Backfill:
         """Return what a backfill would do: a dry run."""
-        acts.check_backfill(wish)
+        rules.check_backfill(command)
         row = await self.find(None, id)
-        past = await self._past(id, wish.since, wish.before)
-        return acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=await self._store.time())
+        past = await self._past(id, command.since, command.before)
+        return rules.plan_requested(_SPECS.decode(row.spec), command, past, now=await self._store.time())
 
     async def backfill(
-        self, id: str, wish: BackfillWish, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
+        self, id: str, command: BackfillCommand, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
     ) -> Backfilled:
         """Run past windows, `max_parallel` of them at a time."""
-        acts.check_backfill(wish)
-        for _ in range(_MOST_TRIES):
+        rules.check_backfill(command)
+        for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
-            past = await self._past(id, wish.since, wish.before)
+            past = await self._past(id, command.since, command.before)
             backfill_id = new_id("backfill", await self._store.time(), self._random)
-            act = _BackfillAct(self._context, wish, past, acts.mark_of(row), backfill_id)
-            settled = await self._try(id, act.decide, audit, key)
-            if settled.made_before:
-                return await self._backfilled_before(row, wish, settled.made_before[-1])
-            for decision in settled.decisions:
-                if act.planned is not None:
-                    return Backfilled(row=decision.backfills[0], planned=act.planned)
+            action = _BackfillDecision(self._context, command, past, rules.version_of(row), backfill_id)
+            evaluated = await self._evaluate_with_key(id, action.decide, audit, key)
+            if evaluated.replayed_ids:
+                return await self._replay_backfill(row, command, evaluated.replayed_ids[-1])
+            for decision in evaluated.decisions:
+                if action.planned is not None:
+                    return Backfilled(row=decision.backfills[0], planned=action.planned)
         raise _busy()
 
     async def receive_events(
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
     ) -> list[bool]:
         """Record events and fire the schedules that wait for them; return for each event whether it was new (TRG-7)."""
-        decide = guard(receive, self._context)
-        ruled: list[str] = []
+        decide = isolate_failures(receive, self._context)
+        decided: list[str] = []
 
-        def note(docket: Docket) -> Sequence[Ruling]:
-            decisions = decide(docket)
-            ruled[:] = [decision.schedule.id for decision in decisions]
+        def note(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+            decisions = decide(evaluation_batch)
+            decided[:] = [decision.schedule.id for decision in decisions]
             return decisions
 
         fresh = await self._store.receive_events(tenant, events, note, audit)
-        self._tell(ruled)
+        self._notify(decided)
         return fresh
 
     async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
         """Return the next windows before `until`, of all schedules or of a tenant, soonest first."""
-        limit = min(limit, MOST_UPCOMING)
+        limit = min(limit, MAX_UPCOMING)
         rows = await self._store.next_schedules(tenant, until, limit)
         merged = heapq.merge(*(_windows(row, until, limit) for row in rows), key=lambda one: one.window_at)
         return [one for one, _ in zip(merged, range(limit), strict=False)]
 
-    def _new(self, tenant: str, wish: SpecWish, by: str, why: str, now: datetime) -> NewSchedule:
-        since = None if wish.since is None else acts.check_since(wish.since, now)
-        row, change = acts.new_schedule(
+    def _new(self, tenant: str, command: NewScheduleRequest, by: str, why: str, now: datetime) -> NewSchedule:
+        since = None if command.since is None else rules.check_since(command.since, now)
+        row, change = rules.new_schedule(
             new_id("sched", now, self._random),
             tenant,
-            wish.spec,
-            pool=wish.pool or self._pool,
+            command.spec,
+            pool=command.pool or self._pool,
             by=by,
             why=why,
             now=now,
             since=since,
-            paused=wish.paused,
+            paused=command.paused,
         )
-        audit = None if wish.audit is None else msgspec.structs.replace(wish.audit, object=row.id)
+        audit = None if command.audit is None else msgspec.structs.replace(command.audit, object=row.id)
         return NewSchedule(row=row, change=change, audit=audit)
 
     async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime, pool: str) -> str:
@@ -299,7 +328,9 @@ class ScheduleBook:
         faults = check_schedule(spec, now, self._limits)
         job = None if faults else await self._store.find_job(tenant, spec.job)
         if job is not None:
-            place = self._context.admit(RunWish(tenant=tenant, pool=pool, job=job, priority=spec.priority, at=now))
+            place = self._context.admit(
+                ScheduledRunRequest(tenant=tenant, pool=pool, job=job, priority=spec.priority, at=now)
+            )
             pool = place.pool
             faults += place.faults
         elif not faults:
@@ -308,76 +339,78 @@ class ScheduleBook:
             raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
         return pool
 
-    async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
-        settled = await self._try(id, decide, audit)
-        if not settled.decisions:
+    async def _evaluate(self, id: str, decide: Decide, audit: AuditEntry | None) -> ScheduleDecision:
+        evaluated = await self._evaluate_with_key(id, decide, audit)
+        if not evaluated.decisions:
             raise Broken(f"no decision about {id}")
-        return settled.decisions[0]
+        return evaluated.decisions[0]
 
-    async def _try(
+    async def _evaluate_with_key(
         self, id: str, decide: Decide, audit: AuditEntry | None, key: IdempotencyKey | None = None
-    ) -> Settled:
+    ) -> EvaluationResult:
         """Evaluate one schedule; no decision means that it changed since it was read. Raises NotFound."""
-        settled = await self._store.settle([id], decide, audit, key)
-        if not settled.schedules:
+        evaluated = await self._store.evaluate_schedules([id], decide, audit, key)
+        if not evaluated.schedules:
             raise NotFound(f"there is no schedule {id[:200]!a}")
-        self._tell([decision.schedule.id for decision in settled.decisions])
-        return settled
+        self._notify([decision.schedule.id for decision in evaluated.decisions])
+        return evaluated
 
-    def _tell(self, schedules: Sequence[str]) -> None:
-        if schedules and self.on_ruled is not None:
-            self.on_ruled(schedules)
+    def _notify(self, schedules: Sequence[str]) -> None:
+        if schedules and self.on_decided is not None:
+            self.on_decided(schedules)
 
-    async def _triggered_before(self, run_id: str) -> Triggered:
+    async def _replay_trigger(self, run_id: str) -> Triggered:
         for fire in await self._store.fires_of_runs([run_id]):
             return Triggered(fire=fire, is_replay=True)
         raise Conflict(f"this idempotency key belongs to the old run {run_id}")
 
-    async def _backfilled_before(self, row: ScheduleRow, wish: BackfillWish, backfill_id: str) -> Backfilled:
+    async def _replay_backfill(self, row: ScheduleRow, command: BackfillCommand, backfill_id: str) -> Backfilled:
         """Rebuild the first answer to a backfill request: plan it again with the fires known at that time."""
-        kept = await self._store.backfills(row.id, _MOST_PAST_BACKFILLS)
+        kept = await self._store.backfills(row.id, _MAX_PAST_BACKFILLS)
         first = next((one for one in kept if one.id == backfill_id), None)
         if first is None:
             raise Conflict(f"this idempotency key belongs to the old backfill {backfill_id}")
         past = [
             fire
-            for fire in await self._past(row.id, wish.since, wish.before)
+            for fire in await self._past(row.id, command.since, command.before)
             if fire.backfill_id != backfill_id and fire.decided_at <= first.created_at
         ]
-        planned = acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=first.created_at)
+        planned = rules.plan_requested(_SPECS.decode(row.spec), command, past, now=first.created_at)
         return Backfilled(row=first, planned=planned, is_replay=True)
 
     async def _past(self, id: str, since: datetime, before: datetime) -> list[FireRow]:
         wanted = FireFilter(schedule_id=id, since=max(since, EPOCH), before=max(before, EPOCH))
-        fires = await self._store.fires(wanted, _MOST_PAST_FIRES)
-        if len(fires) >= _MOST_PAST_FIRES:
+        fires = await self._store.fires(wanted, _MAX_PAST_FIRES)
+        if len(fires) >= _MAX_PAST_FIRES:
             raise Refused(
                 "the range is too long", [Fault(where="since", why="too many fires in the range; choose a shorter one")]
             )
         return fires
 
 
-class _BackfillAct:
+class _BackfillDecision:
     """A backfill in progress: keeps the plan of the latest decision."""
 
-    def __init__(self, context: Context, wish: BackfillWish, past: Sequence[FireRow], read: acts.Mark, id: str) -> None:
+    def __init__(
+        self, context: Context, command: BackfillCommand, past: Sequence[FireRow], read: rules.ScheduleVersion, id: str
+    ) -> None:
         self._context = context
-        self._wish = wish
+        self._request = command
         self._past = past
         self._read = read
         self._id = id
         self.planned: Backfill | None = None
 
-    def decide(self, docket: Docket) -> Sequence[Ruling]:
+    def decide(self, evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
         """Decide, and keep the plan."""
-        decisions, self.planned = acts.backfill(
-            docket, self._context, self._wish, self._past, id=self._id, read=self._read
+        decisions, self.planned = rules.backfill(
+            evaluation_batch, self._context, self._request, self._past, id=self._id, read=self._read
         )
         return decisions
 
 
 def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
-    windows = upcoming(_SPECS.decode(row.spec), row.through_at, limit)
+    windows = upcoming(_SPECS.decode(row.spec), row.planned_through, limit)
     return [Upcoming(window_at=window, schedule=row) for window in windows if window < until]
 
 

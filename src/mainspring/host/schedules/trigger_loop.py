@@ -23,35 +23,35 @@ import structlog
 from mainspring.core.model.schedule_rows import Decide
 from mainspring.core.schedules import evaluate
 from mainspring.host.background import Steps
-from mainspring.host.schedules.evaluator import Rule, Settler
+from mainspring.host.schedules.evaluator import Rule, ScheduleEvaluator
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
-from mainspring.store.ports.schedules import Schedules, Settled
+from mainspring.store.ports.schedules import EvaluationResult, Schedules
 
 log = structlog.get_logger()
 
-AT_ONCE = 500
-LOOK_SECONDS = 1.0
+MAX_PER_PASS = 500
+POLL_SECONDS = 1.0
 """Maximum interval between two passes, in which schedules created on other servers are found."""
-LEAST_WAIT_SECONDS = 0.005
+MIN_WAIT_SECONDS = 0.005
 SWEEP_SECONDS = 5.0
 """Maximum delay of a window whose wake-up was lost."""
 
 
-class Triggers:
+class TriggerLoop:
     """Fires schedules on one server."""
 
-    def __init__(self, store: Schedules, clock: Clock, settler: Settler) -> None:
+    def __init__(self, store: Schedules, clock: Clock, evaluator: ScheduleEvaluator) -> None:
         self._store = store
         self._clock = clock
-        self._settler = settler
+        self._evaluator = evaluator
         self._woken = asyncio.Event()
         self._released = asyncio.Event()
         self._released.set()
         self._sweep_at = clock.monotonic()
-        self._heard: tuple[datetime, float] | None = None
+        self._store_time: tuple[datetime, float] | None = None
         """The store's time, and the monotonic time at which it was read."""
-        self.on_settled: Callable[[Settled], None] | None = None
+        self.on_evaluated: Callable[[EvaluationResult], None] | None = None
         """Called with the results of each evaluation: for metrics."""
 
     def wake(self) -> None:
@@ -82,39 +82,41 @@ class Triggers:
                 wait = await self._seconds_to_next()
             except Unavailable as fault:
                 log.warning("triggers.unavailable", fault=str(fault))
-                wait = LOOK_SECONDS
+                wait = POLL_SECONDS
             await self._wait(wait)
 
     async def fire(self) -> int:
         """Evaluate all due schedules; return their number."""
-        return await self._settle_all(lambda decide: self._store.settle_due(AT_ONCE, decide), evaluate.settle_due)
+        return await self._evaluate_all(
+            lambda decide: self._store.evaluate_due(MAX_PER_PASS, decide), evaluate.evaluate_due
+        )
 
     async def sweep(self) -> int:
         """Evaluate schedules with waiting windows that were not evaluated recently; return their number."""
-        return await self._settle_all(
-            lambda decide: self._store.settle_waiting(AT_ONCE, SWEEP_SECONDS, decide), evaluate.settle_waiting
+        return await self._evaluate_all(
+            lambda decide: self._store.evaluate_waiting(MAX_PER_PASS, SWEEP_SECONDS, decide), evaluate.evaluate_waiting
         )
 
-    async def _settle_all(self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule) -> int:
+    async def _evaluate_all(self, take: Callable[[Decide], Awaitable[EvaluationResult]], rule: Rule) -> int:
         total = 0
         while True:
-            settled = await self._settler.settle_some(take, rule)
-            if settled is None:
+            evaluated = await self._evaluator.evaluate_taken(take, rule)
+            if evaluated is None:
                 continue
-            total += settled.schedules
-            self._heard = settled.now, self._clock.monotonic()
-            if self.on_settled is not None:
-                self.on_settled(settled)
-            if settled.schedules < AT_ONCE:
+            total += evaluated.schedules
+            self._store_time = evaluated.now, self._clock.monotonic()
+            if self.on_evaluated is not None:
+                self.on_evaluated(evaluated)
+            if evaluated.schedules < MAX_PER_PASS:
                 return total
 
     async def _seconds_to_next(self) -> float:
         due_at = await self._store.next_due()
-        if due_at is None or self._heard is None:
-            return LOOK_SECONDS
-        now, heard = self._heard
+        if due_at is None or self._store_time is None:
+            return POLL_SECONDS
+        now, heard = self._store_time
         wait = (due_at - now).total_seconds() - (self._clock.monotonic() - heard)
-        return min(max(wait, LEAST_WAIT_SECONDS), LOOK_SECONDS)
+        return min(max(wait, MIN_WAIT_SECONDS), POLL_SECONDS)
 
     async def _wait(self, seconds: float) -> None:
         try:

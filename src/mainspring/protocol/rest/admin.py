@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.protocol.rest.runs import View, Wish
+from mainspring.protocol.rest.runs import RequestBody, View
 
 # the audit log
 
@@ -22,7 +22,7 @@ class AuditView(View, frozen=True, kw_only=True):
     """Tenant of the chain: `*` for what concerns no single tenant."""
     actor: str
     source: str
-    act: str
+    action: str
     object: str
     why: str
     before: msgspec.Raw
@@ -65,7 +65,7 @@ class VerificationView(View, frozen=True, kw_only=True):
 # tenants
 
 
-class TenantRequest(Wish, frozen=True, kw_only=True):
+class TenantRequest(RequestBody, frozen=True, kw_only=True):
     """Description of a tenant."""
 
     title: str = ""
@@ -91,7 +91,7 @@ class TenantView(View, frozen=True, kw_only=True):
 # settings
 
 
-class SettingRequest(Wish, frozen=True, kw_only=True):
+class SettingRequest(RequestBody, frozen=True, kw_only=True):
     """New value of a setting."""
 
     value: float | int | str
@@ -107,8 +107,8 @@ class SettingView(View, frozen=True, kw_only=True):
     """Value on this server unless changed at run time."""
     origin: Literal["default", "flag", "changed"]
     """Built in, given to this server with --set, or changed at run time, which takes precedence."""
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     about: str
     version: int = 0
     updated_at: datetime | None = None
@@ -118,7 +118,7 @@ class SettingView(View, frozen=True, kw_only=True):
 # webhooks
 
 
-class WebhookRequest(Wish, frozen=True, kw_only=True):
+class WebhookRequest(RequestBody, frozen=True, kw_only=True):
     """Subscribe a URL to ends of runs."""
 
     url: str
@@ -169,7 +169,7 @@ class DeliveryView(View, frozen=True, kw_only=True):
 # who workers are
 
 
-class JoinTokenRequest(Wish, frozen=True, kw_only=True):
+class JoinTokenRequest(RequestBody, frozen=True, kw_only=True):
     """Request for a token with which machines join as workers."""
 
     name: str = "worker"
@@ -196,7 +196,7 @@ class JoinTokenView(View, frozen=True, kw_only=True, omit_defaults=True):
     """The token itself: only in the response to its creation."""
 
 
-class EnrolRequest(Wish, frozen=True, kw_only=True):
+class EnrollRequest(RequestBody, frozen=True, kw_only=True):
     """Request of a machine to join as a worker."""
 
     name: str
@@ -204,7 +204,7 @@ class EnrolRequest(Wish, frozen=True, kw_only=True):
     """Certificate request (PKCS#10) in PEM, signed with the worker's key on the curve P-256."""
 
 
-class RenewRequest(Wish, frozen=True, kw_only=True):
+class RenewRequest(RequestBody, frozen=True, kw_only=True):
     """Request of a worker for its next certificate."""
 
     request: str

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import msgspec
 
-from mainspring.protocol.rest.runs import Problem, View, Wish
+from mainspring.protocol.rest.runs import Problem, RequestBody, View
 
-MOST_ITEMS = 1_000
-MOST_SCHEDULES = 10
+MAX_ITEMS = 1_000
+MAX_SCHEDULES = 10
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class WantedSchedule(Wish, frozen=True, kw_only=True):
+class ScheduleItem(RequestBody, frozen=True, kw_only=True):
     """A schedule of an item."""
 
     definition: msgspec.Raw
@@ -28,21 +28,21 @@ class WantedSchedule(Wish, frozen=True, kw_only=True):
     """For a new schedule: created paused."""
 
 
-class ApplyItem(Wish, frozen=True, kw_only=True):
+class ApplyItem(RequestBody, frozen=True, kw_only=True):
     """A job and its schedules."""
 
     job: msgspec.Raw
     """A `JobSpec`."""
-    schedules: Annotated[list[WantedSchedule], msgspec.Meta(max_length=MOST_SCHEDULES)] = msgspec.field(
+    schedules: Annotated[list[ScheduleItem], msgspec.Meta(max_length=MAX_SCHEDULES)] = msgspec.field(
         default_factory=list
     )
     tenant: str | None = None
 
 
-class ApplyRequest(Wish, frozen=True, kw_only=True):
+class ApplyRequest(RequestBody, frozen=True, kw_only=True):
     """Create or update these definitions. Others are left unchanged."""
 
-    items: Annotated[list[ApplyItem], msgspec.Meta(max_length=MOST_ITEMS)]
+    items: Annotated[list[ApplyItem], msgspec.Meta(max_length=MAX_ITEMS)]
     dry_run: bool = False
     """Only report what would change."""
     why: str = ""
@@ -58,7 +58,7 @@ class AppliedSchedule(View, frozen=True, kw_only=True):
     """`created`, `updated` or `unchanged`."""
 
 
-class ApplyLine(View, frozen=True, kw_only=True, omit_defaults=True):
+class ApplyItemResult(View, frozen=True, kw_only=True, omit_defaults=True):
     """Result for an item, in the order of the items."""
 
     number: int

@@ -8,7 +8,7 @@ from mainspring.protocol.rest.runs import View
 
 
 class ArtifactView(View, frozen=True, kw_only=True):
-    """A file stored by an attempt. Its content is not on the server: `place` is where its worker stored it."""
+    """A file stored by an attempt. Its content is not on the server: `location` is where its worker stored it."""
 
     run_id: str
     task_id: str
@@ -23,7 +23,7 @@ class ArtifactView(View, frozen=True, kw_only=True):
     path: str
     size_bytes: int
     sha256: str
-    place: str
+    location: str
     """A URL: `file:///..` on the worker's machine or a shared disk, or `s3://bucket/..`."""
     stored_at: datetime
     kept_until: datetime | None

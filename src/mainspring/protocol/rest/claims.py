@@ -7,30 +7,30 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from mainspring.protocol.rest.runs import View, Wish
+from mainspring.protocol.rest.runs import RequestBody, View
 from mainspring.protocol.rest.sharing import Amounts
 
-MOST_CLAIMED = 100
-LONGEST_CLAIM_SECONDS = 86_400
-LONGEST_WAIT_SECONDS = 30
-LARGEST_LOG_BYTES = 256 * 1024
+MAX_CLAIMS = 100
+MAX_CLAIM_SECONDS = 86_400
+MAX_WAIT_SECONDS = 30
+MAX_LOG_BYTES = 256 * 1024
 """Of one heartbeat."""
-_LONGEST_TIME_SECONDS = 366 * 86_400
+_MAX_SECONDS = 366 * 86_400
 
 WorkerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,99}$")]
 """Name chosen by the worker."""
 Short = Annotated[str, msgspec.Meta(max_length=200)]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=_LONGEST_TIME_SECONDS)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=_MAX_SECONDS)]
 
 
-class ClaimRequest(Wish, frozen=True, kw_only=True):
+class ClaimRequest(RequestBody, frozen=True, kw_only=True):
     """Claim work for a worker."""
 
     worker_id: WorkerName
-    max_claims: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLAIMED)] = 1
-    claim_duration_seconds: Annotated[float, msgspec.Meta(ge=1, le=LONGEST_CLAIM_SECONDS)] = 300.0
+    max_claims: Annotated[int, msgspec.Meta(ge=1, le=MAX_CLAIMS)] = 1
+    claim_duration_seconds: Annotated[float, msgspec.Meta(ge=1, le=MAX_CLAIM_SECONDS)] = 300.0
     """Tasks not started by then are requeued."""
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_SECONDS)] = 0.0
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
     """Long poll: wait this long for work."""
     pool: Short | None = None
     labels: Annotated[dict[Short, Short], msgspec.Meta(max_length=100)] = msgspec.field(default_factory=dict)
@@ -86,13 +86,13 @@ class ClaimedRun(View, frozen=True, kw_only=True):
     """Token with which the task can call the API about itself; valid for the attempt."""
 
 
-class ClaimAnswer(View, frozen=True, kw_only=True):
+class ClaimResponse(View, frozen=True, kw_only=True):
     """Claimed attempts; may be empty."""
 
     claimed_runs: list[ClaimedRun]
 
 
-class StartRequest(Wish, frozen=True, kw_only=True):
+class StartRequest(RequestBody, frozen=True, kw_only=True):
     """Start a claimed attempt."""
 
     worker_id: WorkerName
@@ -102,7 +102,7 @@ class StartRequest(Wish, frozen=True, kw_only=True):
     """Free form; written to the first line of the attempt's log."""
 
 
-class HeartbeatRequest(Wish, frozen=True, kw_only=True):
+class HeartbeatRequest(RequestBody, frozen=True, kw_only=True):
     """Heartbeat of a running attempt."""
 
     worker_id: WorkerName | None = None
@@ -112,13 +112,13 @@ class HeartbeatRequest(Wish, frozen=True, kw_only=True):
     estimated_completion_time: datetime | None = None
     checkpoint: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Saved for the task's next attempt: any JSON."""
-    log: Annotated[str, msgspec.Meta(max_length=LARGEST_LOG_BYTES)] = ""
+    log: Annotated[str, msgspec.Meta(max_length=MAX_LOG_BYTES)] = ""
     """Appended to the attempt's log."""
     extend_seconds: Seconds | None = None
     """Requests this much more time."""
 
 
-class HeartbeatAnswer(View, frozen=True, kw_only=True):
+class HeartbeatResponse(View, frozen=True, kw_only=True):
     """Whether to continue."""
 
     run_id: str
@@ -132,7 +132,7 @@ class HeartbeatAnswer(View, frozen=True, kw_only=True):
     """Why an extension was not granted."""
 
 
-class CompleteRequest(Wish, frozen=True, kw_only=True):
+class CompleteRequest(RequestBody, frozen=True, kw_only=True):
     """Report success."""
 
     worker_id: WorkerName | None = None
@@ -141,7 +141,7 @@ class CompleteRequest(Wish, frozen=True, kw_only=True):
     """The task's output: any JSON."""
 
 
-class FailRequest(Wish, frozen=True, kw_only=True):
+class FailRequest(RequestBody, frozen=True, kw_only=True):
     """Report a failure, or a requested stop."""
 
     worker_id: WorkerName | None = None

@@ -20,13 +20,13 @@ class RequestView(View, frozen=True, kw_only=True):
     prefer_zone: str | None
     groups: list[str]
     """Groups that count it."""
-    near: list[str]
+    affinity: list[str]
     """Affinity: tasks of its run whose worker it must share."""
-    apart: list[str]
+    anti_affinity: list[str]
     """Anti-affinity: tasks of its run whose worker it must not share."""
 
 
-class PushedOutView(View, frozen=True, kw_only=True):
+class PreemptedTaskView(View, frozen=True, kw_only=True):
     """A preempted task."""
 
     task_id: str
@@ -61,9 +61,9 @@ class DecisionView(View, frozen=True, kw_only=True):
     """Placement score; comparable only within the same task."""
     workers_examined: int | None
     """Number of workers examined; null if unknown."""
-    victims: list[PushedOutView]
+    victims: list[PreemptedTaskView]
     """Preempted tasks that are visible to the caller, at most 20."""
-    victims_in_all: int
+    victim_total: int
     why: str
     version: str
     """Version of the scheduler."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from mainspring.protocol.rest.runs import View, Wish
+from mainspring.protocol.rest.runs import RequestBody, View
 
 Changes = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=200)], ...], msgspec.Meta(max_length=20)]
 
@@ -15,7 +15,7 @@ Changes = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=200)], ...], ms
 class ExpectedView(View, frozen=True, kw_only=True):
     """Expected start."""
 
-    foresight: str
+    kind: str
     """`range`, `unknown` or `never`."""
     basis: str
     """Basis of the range, or why it is unknown, or why it will never start."""
@@ -32,7 +32,7 @@ class GateView(View, frozen=True, kw_only=True):
     says: str
 
 
-class InTheWayView(View, frozen=True, kw_only=True):
+class BlockerView(View, frozen=True, kw_only=True):
     """Something that is ahead in the queue, or holds what the subject waits for."""
 
     kind: str
@@ -43,7 +43,7 @@ class InTheWayView(View, frozen=True, kw_only=True):
     priority: str | None = None
 
 
-class ActView(View, frozen=True, kw_only=True):
+class SuggestedActionView(View, frozen=True, kw_only=True):
     """A suggested action."""
 
     kind: str
@@ -73,11 +73,11 @@ class DiagnosisView(View, frozen=True, kw_only=True):
     """Null: it has started or ended."""
     gates: list[GateView]
     """In the order in which the scheduler checks them."""
-    in_the_way: list[InTheWayView]
-    others_in_the_way: int
+    blockers: list[BlockerView]
+    more_blockers: int
     """Number of further blockers; those of other tenants are only counted."""
     ruled_out: list[str]
-    acts: list[ActView]
+    suggestions: list[SuggestedActionView]
     """Empty if the data is stale, or if no known action would help."""
     at: datetime
     by: str
@@ -96,7 +96,7 @@ class DiagnosisView(View, frozen=True, kw_only=True):
     """Numbers in the sentences."""
 
 
-class WhatIfRequest(Wish, frozen=True, kw_only=True):
+class WhatIfRequest(RequestBody, frozen=True, kw_only=True):
     """Hypothetical changes: `cpu 2`, `burst 8`, `one more worker of 8 cores`."""
 
     changes: Changes = ()
@@ -120,13 +120,13 @@ class WhatIfView(View, frozen=True, kw_only=True):
     """In the scheduler's next turn, or as soon as the preempted tasks have ended."""
     worker: str | None
     """Its worker, if it starts now."""
-    pushes_out: list[VictimView]
+    preempts: list[VictimView]
     expected: ExpectedView
     holds: str
     """What would still block it; empty: nothing."""
     reason: str | None
     """The same as a code."""
-    remarks: list[str]
+    notes: list[str]
     """Notes on the changes: one without effect, or one that needs another role."""
     at: datetime
 

@@ -52,7 +52,7 @@ class NodeView(View, frozen=True, kw_only=True):
     when: str | None = None
     """Its own condition: if false, it is skipped."""
     is_fan_out: bool = False
-    grown_by: str | None = None
+    added_by: str | None = None
     """Task whose output added it."""
 
 
@@ -138,7 +138,7 @@ class FailingLoopView(View, frozen=True, kw_only=True):
     """The code of the last error."""
 
 
-class CheckupView(View, frozen=True, kw_only=True):
+class ServerHealthView(View, frozen=True, kw_only=True):
     """Health of a server, its store, and the other servers: for `mainspring doctor`."""
 
     name: str

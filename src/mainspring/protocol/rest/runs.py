@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-LONGEST_PAGE = 1_000
+MAX_PAGE_SIZE = 1_000
 T = TypeVar("T")
 
 
@@ -20,7 +20,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """A response object."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RequestBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request body. Unknown fields are errors."""
 
 
@@ -89,7 +89,7 @@ class JobView(View, frozen=True, kw_only=True):
 # runs
 
 
-class RunRequest(Wish, frozen=True, kw_only=True):
+class RunRequest(RequestBody, frozen=True, kw_only=True):
     """Request to run a job."""
 
     job: str
@@ -147,7 +147,7 @@ class RunView(View, frozen=True, kw_only=True):
     """Moved to history: read-only."""
 
 
-class BulkLine(View, frozen=True, kw_only=True, omit_defaults=True):
+class BulkItemResult(View, frozen=True, kw_only=True, omit_defaults=True):
     """Result for one run of a bulk request, in the order of the request."""
 
     index: int
@@ -255,20 +255,20 @@ class CheckpointView(View, frozen=True, kw_only=True):
 # actions
 
 
-class ActRequest(Wish, frozen=True, kw_only=True):
+class ActionRequest(RequestBody, frozen=True, kw_only=True):
     """Reason for an action, recorded in the audit log."""
 
     why: str = ""
 
 
-class ExtendRequest(Wish, frozen=True, kw_only=True):
+class ExtendRequest(RequestBody, frozen=True, kw_only=True):
     """Extend the time limit of a running task."""
 
     seconds: float
     why: str = ""
 
 
-class KillRequest(Wish, frozen=True, kw_only=True):
+class KillRequest(RequestBody, frozen=True, kw_only=True):
     """Kill the process of a running task."""
 
     grace_seconds: float = 0.0
@@ -278,17 +278,17 @@ class KillRequest(Wish, frozen=True, kw_only=True):
     why: str = ""
 
 
-class PriorityRequest(Wish, frozen=True, kw_only=True):
+class PriorityRequest(RequestBody, frozen=True, kw_only=True):
     """Change the priority of a run."""
 
     priority: str
     why: str = ""
 
 
-class BulkActRequest(Wish, frozen=True, kw_only=True):
+class BulkActionRequest(RequestBody, frozen=True, kw_only=True):
     """Apply an action to all runs that match a filter (OPS-1)."""
 
-    act: Literal["cancel", "pause", "resume", "retry", "priority"]
+    action: Literal["cancel", "pause", "resume", "retry", "priority"]
     q: str
     """Filter: docs/reference/filters.md. Must not be empty."""
     priority: str | None = None
@@ -301,7 +301,7 @@ class BulkActRequest(Wish, frozen=True, kw_only=True):
     why: str = ""
 
 
-class BulkActLine(View, frozen=True, kw_only=True, omit_defaults=True):
+class BulkActionResult(View, frozen=True, kw_only=True, omit_defaults=True):
     """Result for one run of a bulk action."""
 
     run_id: str
@@ -313,7 +313,7 @@ class BulkActLine(View, frozen=True, kw_only=True, omit_defaults=True):
     problem: Problem | None = None
 
 
-class Done(View, frozen=True, kw_only=True):
+class ActionResult(View, frozen=True, kw_only=True):
     """A durable action; `changed` is false if the state was already as requested."""
 
     changed: bool
@@ -341,7 +341,7 @@ class WorkerView(View, frozen=True, kw_only=True):
     gpus: int
     disk_bytes: int
     since: datetime
-    last_heard_at: datetime
+    last_heartbeat_at: datetime
     running: int
     """Number of tasks it holds."""
 
@@ -349,7 +349,7 @@ class WorkerView(View, frozen=True, kw_only=True):
 # tokens
 
 
-class TokenRequest(Wish, frozen=True, kw_only=True):
+class TokenRequest(RequestBody, frozen=True, kw_only=True):
     """Request for a token."""
 
     name: str

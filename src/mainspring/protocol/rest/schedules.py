@@ -11,13 +11,13 @@ from typing import Annotated
 
 import msgspec
 
-from mainspring.protocol.rest.runs import View, Wish
+from mainspring.protocol.rest.runs import RequestBody, View
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with a time zone."""
 
 
-class ScheduleRequest(Wish, frozen=True, kw_only=True):
+class ScheduleRequest(RequestBody, frozen=True, kw_only=True):
     """Create or replace a schedule."""
 
     definition: msgspec.Raw
@@ -43,7 +43,7 @@ class ScheduleView(View, frozen=True, kw_only=True):
     trigger: str
     """Description of the trigger."""
     next_at: datetime | None
-    through_at: datetime
+    planned_through: datetime
     waiting: bool
     """Some window is waiting."""
     pool: str
@@ -82,7 +82,7 @@ class ChangeView(View, frozen=True, kw_only=True):
     """Audit record of a schedule: who changed what, and why."""
 
     at: datetime
-    act: str
+    action: str
     by: str
     why: str
     version: int
@@ -102,7 +102,7 @@ class UpcomingView(View, frozen=True, kw_only=True):
     """The latest fire of the schedule, if requested and there is one."""
 
 
-class TriggerRequest(Wish, frozen=True, kw_only=True):
+class TriggerRequest(RequestBody, frozen=True, kw_only=True):
     """Fire a schedule now."""
 
     window_at: Instant | None = None
@@ -112,7 +112,7 @@ class TriggerRequest(Wish, frozen=True, kw_only=True):
     why: str = ""
 
 
-class BackfillRequest(Wish, frozen=True, kw_only=True):
+class BackfillRequest(RequestBody, frozen=True, kw_only=True):
     """Run past windows."""
 
     since: Instant
@@ -239,7 +239,7 @@ class DeadLetterView(View, frozen=True, kw_only=True):
     error: msgspec.Raw
 
 
-class Revived(View, frozen=True, kw_only=True):
+class RetryResult(View, frozen=True, kw_only=True):
     """Result of retrying a task or run."""
 
     run_id: str

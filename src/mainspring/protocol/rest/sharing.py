@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.protocol.rest.runs import View, Wish
+from mainspring.protocol.rest.runs import RequestBody, View
 
 
-class Amounts(Wish, frozen=True, kw_only=True, omit_defaults=False):
+class Amounts(RequestBody, frozen=True, kw_only=True, omit_defaults=False):
     """Amount of each resource; None: not given."""
 
     cpu: float | None = None
@@ -25,7 +25,7 @@ class Amounts(Wish, frozen=True, kw_only=True, omit_defaults=False):
     """Bytes."""
 
 
-class PoolRequest(Wish, frozen=True, kw_only=True):
+class PoolRequest(RequestBody, frozen=True, kw_only=True):
     """Description of a pool."""
 
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -49,7 +49,7 @@ class PoolView(View, frozen=True, kw_only=True):
     updated_by: str = ""
 
 
-class PolicyRequest(Wish, frozen=True, kw_only=True):
+class PolicyRequest(RequestBody, frozen=True, kw_only=True):
     """Restrict jobs with a label to pools with certain labels (ADM-8)."""
 
     label: str
@@ -74,7 +74,7 @@ class PolicyView(View, frozen=True, kw_only=True):
     updated_by: str
 
 
-class QuotaTerms(Wish, frozen=True, kw_only=True, omit_defaults=False):
+class QuotaTerms(RequestBody, frozen=True, kw_only=True, omit_defaults=False):
     """Guarantee and limits of a tenant in a pool. Missing fields have their defaults."""
 
     weight: float = 1.0
@@ -113,7 +113,7 @@ class RaisedView(View, frozen=True, kw_only=True):
     why: str
 
 
-class BookingRequest(Wish, frozen=True, kw_only=True):
+class BookingRequest(RequestBody, frozen=True, kw_only=True):
     """A larger guarantee at recurring times (PLC-11)."""
 
     cron: str
@@ -162,7 +162,7 @@ class QuotaView(View, frozen=True, kw_only=True):
     """Larger guarantees, sorted by name."""
 
 
-class GrantRequest(Wish, frozen=True, kw_only=True):
+class GrantRequest(RequestBody, frozen=True, kw_only=True):
     """Allow a tenant to use P0."""
 
     seconds: float | None = None
@@ -180,7 +180,7 @@ class GrantView(View, frozen=True, kw_only=True):
     until: datetime | None
 
 
-class GroupRequest(Wish, frozen=True, kw_only=True):
+class GroupRequest(RequestBody, frozen=True, kw_only=True):
     """Concurrency limit, or rate limit per period (PLC-12)."""
 
     most: int
@@ -201,7 +201,7 @@ class GroupView(View, frozen=True, kw_only=True):
     updated_by: str
 
 
-class FreezeRequest(Wish, frozen=True, kw_only=True):
+class FreezeRequest(RequestBody, frozen=True, kw_only=True):
     """Prevent new work of a scope from starting."""
 
     kind: Literal["all", "tenant", "pool", "job"]
@@ -231,17 +231,17 @@ class TenantUseView(View, frozen=True, kw_only=True):
     quota: QuotaTerms
     """Quota in effect now."""
     queued: dict[str, int]
-    rooms: int
+    running: int
     use: Amounts
     share: float
-    entitled: float
+    fair_share: float
     is_on_burst: bool
     blocked_by: str
     p0: bool
     """May use P0."""
 
 
-class LineView(View, frozen=True, kw_only=True):
+class QueueLineView(View, frozen=True, kw_only=True):
     """A queue: waiting tasks of one priority, tenant and shape."""
 
     priority: str
@@ -254,7 +254,7 @@ class LineView(View, frozen=True, kw_only=True):
     """Reason code of the oldest task; empty: it is next."""
 
 
-class KeptRoomView(View, frozen=True, kw_only=True):
+class ReservationView(View, frozen=True, kw_only=True):
     """A reservation."""
 
     task: str
@@ -273,13 +273,13 @@ class QueueView(View, frozen=True, kw_only=True):
     workers: int
     capacity: Amounts
     used: Amounts
-    held_from: str | None
+    dispatch_paused_from: str | None
     intake: dict[str, int]
     """Runs in intake, by priority; counted up to 100,000."""
     waiting: dict[str, int]
     """Queued tasks of all tenants, by priority."""
-    lines: list[LineView]
-    kept: list[KeptRoomView]
+    queues: list[QueueLineView]
+    reservations: list[ReservationView]
     stopping: int
 
 

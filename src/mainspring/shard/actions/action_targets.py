@@ -9,11 +9,10 @@ from __future__ import annotations
 from copy import copy
 
 from mainspring.core.lifecycle.states import UNSUCCESSFUL
-from mainspring.core.model.run import FINAL_RUN, Run, RunState, conclude
+from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Priority, Task
-from mainspring.shard.effects import LookUpRun, Reply
+from mainspring.shard.effects import ActionStatus, LookUpRun
 from mainspring.shard.events import (
-    Act,
     CancelRun,
     ChangePriority,
     KillTask,
@@ -21,127 +20,136 @@ from mainspring.shard.events import (
     ReopenTask,
     ResumeRun,
     RetryRun,
+    RunAction,
     SaveCheckpoint,
 )
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import adoption
-from mainspring.shard.turn import Turn, run_ended
+from mainspring.shard.turn import Turn, run_ended_message
 
-NOTHING_FAILED = "it has no failed tasks"
+NO_FAILED_TASK = "it has no failed tasks"
 
 
-def find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
+def find_run(turn: Turn, action: RunAction, *, adopt: bool = False) -> RunMemory | None:
     """Return the run of an action. If it is not available, reply to the caller or request its rows."""
-    run = turn.memory.runs.get(act.run_id)
+    run = turn.memory.runs.get(action.run_id)
     if run is not None:
         return run
-    rows = act.rows
+    rows = action.rows
     if rows is None:
-        turn.batch.effects.append(LookUpRun(act))
+        turn.batch.effects.append(LookUpRun(action))
     elif rows.run is None:
-        turn.answer(act, Reply.NOT_FOUND, f"run {act.run_id} not found")
+        turn.respond(action, ActionStatus.NOT_FOUND, f"run {action.run_id} not found")
     elif rows.run.state in FINAL_RUN:
-        _act_on_over(turn, act, rows.run)
+        _reject_final_run(turn, action, rows.run)
     elif rows.job is None:
-        _act_on_unreadable(turn, act, copy(rows.run))
+        _act_on_invalid(turn, action, copy(rows.run))
     elif adopt:
         row = copy(rows.run)
         row.held = None
-        turn.memory.overtake(row.id, None)
+        turn.memory.override_intake(row.id, None)
         return adoption.take_in(turn, row, rows.job)
     else:
-        _act_before_adoption(turn, act, copy(rows.run))
+        _act_before_adoption(turn, action, copy(rows.run))
     return None
 
 
-def _act_on_over(turn: Turn, act: Act, row: Run) -> None:
+def _reject_final_run(turn: Turn, action: RunAction, row: Run) -> None:
     """Reply to an action on a final run: it is redundant or no longer possible."""
-    match act:
+    match action:
         case RetryRun():
-            turn.answer(act, Reply.REFUSED, f"the run is {row.state}: {NOTHING_FAILED}")
+            turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: {NO_FAILED_TASK}")
         case ChangePriority():
-            turn.answer(act, Reply.REFUSED, f"the run is {row.state}: its priority no longer matters")
+            turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: its priority no longer matters")
         case KillTask() | SaveCheckpoint():
-            turn.answer(act, Reply.REFUSED, f"the run is {row.state}: it has no running tasks")
+            turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: it has no running tasks")
         case _:
-            turn.answer(act, Reply.ALREADY, f"the run is {row.state}")
+            turn.respond(action, ActionStatus.ALREADY, f"the run is {row.state}")
 
 
-def _act_on_unreadable(turn: Turn, act: Act, row: Run) -> None:
+def _act_on_invalid(turn: Turn, action: RunAction, row: Run) -> None:
     """Act on a run with an unreadable definition: it can only be cancelled, and only while it has no tasks."""
-    if not isinstance(act, CancelRun) or row.adopted_at is not None:
-        turn.answer(act, Reply.REFUSED, f"the definition of the run can't be read{f': {row.held}' if row.held else ''}")
+    if not isinstance(action, CancelRun) or row.adopted_at is not None:
+        turn.respond(
+            action,
+            ActionStatus.REFUSED,
+            f"the definition of the run can't be read{f': {row.held}' if row.held else ''}",
+        )
         return
-    row.cancelled_by = act.by
-    row.because = act.why or f"cancelled by {act.by}"
+    row.cancelled_by = action.by
+    row.because = action.why or f"cancelled by {action.by}"
     row.held = row.held or "its definition can't be read"
-    conclude(row, RunState.CANCELLED, turn.now)
+    update_state(row, RunState.CANCELLED, turn.now)
     turn.batch.runs.append(row)
-    turn.memory.overtake(row.id, row)
+    turn.memory.override_intake(row.id, row)
     if row.watched:
-        turn.batch.outbox.append(run_ended(row, turn.now))
-    turn.answer(act, Reply.DONE)
+        turn.batch.outbox.append(run_ended_message(row, turn.now))
+    turn.respond(action, ActionStatus.DONE)
 
 
-def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
+def _act_before_adoption(turn: Turn, action: RunAction, row: Run) -> None:
     """Act on a run in intake: pause, resume and priority change only its row."""
     detail = ""
-    match act:
+    match action:
         case PauseRun():
-            row.paused, row.because = True, say_by("paused", act)
+            row.paused, row.because = True, format_action("paused", action)
         case ResumeRun():
-            row.paused, row.held, row.because = False, None, say_by("resumed", act)
-        case ChangePriority() if row.priority is act.priority:
-            turn.answer(act, Reply.ALREADY, f"the run already has priority {act.priority.name}")
+            row.paused, row.held, row.because = False, None, format_action("resumed", action)
+        case ChangePriority() if row.priority is action.priority:
+            turn.respond(action, ActionStatus.ALREADY, f"the run already has priority {action.priority.name}")
             return
         case ChangePriority():
-            detail = change_of(row.priority, act.priority)
-            row.priority = act.priority
+            detail = change_of(row.priority, action.priority)
+            row.priority = action.priority
         case _:
-            turn.answer(act, Reply.REFUSED, "the run has not started: it has no tasks yet")
+            turn.respond(action, ActionStatus.REFUSED, "the run has not started: it has no tasks yet")
             return
     turn.batch.runs.append(row)
-    turn.memory.overtake(row.id, row)
-    turn.answer(act, Reply.DONE, detail)
+    turn.memory.override_intake(row.id, row)
+    turn.respond(action, ActionStatus.DONE, detail)
 
 
-def say_by(done: str, act: Act) -> str:
+def format_action(done: str, action: RunAction) -> str:
     """Describe an action: what, by whom, and why if given."""
-    return f"{done} by {act.by}{f': {act.why}' if act.why else ''}"
+    return f"{done} by {action.by}{f': {action.why}' if action.why else ''}"
 
 
-def find_task(turn: Turn, act: Act, task_id: str) -> tuple[RunMemory, Task] | None:
+def find_task(turn: Turn, action: RunAction, task_id: str) -> tuple[RunMemory, Task] | None:
     """Return the task of an action and its run, with the same fallbacks as for a run."""
-    run = find_run(turn, act)
+    run = find_run(turn, action)
     if run is None:
         return None
     task = turn.memory.find(task_id)
     if task is None or task.run_id != run.run.id:
-        turn.answer(act, Reply.NOT_FOUND, f"task {task_id} not found in the run")
+        turn.respond(action, ActionStatus.NOT_FOUND, f"task {task_id} not found in the run")
         return None
     return run, task
 
 
-def bring_back(turn: Turn, act: ReopenTask | RetryRun) -> None:
+def reload_final_run(turn: Turn, action: ReopenTask | RetryRun) -> None:
     """Load a final run into memory, so that tasks of it can be retried."""
-    rows = act.rows
-    if act.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
+    rows = action.rows
+    if action.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
-    if rows.run.state in FINAL_RUN and any(_is_meant(act, task) for task in rows.tasks):
-        row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
-        conclude(row, RunState.RUNNING, turn.now)
+    if rows.run.state in FINAL_RUN and any(_is_target(action, task) for task in rows.tasks):
+        row, tasks, open_operations = (
+            copy(rows.run),
+            [copy(task) for task in rows.tasks],
+            map(copy, rows.bulk_operations),
+        )
+        update_state(row, RunState.RUNNING, turn.now)
         row.generation += 1
         row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
         row.at_risk_at = row.stuck_at = None
-        adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
-        adoption.recall_checkpoints(turn.memory, rows.checkpoints)
+        adoption.restore_run(turn.memory, row, rows.job, tasks, list(open_operations), turn.now)
+        adoption.restore_checkpoints(turn.memory, rows.checkpoints)
 
 
-def _is_meant(act: ReopenTask | RetryRun, task: Task) -> bool:
+def _is_target(action: ReopenTask | RetryRun, task: Task) -> bool:
     """Whether a task of a final run is to be retried."""
-    if task.birth is not None and task.birth.replaced:
+    if task.origin is not None and task.origin.replaced:
         return False
-    return task.state in UNSUCCESSFUL if isinstance(act, RetryRun) else task.id == act.task_id
+    return task.state in UNSUCCESSFUL if isinstance(action, RetryRun) else task.id == action.task_id
 
 
 def change_of(was: Priority, priority: Priority) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.core.lifecycle.states import FINAL
-from mainspring.core.model.batch import SpreadKind
-from mainspring.core.model.task import StopKind, Task, TaskState, Trail
+from mainspring.core.model.batch import BulkOperationKind
+from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.core.work.work import digest_of
 from mainspring.protocol.errors import Broken
 from mainspring.shard.actions import action_targets, audit_entries, reopen, stop_requests
-from mainspring.shard.effects import Reply
+from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import (
-    Act,
     CancelRun,
     CancelTask,
     ChangePriority,
@@ -27,6 +26,7 @@ from mainspring.shard.events import (
     ReopenTask,
     ResumeRun,
     RetryRun,
+    RunAction,
     SaveCheckpoint,
 )
 from mainspring.shard.state.run_state import RunMemory
@@ -34,10 +34,10 @@ from mainspring.shard.tasks import bulk_operations, fan_out, progress, timeouts
 from mainspring.shard.turn import Turn
 
 S = TaskState
-LONGEST_GRACE_SECONDS = 3_600.0
+MAX_GRACE_SECONDS = 3_600.0
 
 
-def apply(turn: Turn, event: Act) -> None:
+def apply(turn: Turn, event: RunAction) -> None:
     """Execute an action, and reply to it."""
     event = audit_entries.with_before(turn.memory, event)
     match event:
@@ -67,111 +67,111 @@ def apply(turn: Turn, event: Act) -> None:
             raise Broken(f"no handler for {event}")
 
 
-def cancel_run(turn: Turn, act: CancelRun) -> None:
+def cancel_run(turn: Turn, action: CancelRun) -> None:
     """Cancel the run. A run in intake is adopted first, so that its tasks have a history."""
-    run = action_targets.find_run(turn, act, adopt=True)
+    run = action_targets.find_run(turn, action, adopt=True)
     if run is None:
         return
     if run.run.cancelled_by is not None:
-        turn.answer(act, Reply.ALREADY, "the run is already being cancelled")
+        turn.respond(action, ActionStatus.ALREADY, "the run is already being cancelled")
         return
-    fan_out.tell_limit_is_over(turn, run)
-    run.run.cancelled_by = act.by
-    run.run.because = act.why or f"cancelled by {act.by}"
+    fan_out.resolve_limit_alert(turn, run)
+    run.run.cancelled_by = action.by
+    run.run.because = action.why or f"cancelled by {action.by}"
     turn.mark(run)
-    for kind in (SpreadKind.PAUSE, SpreadKind.RESUME, SpreadKind.REOPEN):
-        turn.drop_spreads(run, kind)
-    turn.open_spread(run, SpreadKind.CANCEL, by=act.by, why=act.why or "the run was cancelled")
-    turn.answer(act, Reply.DONE)
+    for kind in (BulkOperationKind.PAUSE, BulkOperationKind.RESUME, BulkOperationKind.REOPEN):
+        turn.drop_bulk_operations(run, kind)
+    turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by=action.by, why=action.why or "the run was cancelled")
+    turn.respond(action, ActionStatus.DONE)
 
 
-def pause_run(turn: Turn, act: PauseRun) -> None:
+def pause_run(turn: Turn, action: PauseRun) -> None:
     """Pause the run."""
-    run = action_targets.find_run(turn, act)
+    run = action_targets.find_run(turn, action)
     if run is None:
         return
     if run.run.paused:
-        turn.answer(act, Reply.ALREADY, "the run is already paused")
+        turn.respond(action, ActionStatus.ALREADY, "the run is already paused")
         return
     run.run.paused = True
-    run.run.because = action_targets.say_by("paused", act)
+    run.run.because = action_targets.format_action("paused", action)
     turn.mark(run)
-    turn.drop_spreads(run, SpreadKind.RESUME)
-    turn.open_spread(run, SpreadKind.PAUSE, by=act.by, why=act.why or "the run was paused")
-    turn.answer(act, Reply.DONE)
+    turn.drop_bulk_operations(run, BulkOperationKind.RESUME)
+    turn.open_bulk_operation(run, BulkOperationKind.PAUSE, by=action.by, why=action.why or "the run was paused")
+    turn.respond(action, ActionStatus.DONE)
 
 
-def resume_run(turn: Turn, act: ResumeRun) -> None:
+def resume_run(turn: Turn, action: ResumeRun) -> None:
     """Resume a run that is paused, or held because of a fault."""
-    run = action_targets.find_run(turn, act)
+    run = action_targets.find_run(turn, action)
     if run is None:
         return
     if not run.run.paused and run.run.held is None:
-        turn.answer(act, Reply.ALREADY, "the run is not paused")
+        turn.respond(action, ActionStatus.ALREADY, "the run is not paused")
         return
     if run.run.held is not None:
-        turn.memory.spreads.extend((act.run_id, kind, parent) for kind, parent in run.spreads)
-        turn.memory.ripples.extend((act.run_id, position) for position in run.ripples)
-    fan_out.tell_limit_is_over(turn, run)
+        turn.memory.bulk_operations.extend((action.run_id, kind, parent) for kind, parent in run.bulk_operations)
+        turn.memory.propagations.extend((action.run_id, position) for position in run.propagations)
+    fan_out.resolve_limit_alert(turn, run)
     run.run.paused = False
     run.run.held = None
-    run.run.because = action_targets.say_by("resumed", act)
+    run.run.because = action_targets.format_action("resumed", action)
     turn.mark(run)
-    turn.drop_spreads(run, SpreadKind.PAUSE)
-    turn.open_spread(run, SpreadKind.RESUME, by=act.by, why=act.why or "the run was resumed")
-    turn.answer(act, Reply.DONE)
+    turn.drop_bulk_operations(run, BulkOperationKind.PAUSE)
+    turn.open_bulk_operation(run, BulkOperationKind.RESUME, by=action.by, why=action.why or "the run was resumed")
+    turn.respond(action, ActionStatus.DONE)
 
 
-def cancel_task(turn: Turn, act: CancelTask) -> None:
+def cancel_task(turn: Turn, action: CancelTask) -> None:
     """Cancel one task; its descendants follow by propagation."""
-    found = action_targets.find_task(turn, act, act.task_id)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
         return
     run, task = found
     if task.state in FINAL:
-        turn.answer(act, Reply.ALREADY, f"the task is {task.state}")
+        turn.respond(action, ActionStatus.ALREADY, f"the task is {task.state}")
     elif task.worker_id is not None:
-        stop_requests.request(turn, task, StopKind.CANCEL, by=act.by, why=act.why or f"cancelled by {act.by}")
-        turn.answer(act, Reply.DONE, "stop requested from its worker")
+        stop_requests.request(turn, task, StopKind.CANCEL, by=action.by, why=action.why or f"cancelled by {action.by}")
+        turn.respond(action, ActionStatus.DONE, "stop requested from its worker")
     else:
-        progress.cancel(turn, run, task, by=act.by, because=act.why or f"cancelled by {act.by}", cause=None)
-        turn.answer(act, Reply.DONE)
+        progress.cancel(turn, run, task, by=action.by, because=action.why or f"cancelled by {action.by}", cause=None)
+        turn.respond(action, ActionStatus.DONE)
 
 
-def reopen_task(turn: Turn, act: ReopenTask) -> None:
+def reopen_task(turn: Turn, action: ReopenTask) -> None:
     """Restart a final task; a final run becomes active again."""
-    action_targets.bring_back(turn, act)
-    found = action_targets.find_task(turn, act, act.task_id)
+    action_targets.reload_final_run(turn, action)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
         return
     run, task = found
     if task.state not in FINAL:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only a final task can be retried")
+        turn.respond(action, ActionStatus.REFUSED, f"the task is {task.state}: only a final task can be retried")
         return
     obstacle = _why_no_retry(run, task)
     if obstacle is not None:
-        turn.answer(act, Reply.REFUSED, obstacle)
+        turn.respond(action, ActionStatus.REFUSED, obstacle)
         return
-    reopen.retry(turn, run, task, by=act.by, why=act.why or f"retried by {act.by}")
+    reopen.retry(turn, run, task, by=action.by, why=action.why or f"retried by {action.by}")
     if run.run.failed_task is None:
-        turn.drop_spreads(run, SpreadKind.FAIL_FAST)
-    turn.answer(act, Reply.DONE)
+        turn.drop_bulk_operations(run, BulkOperationKind.FAIL_FAST)
+    turn.respond(action, ActionStatus.DONE)
 
 
-def retry_run(turn: Turn, act: RetryRun) -> None:
+def retry_run(turn: Turn, action: RetryRun) -> None:
     """Restart all failed tasks; a final run becomes active again."""
-    action_targets.bring_back(turn, act)
-    run = action_targets.find_run(turn, act)
+    action_targets.reload_final_run(turn, action)
+    run = action_targets.find_run(turn, action)
     if run is None:
         return
     failed = run.counts.get(S.FAILED, 0) + run.counts.get(S.TIMED_OUT, 0)
-    obstacle = _why_no_retry(run) if failed else action_targets.NOTHING_FAILED
+    obstacle = _why_no_retry(run) if failed else action_targets.NO_FAILED_TASK
     if obstacle is not None:
-        turn.answer(act, Reply.REFUSED, obstacle)
+        turn.respond(action, ActionStatus.REFUSED, obstacle)
         return
-    reopen.retry_failed(turn, run, by=act.by, why=act.why or f"retried by {act.by}")
-    turn.drop_spreads(run, SpreadKind.FAIL_FAST)
-    turn.answer(act, Reply.DONE, f"{failed} task{'s' if failed > 1 else ''} restarted")
+    reopen.retry_failed(turn, run, by=action.by, why=action.why or f"retried by {action.by}")
+    turn.drop_bulk_operations(run, BulkOperationKind.FAIL_FAST)
+    turn.respond(action, ActionStatus.DONE, f"{failed} task{'s' if failed > 1 else ''} restarted")
 
 
 def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
@@ -180,88 +180,94 @@ def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
         return "the run is being cancelled or timed out: retry its tasks once it has ended"
     if task is not None and run.is_replaced(task):
         return f"the task was replaced: {progress.REPLACED}"
-    if task is not None and run.is_growing():
+    if task is not None and run.is_expanding():
         return "tasks are still being added to the run: retry its tasks once that is done"
     return None
 
 
-def clear_task(turn: Turn, act: ClearTask) -> None:
+def clear_task(turn: Turn, action: ClearTask) -> None:
     """Release a quarantined task."""
-    found = action_targets.find_task(turn, act, act.task_id)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
         return
     run, task = found
     if task.state is not S.QUARANTINED:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}, not {S.QUARANTINED}")
+        turn.respond(action, ActionStatus.REFUSED, f"the task is {task.state}, not {S.QUARANTINED}")
     elif not run.may_start():
-        turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: no task of it may start")
+        turn.respond(action, ActionStatus.REFUSED, f"the run is {run.state()}: no task of it may start")
     else:
         turn.touch(task)
         first = task.trail.first_start if task.trail is not None else None
-        task.trail = Trail(first_start=first) if first is not None else None
-        progress.queue_again(turn, run, task, by=act.by, because=act.why or f"cleared by {act.by}")
-        turn.answer(act, Reply.DONE)
+        task.trail = RetryState(first_start=first) if first is not None else None
+        progress.queue_again(turn, run, task, by=action.by, because=action.why or f"cleared by {action.by}")
+        turn.respond(action, ActionStatus.DONE)
 
 
-def extend_task(turn: Turn, act: ExtendTask) -> None:
+def extend_task(turn: Turn, action: ExtendTask) -> None:
     """Extend the time limit of a running task."""
-    found = action_targets.find_task(turn, act, act.task_id)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is not None:
-        turn.answer(act, *timeouts.extend(turn, *found, act))
+        turn.respond(action, *timeouts.extend(turn, *found, action))
 
 
-def kill_task(turn: Turn, act: KillTask) -> None:
+def kill_task(turn: Turn, action: KillTask) -> None:
     """Kill the process of a task, which is then cancelled or queued again. An earlier deadline replaces a later one."""
-    found = action_targets.find_task(turn, act, act.task_id)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
         return
     _, task = found
     being_cancelled = task.stop is not None and task.stop.kind is StopKind.CANCEL
     if task.worker_id is None:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: it has no process to kill")
-    elif not 0 <= act.grace_seconds <= LONGEST_GRACE_SECONDS:
-        turn.answer(act, Reply.REFUSED, f"the grace period must be from 0 to {LONGEST_GRACE_SECONDS:.0f} seconds")
-    elif act.again and being_cancelled:
-        turn.answer(act, Reply.REFUSED, "the task is being cancelled: it can be killed, but not queued again")
+        turn.respond(action, ActionStatus.REFUSED, f"the task is {task.state}: it has no process to kill")
+    elif not 0 <= action.grace_seconds <= MAX_GRACE_SECONDS:
+        turn.respond(
+            action, ActionStatus.REFUSED, f"the grace period must be from 0 to {MAX_GRACE_SECONDS:.0f} seconds"
+        )
+    elif action.again and being_cancelled:
+        turn.respond(
+            action, ActionStatus.REFUSED, "the task is being cancelled: it can be killed, but not queued again"
+        )
     else:
-        kind = StopKind.EVICT if act.again else StopKind.CANCEL
-        grace, why = timedelta(seconds=act.grace_seconds), act.why or f"killed by {act.by}"
-        if stop_requests.kill(turn, task, kind, by=act.by, why=why, grace=grace):
-            then = "; the task will be queued again" if act.again else ""
-            turn.answer(act, Reply.DONE, f"kill requested from its worker{then}")
+        kind = StopKind.EVICT if action.again else StopKind.CANCEL
+        grace, why = timedelta(seconds=action.grace_seconds), action.why or f"killed by {action.by}"
+        if stop_requests.kill(turn, task, kind, by=action.by, why=why, grace=grace):
+            then = "; the task will be queued again" if action.again else ""
+            turn.respond(action, ActionStatus.DONE, f"kill requested from its worker{then}")
         else:
-            turn.answer(act, Reply.ALREADY, "its worker already has to kill it by then")
+            turn.respond(action, ActionStatus.ALREADY, "its worker already has to kill it by then")
 
 
-def save_checkpoint(turn: Turn, act: SaveCheckpoint) -> None:
+def save_checkpoint(turn: Turn, action: SaveCheckpoint) -> None:
     """Replace the checkpoint of a task, if it is the expected one.
 
     While an attempt runs, only that attempt may save.
     """
-    found = action_targets.find_task(turn, act, act.task_id)
+    found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
         return
     run, task = found
     known = audit_entries.digest(run.checkpoints.get(task.position))
     if task.state in FINAL:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: no attempt will read a checkpoint")
-    elif task.attempt_id not in (None, act.attempt_id):
-        turn.answer(act, Reply.REFUSED, f"attempt {task.attempt_id} is running")
-    elif act.expected is not None and act.expected != known:
-        turn.answer(act, Reply.REFUSED, f"the checkpoint has changed: {known or 'there is none'}")
+        turn.respond(action, ActionStatus.REFUSED, f"the task is {task.state}: no attempt will read a checkpoint")
+    elif task.attempt_id not in (None, action.attempt_id):
+        turn.respond(action, ActionStatus.REFUSED, f"attempt {task.attempt_id} is running")
+    elif action.expected is not None and action.expected != known:
+        turn.respond(action, ActionStatus.REFUSED, f"the checkpoint has changed: {known or 'there is none'}")
     else:
-        turn.save_checkpoint(task, act.attempt_id, act.document)
-        turn.answer(act, Reply.DONE, digest_of(act.document))
+        turn.save_checkpoint(task, action.attempt_id, action.document)
+        turn.respond(action, ActionStatus.DONE, digest_of(action.document))
 
 
-def change_priority(turn: Turn, act: ChangePriority) -> None:
+def change_priority(turn: Turn, action: ChangePriority) -> None:
     """Change the priority of a run at once, and of its open tasks by a bulk operation. Running tasks continue."""
-    run = action_targets.find_run(turn, act)
+    run = action_targets.find_run(turn, action)
     if run is None:
         return
-    if run.run.priority is act.priority:
-        turn.answer(act, Reply.ALREADY, f"the run already has priority {act.priority.name}")
+    if run.run.priority is action.priority:
+        turn.respond(action, ActionStatus.ALREADY, f"the run already has priority {action.priority.name}")
         return
-    detail = action_targets.change_of(run.run.priority, act.priority)
-    bulk_operations.prioritise(turn, run, act.priority, by=act.by, why=act.why or f"{detail}, by {act.by}")
-    turn.answer(act, Reply.DONE, detail)
+    detail = action_targets.change_of(run.run.priority, action.priority)
+    bulk_operations.set_priority(
+        turn, run, action.priority, by=action.by, why=action.why or f"{detail}, by {action.by}"
+    )
+    turn.respond(action, ActionStatus.DONE, detail)

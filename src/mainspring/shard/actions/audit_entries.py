@@ -1,6 +1,7 @@
 """Audit entries: the previous state of an action's target (SEC-4), and the one action of the shard itself.
 
-The entry arrives with the action (`Asked.audit`), and leaves with the reply (`Turn.answer`). Everything here is in
+The entry arrives with the action (`ActionRequest.audit`), and leaves with the reply (`Turn.respond`). Everything here
+is in
 memory, or in the rows that were looked up for the action.
 """
 
@@ -15,10 +16,10 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.core.work.work import digest_of
-from mainspring.shard.events import Act, Asked, ChangePriority, SaveCheckpoint, WorkerAct
+from mainspring.shard.events import ActionRequest, ChangePriority, RunAction, SaveCheckpoint, WorkerAction
 from mainspring.shard.state.memory import ShardMemory
 
-_A = TypeVar("_A", bound=Asked)
+_A = TypeVar("_A", bound=ActionRequest)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -26,20 +27,20 @@ def with_before(memory: ShardMemory, asked: _A) -> _A:
     """Add the current state of the target to the audit entry of an action, if it is known."""
     if asked.audit is None:
         return asked
-    before = _of_worker(memory, asked) if isinstance(asked, WorkerAct) else _of_run(memory, asked)
+    before = _of_worker(memory, asked) if isinstance(asked, WorkerAction) else _of_run(memory, asked)
     if not before:
         return asked
     return replace(asked, audit=replace(asked.audit, before=_ENCODER.encode(before).decode()))
 
 
-def _of_worker(memory: ShardMemory, act: WorkerAct) -> dict[str, str]:
-    held = memory.held.get(act.worker)
+def _of_worker(memory: ShardMemory, action: WorkerAction) -> dict[str, str]:
+    held = memory.held.get(action.worker)
     return {"hold": held.hold if held is not None else ""}
 
 
-def _of_run(memory: ShardMemory, asked: Asked) -> dict[str, str]:
+def _of_run(memory: ShardMemory, asked: ActionRequest) -> dict[str, str]:
     """The state of the action's task, or else of its run, and what else the action changes."""
-    if not isinstance(asked, Act):
+    if not isinstance(asked, RunAction):
         return {}
     run, task = memory.runs.get(asked.run_id), memory.find(getattr(asked, "task_id", ""))
     row = run.run if run is not None else asked.rows.run if asked.rows is not None else None
@@ -56,7 +57,7 @@ def _of_run(memory: ShardMemory, asked: Asked) -> dict[str, str]:
 def escalation(run: Run, was: Priority, why: str) -> AuditEntry:
     """Audit entry of a priority escalation by the shard itself, once per generation (PLC-11)."""
     return AuditEntry(
-        id=f"escalation_{run.id}_{run.generation}", tenant=run.tenant, actor="shard", source="", act="escalate_run",
+        id=f"escalation_{run.id}_{run.generation}", tenant=run.tenant, actor="shard", source="", action="escalate_run",
         object=run.id, why=why, before=_ENCODER.encode({"priority": was.name}).decode(),
         after=_ENCODER.encode({"priority": run.priority.name}).decode(),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL, reopen
-from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.state.memory import ShardMemory
@@ -12,7 +12,7 @@ from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_LIST_IS_MADE_AGAIN = "the source of its list was restarted"
+_LIST_REBUILT = "the source of its list was restarted"
 
 
 def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
@@ -22,10 +22,10 @@ def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
         row.failed_task = None
     row.because = why
     turn.mark(run)
-    watch_below(run, task)
+    record_descendants(run, task)
     reopen_task(turn, run, task, by=by, because=why)
     if row.task_count > 1:
-        turn.open_spread(run, SpreadKind.REOPEN, by=by, why=why, parent=task.id)
+        turn.open_bulk_operation(run, BulkOperationKind.REOPEN, by=by, why=why, parent=task.id)
 
 
 def retry_failed(turn: Turn, run: RunMemory, *, by: str, why: str) -> None:
@@ -33,10 +33,10 @@ def retry_failed(turn: Turn, run: RunMemory, *, by: str, why: str) -> None:
     run.run.failed_task = None
     run.run.because = why
     turn.mark(run)
-    turn.open_spread(run, SpreadKind.REOPEN, by=by, why=why)
+    turn.open_bulk_operation(run, BulkOperationKind.REOPEN, by=by, why=why)
 
 
-def watch_below(run: RunMemory, task: Task) -> None:
+def record_descendants(run: RunMemory, task: Task) -> None:
     """Remember what is downstream of a task that is being retried."""
     run.reopening[task.id] = run.below(task.position)
 
@@ -47,7 +47,7 @@ def follows(memory: ShardMemory, run: RunMemory, task: Task, retried: str) -> bo
         return _follows_failures(memory, task)
     if task.state not in (S.CANCELLED, S.SKIPPED) or task.id == retried:
         return False
-    return task.cause == retried or run.origin(task.position) in run.reopening[retried]
+    return task.cause == retried or run.template_position(task.position) in run.reopening[retried]
 
 
 def _follows_failures(memory: ShardMemory, task: Task) -> bool:
@@ -62,7 +62,7 @@ def _follows_failures(memory: ShardMemory, task: Task) -> bool:
     return task.state is S.SKIPPED and (cause.state in UNSUCCESSFUL or cause.state not in FINAL)
 
 
-def retire(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
+def remove_replaced(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
     """End a task whose creator was restarted."""
     turn.replace(task)
     if task.state in FINAL:
@@ -73,7 +73,7 @@ def retire(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
         progress.cancel(turn, run, task, by=by, because=progress.REPLACED, cause=None)
 
 
-def spare(turn: Turn, task: Task, retried: str) -> None:
+def withdraw_stop(turn: Turn, task: Task, retried: str) -> None:
     """Withdraw a stop request that was made because `retried` had failed."""
     if task.stop is not None and task.stop.cause == retried:
         turn.touch(task)
@@ -109,7 +109,7 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
         fan_out.gathered = None
     if was_over:
         _wait_again(turn, run, task if fan_out is None else run.tasks[fan_out.position], by)
-    _replace_what_it_made(turn, run, task, by)
+    _replace_created(turn, run, task, by)
     run.waiting[task.position] = progress.count_waiting(run, task.position)
     if not run.waiting[task.position]:
         progress.free(turn, run, task)
@@ -117,24 +117,24 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
 
 def _wait_again(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
     """Make the children of an ended task wait for it again."""
-    told = run.ripples.pop(task.position, None)
+    notified = run.propagations.pop(task.position, None)
     children = run.children(task.position)
-    for position in children if told is None else children[:told]:
+    for position in children if notified is None else children[:notified]:
         if position >= len(run.tasks) or run.tasks[position].state in FINAL:
             continue
-        if run.growth is not None and task.position not in run.parents(position):
+        if run.dynamic_tasks is not None and task.position not in run.parents(position):
             continue
         run.waiting[position] += 1
         if run.tasks[position].state is S.QUEUED:
             turn.move(run.tasks[position], S.PENDING, by=by, because=f"waits for {task.name} again")
 
 
-def _replace_what_it_made(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
+def _replace_created(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
     """Replace the tasks that a task added, and the fan-outs over its output. Bulk operations update their rows."""
-    if run.growth is None:
+    if run.dynamic_tasks is None:
         return
-    changed = run.growth.take_back(run.job, task.position)
-    _forgive(turn, run)
+    changed = run.dynamic_tasks.take_back(run.job, task.position)
+    _clear_replaced_failure(turn, run)
     for position in changed:
         _count_again(turn, run, position)
     _replace_lists_from(turn, run, task, by)
@@ -148,27 +148,27 @@ def _replace_lists_from(turn: Turn, run: RunMemory, task: Task, by: str) -> None
 
 def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> None:
     """Rebuild the list of a fan-out. The template restarts once it has ended as member 0."""
-    fan_out = None if run.growth is None else run.growth.fan_outs.pop(template.position, None)
+    fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.pop(template.position, None)
     if fan_out is None:
         if template.state is S.FAILED:
             run.run.failed_task = None if run.run.failed_task == template.id else run.run.failed_task
             turn.mark(run)
-            reopen_task(turn, run, template, by=by, because=_LIST_IS_MADE_AGAIN)
+            reopen_task(turn, run, template, by=by, because=_LIST_REBUILT)
         return
     turn.replace(template)
-    _forgive(turn, run)
+    _clear_replaced_failure(turn, run)
     if not fan_out.open:
         _wait_again(turn, run, template, by)
     if template.state in FINAL:
         progress.start_over(turn, run, template)
     elif template.worker_id is not None:
-        stop_requests.request(turn, template, StopKind.CANCEL, by=by, why=_LIST_IS_MADE_AGAIN)
+        stop_requests.request(turn, template, StopKind.CANCEL, by=by, why=_LIST_REBUILT)
     else:
-        progress.cancel(turn, run, template, by=by, because=_LIST_IS_MADE_AGAIN, cause=None)
+        progress.cancel(turn, run, template, by=by, because=_LIST_REBUILT, cause=None)
     _replace_lists_from(turn, run, template, by)
 
 
-def _forgive(turn: Turn, run: RunMemory) -> None:
+def _clear_replaced_failure(turn: Turn, run: RunMemory) -> None:
     """Clear a failure of a replaced task: it no longer stops the run."""
     failed = None if run.run.failed_task is None else turn.memory.find(run.run.failed_task)
     if failed is not None and run.is_replaced(failed):

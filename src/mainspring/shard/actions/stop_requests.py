@@ -18,7 +18,7 @@ from mainspring.shard.turn import Turn
 
 GRACE = timedelta(seconds=30)
 """From SIGTERM to SIGKILL."""
-_BACK_TO_THE_QUEUE = frozenset({StopKind.EVICT, StopKind.PREEMPT})
+_REQUEUING = frozenset({StopKind.EVICT, StopKind.PREEMPT})
 _NOT_YOURS = "this attempt no longer belongs to this worker"
 
 
@@ -27,14 +27,14 @@ def request(
     grace: timedelta = GRACE, preempted_for: Preemptor | None = None,
 ) -> None:  # fmt: skip
     """Ask a task that a worker holds to stop. A cancel overrides other reasons; a repeated request is ignored."""
-    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _alike(task.stop.kind, kind)):
+    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _same_kind(task.stop.kind, kind)):
         return
     turn.touch(task)
     task.stop = StopRequest(
         kind=kind, by=by, why=why, kill_at=turn.now + grace, cause=cause, preempted_for=preempted_for,
         for_task=None if preempted_for is None else preempted_for.task,
     )  # fmt: skip
-    turn.memory.note_going(task)
+    turn.memory.note_stopping(task)
     signal(turn, task)
 
 
@@ -47,7 +47,7 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
     stop, kill_at = task.stop, turn.now + grace
     if stop is None or stop.kind is StopKind.HOLD:
         asked = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
-    elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _BACK_TO_THE_QUEUE):
+    elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _REQUEUING):
         asked = replace(stop, kill_at=min(kill_at, stop.kill_at))
     else:
         asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
@@ -55,12 +55,12 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
         return False
     turn.touch(task)
     task.stop = asked
-    turn.memory.note_going(task)
+    turn.memory.note_stopping(task)
     signal(turn, task)
     return True
 
 
-def _alike(one: StopKind, other: StopKind) -> bool:
+def _same_kind(one: StopKind, other: StopKind) -> bool:
     return one is other or {one, other} == {StopKind.TIMEOUT, StopKind.STALL}
 
 

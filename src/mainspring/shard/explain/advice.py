@@ -15,40 +15,40 @@ from msgspec.structs import replace
 
 from mainspring.core.admission.job_routing import p0_fault
 from mainspring.core.explain import advice_messages as words
-from mainspring.core.explain.diagnosis import Act, ActKind, Diagnosis, Foresight, Reason
-from mainspring.core.explain.what_if import AS_IT_IS, MoreWorkers, Supposal
+from mainspring.core.explain.diagnosis import Diagnosis, ExpectedKind, Reason, Suggestion, SuggestionKind
+from mainspring.core.explain.what_if import NO_CHANGES, ExtraWorkers, Hypothesis
 from mainspring.core.fairness.quotas import Quota, excess
-from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
 from mainspring.core.model.worker import Worker
-from mainspring.core.placement.feasibility import Hindrance, Kin, obstacles
+from mainspring.core.placement.feasibility import Affinity, ObstacleKind, obstacles
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.work.isolation import ISOLATION_LABEL
 from mainspring.core.work.work import HANDLER_LABEL
-from mainspring.shard.events import ClearTask, Event, Ruled, UncordonWorker
+from mainspring.shard.events import ClearTask, Event, RulesChanged, UncordonWorker
 from mainspring.shard.explain.findings import lease_count
-from mainspring.shard.explain.forecast import foresee, try_out, try_start
-from mainspring.shard.explain.snapshot import Scene, dissolve, memory_of
+from mainspring.shard.explain.forecast import forecast_start, try_out, try_start
+from mainspring.shard.explain.snapshot import Snapshot, discard_memory, memory_of
 from mainspring.shard.placement import concurrency_groups
-from mainspring.shard.placement.affinity import kin_of
+from mainspring.shard.placement.affinity import affinity_of
 from mainspring.shard.placement.limit_ledger import limits_of
 from mainspring.shard.state.memory import ShardMemory
 
-_MOST_TRIED = 8
-_NOBODY = "what if"
-_SIZE = frozenset({Hindrance.NO_ROOM, Hindrance.KEPT, Hindrance.TOO_BIG})
+_MAX_TRIED = 8
+_ACTOR = "what if"
+_SIZE = frozenset({ObstacleKind.NO_CAPACITY, ObstacleKind.RESERVED, ObstacleKind.TOO_BIG})
 _NO_ADVICE = frozenset({Reason.UNKNOWN, Reason.SCHEDULER_LAG})
 
 
 class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A change that may help."""
 
-    kind: ActKind
+    kind: SuggestionKind
     says: str
     command: str = ""
-    supposal: Supposal = AS_IT_IS
+    hypothesis: Hypothesis = NO_CHANGES
     events: tuple[Event, ...] = ()
-    scene: Scene | None = None
+    snapshot: Snapshot | None = None
     """Another snapshot, if the change is no hypothesis."""
 
 
@@ -56,83 +56,83 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     """The task that suggestions are made for."""
 
     found: Diagnosis
-    scene: Scene
+    snapshot: Snapshot
     memory: ShardMemory
     """Made from the snapshot, read-only."""
     task: Task
     shape: Shape
-    kin: Kin
+    affinity: Affinity
 
 
-def advise(found: Diagnosis, scene: Scene) -> Diagnosis:
+def advise(found: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     """Return the diagnosis with its expected start, if the task is queued, and with suggestions."""
     if found.is_stale() or found.reason in _NO_ADVICE:
         return found
     if found.expected is None and found.state == TaskState.QUEUED:
-        found = replace(found, expected=foresee(scene))
+        found = replace(found, expected=forecast_start(snapshot))
     if found.reason is None:
         return found
-    memory = memory_of(scene)
-    task = memory.find(scene.task_id) or scene.task()
+    memory = memory_of(snapshot)
+    task = memory.find(snapshot.task_id) or snapshot.task()
     shape = memory.shape(task)
-    kin = kin_of(memory, task, shape)
-    case = _Case(found=found, scene=scene, memory=memory, task=task, shape=shape, kin=kin)
-    advised = replace(found, acts=(*_waiting(case), *_without_trial(case), *_tried(case)))
-    dissolve(memory)
+    affinity = affinity_of(memory, task, shape)
+    case = _Case(found=found, snapshot=snapshot, memory=memory, task=task, shape=shape, affinity=affinity)
+    advised = replace(found, suggestions=(*_waiting(case), *_without_trial(case), *_tried(case)))
+    discard_memory(memory)
     return advised
 
 
-def _waiting(case: _Case) -> Iterator[Act]:
+def _waiting(case: _Case) -> Iterator[Suggestion]:
     """Suggest to wait, where a start is expected or the cause passes without an action."""
     found = case.found
-    if found.expected is not None and found.expected.foresight is Foresight.RANGE:
-        yield Act(kind=ActKind.WAIT, says=words.wait())
-    elif _is_going(case.task):
-        yield Act(kind=ActKind.WAIT, says=words.wait(), effect=words.ENDS)
+    if found.expected is not None and found.expected.kind is ExpectedKind.RANGE:
+        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait())
+    elif _is_ending(case.task):
+        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=words.ENDS)
     else:
-        effect = _comes_by_itself(found)
+        effect = _automatic_effect(found)
         if effect:
-            yield Act(kind=ActKind.WAIT, says=words.wait(), effect=effect)
+            yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=effect)
 
 
-def _is_going(task: Task) -> bool:
+def _is_ending(task: Task) -> bool:
     """Whether a worker has it, and was asked to stop it."""
     return task.stop is not None and task.stop.kind is not StopKind.HOLD
 
 
-def _comes_by_itself(found: Diagnosis) -> str:
+def _automatic_effect(found: Diagnosis) -> str:
     """What happens without an action; empty if not known."""
     numbers = found.numbers
     if found.reason is Reason.WORKER_LOST and "lost_in_seconds" in numbers:
         return words.tried_elsewhere(numbers["lost_in_seconds"])
     if found.reason is Reason.STARTING_SLOW and "taken_back_in_seconds" in numbers:
-        return words.given_to_another(numbers["taken_back_in_seconds"])
+        return words.requeued_in(numbers["taken_back_in_seconds"])
     if found.reason is Reason.RUNNING_SLOW:
         return words.GOES_ON
     return words.PROBED if found.reason is Reason.CIRCUIT_OPEN else ""
 
 
-def _without_trial(case: _Case) -> Iterator[Act]:
+def _without_trial(case: _Case) -> Iterator[Suggestion]:
     """Suggestions that need no trial."""
     found = case.found
     if found.reason is Reason.DEPENDENCY_NOT_READY:
-        failed = [one for one in found.in_the_way if one.kind == "task"]
+        failed = [one for one in found.blockers if one.kind == "task"]
         if failed:
             says, command = words.retry([one.id for one in failed], "the failed upstream tasks")
-            yield Act(kind=ActKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
-    if found.reason is Reason.STUCK and found.task is not None and not _is_going(case.task):
-        says, command = words.kill_again(found.task)
-        yield Act(kind=ActKind.CHANGE, says=says, command=command, effect=words.QUEUED_AGAIN)
+            yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
+    if found.reason is Reason.STUCK and found.task is not None and not _is_ending(case.task):
+        says, command = words.restart(found.task)
+        yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.QUEUED_AGAIN)
     if found.reason is Reason.STARTING_SLOW and case.task.worker_id is not None:
         says, command = words.drain(case.task.worker_id)
-        yield Act(kind=ActKind.ASK, says=says, command=command, effect=words.QUEUED_AGAIN)
+        yield Suggestion(kind=SuggestionKind.ASK, says=says, command=command, effect=words.QUEUED_AGAIN)
 
 
-def _tried(case: _Case) -> Iterator[Act]:
+def _tried(case: _Case) -> Iterator[Suggestion]:
     """The candidates that would change the verdict."""
     if case.task.worker_id is not None:  # it has started
         return
-    left = _MOST_TRIED
+    left = _MAX_TRIED
     for find in _CANDIDATES.get(case.found.reason or Reason.UNKNOWN, ()):
         for one in find(case):
             if not left:
@@ -140,22 +140,22 @@ def _tried(case: _Case) -> Iterator[Act]:
             left -= 1
             effect = _effect(case, one)
             if effect:
-                yield Act(kind=one.kind, says=one.says, command=one.command, effect=effect)
+                yield Suggestion(kind=one.kind, says=one.says, command=one.command, effect=effect)
 
 
 def _effect(case: _Case, one: _Candidate) -> str:
     """The effect of a candidate; empty if it changes nothing."""
-    scene = one.scene or case.scene
+    snapshot = one.snapshot or case.snapshot
     # A hypothetical worker may help others only: what would block the task then is not asked for.
-    is_more = bool(one.supposal.workers)
-    tried = try_start(scene, one.supposal) if is_more else try_out(scene, one.supposal, *one.events)
+    is_more = bool(one.hypothesis.workers)
+    tried = try_start(snapshot, one.hypothesis) if is_more else try_out(snapshot, one.hypothesis, *one.events)
     if tried.worker is not None:
-        return words.starts_on(tried.worker, len(tried.victims), scene.tuning.preemption_grace_seconds)
+        return words.starts_on(tried.worker, len(tried.victims), snapshot.scheduler_settings.preemption_grace_seconds)
     then = tried.found
     if then is None or then.reason in (None, case.found.reason) or then.reason in _NO_ADVICE:
         return ""
-    is_never = then.expected is not None and then.expected.foresight is Foresight.NEVER
-    return "" if is_never else words.waits_then(then.verdict)
+    is_never = then.expected is not None and then.expected.kind is ExpectedKind.NEVER
+    return "" if is_never else words.then_waits(then.verdict)
 
 
 # candidates
@@ -168,24 +168,24 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
     """
     is_too_big, asked = case.found.reason is Reason.TOO_BIG, case.shape.resources
     left = _left_of_quota(case)
-    rooms = [
+    capacities = [
         _least(worker.total if is_too_big else worker.free_for(case.task.id), left)
         for worker in case.memory.workers.values()
         if _takes(case, worker)
     ]
-    room = _most(rooms, asked)
-    if room is not None and room != asked:
-        says = words.ask_for_less(asked, room)
-        yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=_asking_for(asked, room))
+    capacity = _most(capacities, asked)
+    if capacity is not None and capacity != asked:
+        says = words.ask_for_less(asked, capacity)
+        yield _Candidate(kind=SuggestionKind.CHANGE, says=says, hypothesis=_asking_for(asked, capacity))
 
 
 def _takes(case: _Case, worker: Worker) -> bool:
     """Whether only size keeps a worker from taking the task."""
-    return _hindrances(case, worker) <= _SIZE
+    return _obstacle_kinds(case, worker) <= _SIZE
 
 
-def _hindrances(case: _Case, worker: Worker) -> set[Hindrance]:
-    found = obstacles(case.shape, worker, case.kin, case.task.id, case.memory.zones)
+def _obstacle_kinds(case: _Case, worker: Worker) -> set[ObstacleKind]:
+    found = obstacles(case.shape, worker, case.affinity, case.task.id, case.memory.zones)
     return {one.kind for one in found}
 
 
@@ -194,7 +194,7 @@ def _left_of_quota(case: _Case) -> Resources:
     memory, tenant, asked = case.memory, case.task.tenant, case.shape.resources
     if tenant not in memory.rules.quotas or case.task.priority is Priority.P0:
         return asked
-    quota, use = memory.rules.quota(tenant, case.scene.at), memory.use.get(tenant, NOTHING)
+    quota, use = memory.rules.quota(tenant, case.snapshot.at), memory.use.get(tenant, ZERO_RESOURCES)
     left = [
         getattr(asked, name) if most is None else getattr(quota.guaranteed, name) + most - getattr(use, name)
         for name, most in ((name, getattr(quota.burst, name)) for name in NAMES)
@@ -206,9 +206,11 @@ def _least(one: Resources, other: Resources) -> Resources:
     return Resources(*(min(getattr(one, name), getattr(other, name)) for name in NAMES))
 
 
-def _most(rooms: list[Resources], asked: Resources) -> Resources | None:
+def _most(capacities: list[Resources], asked: Resources) -> Resources | None:
     """The part of a request that fits best into one of these capacities, in amounts that can be written exactly."""
-    parts = [words.round_down(_least(asked, room)) if not asked.fits(room) else asked for room in rooms]
+    parts = [
+        words.round_down(_least(asked, capacity)) if not asked.fits(capacity) else asked for capacity in capacities
+    ]
     wanted = [name for name in NAMES if getattr(asked, name)]
 
     def covered(part: Resources) -> tuple[float, float]:
@@ -219,9 +221,9 @@ def _most(rooms: list[Resources], asked: Resources) -> Resources | None:
     return max(some, key=covered, default=None) if wanted else None
 
 
-def _asking_for(was: Resources, wanted: Resources) -> Supposal:
+def _asking_for(was: Resources, wanted: Resources) -> Hypothesis:
     said = {name: getattr(wanted, name) for name in NAMES if getattr(wanted, name) != getattr(was, name)}
-    return Supposal(**said)
+    return Hypothesis(**said)
 
 
 def _unconstrained(case: _Case) -> Iterator[_Candidate]:
@@ -229,10 +231,10 @@ def _unconstrained(case: _Case) -> Iterator[_Candidate]:
     for key, value in case.shape.labels:
         if not key.startswith((HANDLER_LABEL, ISOLATION_LABEL)):
             says = words.without_label(key, value)
-            yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=Supposal(without_labels=(key,)))
+            yield _Candidate(kind=SuggestionKind.CHANGE, says=says, hypothesis=Hypothesis(without_labels=(key,)))
     if case.shape.zone is not None:
         says = words.without_zone(case.shape.zone)
-        yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=Supposal(zone=""))
+        yield _Candidate(kind=SuggestionKind.CHANGE, says=says, hypothesis=Hypothesis(zone=""))
 
 
 def _promoted(case: _Case) -> Iterator[_Candidate]:
@@ -240,50 +242,50 @@ def _promoted(case: _Case) -> Iterator[_Candidate]:
     if case.task.priority is Priority.P0:
         return
     above = Priority(case.task.priority - 1)
-    needed = bool(case.scene.tuning.p0_needs_grant)
-    needs_grant = p0_fault(above, case.task.tenant, case.memory.rules, case.scene.at, needed=needed) is not None
+    needed = bool(case.snapshot.scheduler_settings.p0_needs_grant)
+    needs_grant = p0_fault(above, case.task.tenant, case.memory.rules, case.snapshot.at, needed=needed) is not None
     yield _Candidate(
-        kind=ActKind.ASK if needs_grant else ActKind.CHANGE,
+        kind=SuggestionKind.ASK if needs_grant else SuggestionKind.CHANGE,
         says=words.promote(above.name, needs_grant=needs_grant),
         command=words.promote_command(case.task.run_id, above.name),
-        supposal=Supposal(priority=above),
+        hypothesis=Hypothesis(priority=above),
     )
 
 
 def _more_workers(case: _Case) -> Iterator[_Candidate]:
     """One more worker, as large as the request."""
     yield _Candidate(
-        kind=ActKind.ASK,
+        kind=SuggestionKind.ASK,
         says=words.one_more_worker(case.shape),
-        command=words.worker_command(case.scene.shard, case.shape),
-        supposal=Supposal(workers=(MoreWorkers(offers=case.shape.resources),)),
+        command=words.worker_command(case.snapshot.shard, case.shape),
+        hypothesis=Hypothesis(workers=(ExtraWorkers(offers=case.shape.resources),)),
     )
 
 
 def _uncordoned(case: _Case) -> Iterator[_Candidate]:
     """A cordoned worker that would take it."""
     for worker in case.memory.workers.values():
-        if worker.hold and _hindrances(case, worker) == {Hindrance.HELD}:
+        if worker.hold and _obstacle_kinds(case, worker) == {ObstacleKind.HELD}:
             says, command = words.uncordon(worker.id)
-            event = UncordonWorker(worker=worker.id, by=_NOBODY)
-            yield _Candidate(kind=ActKind.ASK, says=says, command=command, events=(event,))
+            event = UncordonWorker(worker=worker.id, by=_ACTOR)
+            yield _Candidate(kind=SuggestionKind.ASK, says=says, command=command, events=(event,))
             return
 
 
 def _in_one_piece(case: _Case) -> Iterator[_Candidate]:
-    if case.task.priority is Priority.P1 and not case.scene.tuning.defragment:
+    if case.task.priority is Priority.P1 and not case.snapshot.scheduler_settings.defragment:
         says, command = words.defragment()
-        scene = replace(case.scene, tuning=replace(case.scene.tuning, defragment=1))
-        yield _Candidate(kind=ActKind.ASK, says=says, command=command, scene=scene)
+        snapshot = replace(case.snapshot, scheduler_settings=replace(case.snapshot.scheduler_settings, defragment=1))
+        yield _Candidate(kind=SuggestionKind.ASK, says=says, command=command, snapshot=snapshot)
 
 
 def _raised(case: _Case) -> Iterator[_Candidate]:
     """A quota that fits the task in addition to what is in use."""
-    memory, tenant, now = case.memory, case.task.tenant, case.scene.at
+    memory, tenant, now = case.memory, case.task.tenant, case.snapshot.at
     row = memory.rules.quotas.get(tenant)
     if row is None:
         return
-    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, lease_count(memory, tenant) + 1
+    use, tasks = memory.use.get(tenant, ZERO_RESOURCES) + case.shape.resources, lease_count(memory, tenant) + 1
     quota, limits = row.at(now), dict[str, int]()
     for _ in range(len(NAMES) + 1):
         limit = excess(quota, use, tasks)
@@ -295,10 +297,10 @@ def _raised(case: _Case) -> Iterator[_Candidate]:
         ((limit, most),) = limits.items()
         rules = replace(memory.rules, quotas={**memory.rules.quotas, tenant: replace(row, quota=quota, raised=None)})
         yield _Candidate(
-            kind=ActKind.ASK,
+            kind=SuggestionKind.ASK,
             says=words.raise_quota(tenant, limit, most),
             command=words.raise_command(tenant, row.pool, limit, most),
-            events=(Ruled(rules=replace(rules, version=rules.version + 1)),),
+            events=(RulesChanged(rules=replace(rules, version=rules.version + 1)),),
         )
 
 
@@ -313,40 +315,40 @@ def _widened(case: _Case) -> Iterator[_Candidate]:
     run = case.memory.runs[case.task.run_id]
     for limit in dict.fromkeys((*case.shape.groups, *limits_of(run))):
         group = case.memory.rules.groups.get(limit)
-        if group is not None and concurrency_groups.left(case.memory, group, case.scene.at) <= 0:
+        if group is not None and concurrency_groups.left(case.memory, group, case.snapshot.at) <= 0:
             most = group.most + 1
             yield _Candidate(
-                kind=ActKind.ASK,
+                kind=SuggestionKind.ASK,
                 says=words.widen_group(group.name, most, group.per_seconds),
                 command=words.group_command(group.tenant, group.name, most),
-                supposal=Supposal(groups={group.name: most}),
+                hypothesis=Hypothesis(groups={group.name: most}),
             )
 
 
-def _thawed(case: _Case) -> Iterator[_Candidate]:
+def _unfrozen(case: _Case) -> Iterator[_Candidate]:
     """The freeze that applies, if any."""
-    now, run = case.scene.at, case.memory.runs[case.task.run_id]
+    now, run = case.snapshot.at, case.memory.runs[case.task.run_id]
     rules = case.memory.rules
     frozen = rules.freeze(case.task.tenant, run.job.spec.name, now)
     if frozen is not None:
         left = tuple(row for row in rules.freezes if row is not frozen)
         yield _Candidate(
-            kind=ActKind.ASK,
+            kind=SuggestionKind.ASK,
             says=words.unfreeze(frozen.kind, frozen.subject),
             command=words.unfreeze_command(frozen.kind, frozen.subject),
-            events=(Ruled(rules=replace(rules, freezes=left, version=rules.version + 1)),),
+            events=(RulesChanged(rules=replace(rules, freezes=left, version=rules.version + 1)),),
         )
 
 
 def _resumed(case: _Case) -> Iterator[_Candidate]:
     says, command = words.resume(case.task.run_id)
-    yield _Candidate(kind=ActKind.CHANGE, says=says, command=command, supposal=Supposal(unpaused=True))
+    yield _Candidate(kind=SuggestionKind.CHANGE, says=says, command=command, hypothesis=Hypothesis(unpaused=True))
 
 
 def _cleared(case: _Case) -> Iterator[_Candidate]:
     says, command = words.clear(case.found.task or case.found.subject)
-    event = ClearTask(run_id=case.task.run_id, task_id=case.task.id, by=_NOBODY)
-    yield _Candidate(kind=ActKind.CHANGE, says=says, command=command, events=(event,))
+    event = ClearTask(run_id=case.task.run_id, task_id=case.task.id, by=_ACTOR)
+    yield _Candidate(kind=SuggestionKind.CHANGE, says=says, command=command, events=(event,))
 
 
 _Find = Callable[[_Case], Iterator[_Candidate]]
@@ -362,7 +364,7 @@ _CANDIDATES: dict[Reason, tuple[_Find, ...]] = {
     Reason.TENANT_OVER_QUOTA: (_smaller, _raised, _promoted),
     Reason.CONCURRENCY: (_widened,),
     Reason.RATE_LIMIT: (_widened,),
-    Reason.FROZEN: (_thawed,),
+    Reason.FROZEN: (_unfrozen,),
     Reason.PAUSED: (_resumed,),
     Reason.QUARANTINED: (_cleared,),
 }

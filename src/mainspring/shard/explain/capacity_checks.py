@@ -1,7 +1,7 @@
 """Capacity gates of a queued task: no matching worker, none large enough, fragmentation, others first, all full.
 
 The scheduler's own record is `FairQueues.parked`: shapes without capacity. The order is asked of the functions that it
-decides by: strict priority, then `sharing.place_of`.
+decides by: strict priority, then `sharing.rank`.
 """
 
 from __future__ import annotations
@@ -11,306 +11,332 @@ from functools import partial
 from itertools import islice
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import MOST_NAMED, InTheWay, Reason
-from mainspring.core.model.resources import NAMES, say_amounts
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Reason
+from mainspring.core.model.resources import NAMES, format_amounts
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.model.worker import Lease
-from mainspring.core.placement.feasibility import Hindrance
-from mainspring.core.text.sentences import say_together
+from mainspring.core.placement.feasibility import ObstacleKind
+from mainspring.core.text.sentences import join_words
 from mainspring.shard.explain import matching
-from mainspring.shard.explain.diagnosis_context import Look, Rival
-from mainspring.shard.explain.findings import Finding, cannot_say, holder, lefts, named, never, soonest, waiter
-from mainspring.shard.explain.matching import Suiting
-from mainspring.shard.explain.rule_checks import Hold
+from mainspring.shard.explain.diagnosis_context import CompetingQueue, TaskContext
+from mainspring.shard.explain.findings import (
+    Finding,
+    holder,
+    named,
+    never,
+    remaining_seconds,
+    soonest,
+    unknown_start,
+    waiter,
+)
+from mainspring.shard.explain.matching import WorkerMatches
+from mainspring.shard.explain.rule_checks import GateBlock
 from mainspring.shard.placement import fair_share
 
-_LEASES_LOOKED_AT = 256
-_PLACES_COUNTED = 1_000
+_MAX_LEASES = 256
+_MAX_POSITION = 1_000
 
 
 # workers
 
 
-def unmatched(look: Look) -> Hold | None:
+def unmatched(context: TaskContext) -> GateBlock | None:
     """No worker matches its constraints, or all that match are unavailable."""
-    found = look.suiting()
-    if found.all_away():
-        return Hold(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_tell_away, found))
-    if found.suits or matching.is_too_big(found):
+    found = context.match_workers()
+    if found.all_unavailable():
+        return GateBlock(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_describe_unavailable, found))
+    if found.matches or matching.is_too_big(found):
         return None
-    return Hold(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_tell_unmatched, look, found))
+    return GateBlock(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_describe_unmatched, context, found))
 
 
-def oversized(look: Look) -> Hold | None:
+def oversized(context: TaskContext) -> GateBlock | None:
     """All matching workers are too small."""
-    found = look.suiting()
-    if found.suits:
+    found = context.match_workers()
+    if found.matches:
         return None
-    return Hold(words.SIZE, Reason.TOO_BIG, found.why, partial(_tell_too_big, look, found))
+    return GateBlock(words.SIZE, Reason.TOO_BIG, found.why, partial(_describe_too_big, context, found))
 
 
-def _tell_unmatched(look: Look, found: Suiting) -> Finding:
-    memory = look.memory
+def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
+    memory = context.memory
     if not memory.workers:
-        nobody = cannot_say("the pool has no workers")
+        nobody = unknown_start("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
         return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
     lacking, similar = matching.lacks(memory, found)
     if not lacking:
         similar = found.why
-    lacking = lacking or matching.all_that_is_asked(look.shape)
-    hope = matching.hope(memory, look.shape, look.now)
+    lacking = lacking or matching.format_constraints(context.shape)
+    arrival = matching.arrival(memory, context.shape, context.now)
     basis = f"no worker offers {lacking}"
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
-        verdict=words.no_such_worker(lacking, similar, hope),
+        verdict=words.no_such_worker(lacking, similar, arrival),
         says=f"0 of {len(memory.workers):,}",
-        expected=cannot_say(f"{basis} now; {hope}") if hope else never(basis),
-        numbers={"workers": float(len(memory.workers)), "would_do": 0.0},
+        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        numbers={"workers": float(len(memory.workers)), "is_feasible": 0.0},
     )
 
 
-def _tell_away(found: Suiting) -> Finding:
-    names = [f"{suit.worker.id} ({_say_away(suit)})" for suit in found.suits]
+def _describe_unavailable(found: WorkerMatches) -> Finding:
+    names = [f"{matched.worker.id} ({_format_unavailable(matched)})" for matched in found.matches]
     ways = [
-        InTheWay(kind="worker", id=suit.worker.id, says=name) for suit, name in zip(found.suits, names, strict=True)
+        Blocker(kind="worker", id=matched.worker.id, says=name)
+        for matched, name in zip(found.matches, names, strict=True)
     ]
     shown, others = named(ways)
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
-        verdict=words.only_away(matching.all_that_is_asked(found.shape), names, len(names)),
+        verdict=words.only_away(matching.format_constraints(found.shape), names, len(names)),
         says=f"{len(names)} unavailable",
-        expected=cannot_say("it depends on when they are available again"),
-        in_the_way=shown,
-        others_in_the_way=others,
-        numbers={"would_do": float(len(names))},
+        expected=unknown_start("it depends on when they are available again"),
+        blockers=shown,
+        more_blockers=others,
+        numbers={"is_feasible": float(len(names))},
     )
 
 
-def _say_away(suit: matching.Suit) -> str:
-    worker = suit.worker
-    if Hindrance.NOT_READY in suit.kinds:
+def _format_unavailable(matched: matching.WorkerMatch) -> str:
+    worker = matched.worker
+    if ObstacleKind.NOT_READY in matched.kinds:
         return f"{worker.status}"
-    if Hindrance.HELD not in suit.kinds:
+    if ObstacleKind.HELD not in matched.kinds:
         return "no claim open"
     return worker.hold or "leaving"  # the reason of a cordon may name people
 
 
-def _tell_too_big(look: Look, found: Suiting) -> Finding:
+def _describe_too_big(context: TaskContext, found: WorkerMatches) -> Finding:
     short = matching.shortage(found)
-    needs = say_together(say_amounts(look.shape.resources))
-    hope = matching.hope(look.memory, look.shape, look.now)
-    verdict = words.too_big(needs, "", hope) if short is None else words.too_big(*short, hope)
+    needs = join_words(format_amounts(context.shape.resources))
+    arrival = matching.arrival(context.memory, context.shape, context.now)
+    verdict = words.too_big(needs, "", arrival) if short is None else words.too_big(*short, arrival)
     basis = "no worker has enough total capacity"
     return Finding(
         reason=Reason.TOO_BIG,
         verdict=verdict,
         says=f"needs {needs if short is None else short[0]}",
-        expected=cannot_say(f"{basis} now; {hope}") if hope else never(basis),
-        numbers={"workers": float(len(found.alike))},
+        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        numbers={"workers": float(len(found.same_kind))},
     )
 
 
 # room
 
 
-def in_pieces(look: Look) -> Hold | None:
+def fragmented(context: TaskContext) -> GateBlock | None:
     """Free capacity is reserved for others, or spread over several workers."""
-    if not look.is_parked() or look.task.reserved is not None:
+    if not context.is_parked() or context.task.reserved is not None:
         return None
-    found = look.suiting()
-    keepers = found.keepers()
-    if keepers:
-        tasks = [task for worker in keepers for task in map(look.memory.find, worker.kept) if task is not None]
-        is_above = bool(tasks) and all(task.priority < look.task.priority for task in tasks)
+    found = context.match_workers()
+    reserving = found.reserving()
+    if reserving:
+        tasks = [task for worker in reserving for task in map(context.memory.find, worker.reserved) if task is not None]
+        is_above = bool(tasks) and all(task.priority < context.task.priority for task in tasks)
         reason = Reason.PRIORITY_QUEUE_WAIT if is_above else Reason.NO_WORKER_CAPACITY
-        return Hold(words.PIECE, reason, found.why, partial(_tell_kept, look, reason, len(keepers), tasks))
-    if look.shape.resources.fits(found.free):
-        return Hold(words.PIECE, Reason.FRAGMENTED, found.why, partial(_tell_fragmented, look, found))
+        return GateBlock(
+            words.PIECE, reason, found.why, partial(_describe_reserved, context, reason, len(reserving), tasks)
+        )
+    if context.shape.resources.fits(found.free):
+        return GateBlock(words.PIECE, Reason.FRAGMENTED, found.why, partial(_describe_fragmented, context, found))
     return None
 
 
-def _tell_kept(look: Look, reason: Reason, workers: int, tasks: list[Task]) -> Finding:
-    shown, others = named(waiter(look.memory, task, look.now) for task in tasks)
+def _describe_reserved(context: TaskContext, reason: Reason, workers: int, tasks: list[Task]) -> Finding:
+    shown, others = named(waiter(context.memory, task, context.now) for task in tasks)
     return Finding(
         reason=reason,
-        verdict=words.kept_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
-        says=f"reserved on {words.say_count(workers, 'worker')}",
-        in_the_way=shown,
-        others_in_the_way=others,
+        verdict=words.reserved_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
+        says=f"reserved on {words.count_of(workers, 'worker')}",
+        blockers=shown,
+        more_blockers=others,
         numbers={"keepers": float(workers)},
     )
 
 
-def _tell_fragmented(look: Look, found: Suiting) -> Finding:
-    wanted, free, most = look.shape.resources, found.free, found.most_free()
-    shown, others = _holders(look, found)
+def _describe_fragmented(context: TaskContext, found: WorkerMatches) -> Finding:
+    wanted, free, most = context.shape.resources, found.free, found.most_free()
+    shown, others = _holders(context, found)
     return Finding(
         reason=Reason.FRAGMENTED,
         verdict=words.fragmented(wanted, free, most, is_all=found.is_all),
-        says=f"{say_amounts(most)[0] if say_amounts(most) else 'nothing'} on one worker",
-        in_the_way=shown,
-        others_in_the_way=others,
+        says=f"{format_amounts(most)[0] if format_amounts(most) else 'nothing'} on one worker",
+        blockers=shown,
+        more_blockers=others,
         numbers={"free_cores": free.cpu_millis / 1000, "most_free_cores": most.cpu_millis / 1000},
     )
 
 
-def outranked(look: Look) -> Hold | None:
+def outranked(context: TaskContext) -> GateBlock | None:
     """Tasks of higher priority go first."""
-    if look.task.reserved is not None:
+    if context.task.reserved is not None:
         return None
-    rivals = [
-        (priority, rival) for priority in Priority if priority < look.task.priority
-        for rival in look.survey.rivals(look, priority)
+    competing_queues = [
+        (priority, competing) for priority in Priority if priority < context.task.priority
+        for competing in context.diagnosis.competing_queues(context, priority)
     ]  # fmt: skip
-    if not rivals:
+    if not competing_queues:
         return None
-    count = sum(rival.tasks for _, rival in rivals)
-    why = words.behind_priority(count, look.task.priority, is_all=not look.survey.has_left_out)
-    return Hold(words.PRIORITY, Reason.PRIORITY_QUEUE_WAIT, why, partial(_tell_outranked, look, rivals, count, why))
+    count = sum(competing.tasks for _, competing in competing_queues)
+    why = words.behind_priority(count, context.task.priority, is_all=not context.diagnosis.has_omitted)
+    return GateBlock(
+        words.PRIORITY,
+        Reason.PRIORITY_QUEUE_WAIT,
+        why,
+        partial(_describe_outranked, context, competing_queues, count, why),
+    )
 
 
-def _tell_outranked(look: Look, rivals: list[tuple[Priority, Rival]], count: int, verdict: str) -> Finding:
+def _describe_outranked(
+    context: TaskContext, competing_queues: list[tuple[Priority, CompetingQueue]], count: int, verdict: str
+) -> Finding:
     first = (
         task
-        for priority, rival in rivals[:MOST_NAMED]
-        for _, task in look.memory.queues.peek(priority, rival.tenant, rival.shape, MOST_NAMED)
+        for priority, competing in competing_queues[:MAX_NAMED]
+        for _, task in context.memory.queues.peek(priority, competing.tenant, competing.shape, MAX_NAMED)
     )
-    shown, others = named((waiter(look.memory, task, look.now) for task in islice(first, MOST_NAMED)), count)
+    shown, others = named((waiter(context.memory, task, context.now) for task in islice(first, MAX_NAMED)), count)
     return Finding(
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=verdict,
         says=f"{count:,} ahead",
-        in_the_way=shown,
-        others_in_the_way=others,
+        blockers=shown,
+        more_blockers=others,
         numbers={"ahead": float(count)},
     )
 
 
-def outshared(look: Look) -> Hold | None:
+def outshared(context: TaskContext) -> GateBlock | None:
     """Other tenants rank before its own, by guarantee or by share."""
-    memory, task, now = look.memory, look.task, look.now
+    memory, task, now = context.memory, context.task, context.now
     others = any(priority is task.priority and tenant != task.tenant for priority, tenant in memory.queues.depth)
     if task.reserved is not None or not others:
         return None
-    mine = fair_share.place_of(memory, task.priority, task.tenant, now, look.shape)
+    mine = fair_share.rank(memory, task.priority, task.tenant, now, context.shape)
     first = [
-        (place, rival) for rival in look.survey.rivals(look, task.priority) if rival.tenant != task.tenant
-        and (place := fair_share.place_of(memory, task.priority, rival.tenant, now, rival.shape)) < mine
+        (place, competing) for competing in context.diagnosis.competing_queues(context, task.priority) if competing.tenant != task.tenant
+        and (place := fair_share.rank(memory, task.priority, competing.tenant, now, competing.shape)) < mine
     ]  # fmt: skip
     if not first:
         return None
     first.sort(key=lambda one: (one[0], one[1].tenant))
-    return Hold(
+    return GateBlock(
         words.SHARE,
         Reason.FAIR_SHARE,
-        f"{task.tenant} is at {look.survey.part_of_share(task.tenant):.0%} of its fair share, others go first",
-        partial(_tell_outshared, look, mine, first),
+        f"{task.tenant} is at {context.diagnosis.part_of_share(task.tenant):.0%} of its fair share, others go first",
+        partial(_describe_outshared, context, mine, first),
     )
 
 
-def _tell_outshared(look: Look, mine: fair_share.Place, first: list[tuple[fair_share.Place, Rival]]) -> Finding:
+def _describe_outshared(
+    context: TaskContext, mine: fair_share.Rank, first: list[tuple[fair_share.Rank, CompetingQueue]]
+) -> Finding:
     waiting: dict[str, int] = {}
-    for _, rival in first:
-        waiting[rival.tenant] = waiting.get(rival.tenant, 0) + rival.tasks
+    for _, competing in first:
+        waiting[competing.tenant] = waiting.get(competing.tenant, 0) + competing.tasks
     shown, others = named(
-        InTheWay(
-            kind="tenant", id=tenant, tenant=tenant, priority=look.task.priority,
-            says=f"{tenant} (at {look.survey.part_of_share(tenant):.0%} of its fair share, {count:,} waiting)",
+        Blocker(
+            kind="tenant", id=tenant, tenant=tenant, priority=context.task.priority,
+            says=f"{tenant} (at {context.diagnosis.part_of_share(tenant):.0%} of its fair share, {count:,} waiting)",
         )
         for tenant, count in waiting.items()
     )  # fmt: skip
-    own, other = look.survey.part_of_share(look.task.tenant), look.survey.part_of_share(first[0][1].tenant)
+    own, other = (
+        context.diagnosis.part_of_share(context.task.tenant),
+        context.diagnosis.part_of_share(first[0][1].tenant),
+    )
     is_guaranteed = mine[0] and not first[0][0][0]
     return Finding(
         reason=Reason.FAIR_SHARE,
-        verdict=words.behind_share(look.task.tenant, own, other, guaranteed=is_guaranteed),
+        verdict=words.behind_share(context.task.tenant, own, other, guaranteed=is_guaranteed),
         says=f"{own:.0%}",
-        in_the_way=shown,
-        others_in_the_way=others,
+        blockers=shown,
+        more_blockers=others,
         numbers={"share": own, "other_share": other, "tenants_ahead": float(len(waiting))},
     )
 
 
-def roomless(look: Look) -> Hold | None:
+def lacking_capacity(context: TaskContext) -> GateBlock | None:
     """All matching workers are full, or one is being freed for it."""
-    if look.task.reserved is None and not look.is_parked():
+    if context.task.reserved is None and not context.is_parked():
         return None
-    found = look.suiting()
-    return Hold(words.ROOM, Reason.NO_WORKER_CAPACITY, found.why, partial(_tell_roomless, look, found))
+    found = context.match_workers()
+    return GateBlock(
+        words.CAPACITY, Reason.NO_WORKER_CAPACITY, found.why, partial(_describe_lacking_capacity, context, found)
+    )
 
 
-def _tell_roomless(look: Look, found: Suiting) -> Finding:
-    memory, task = look.memory, look.task
+def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Finding:
+    memory, task = context.memory, context.task
     if task.reserved is not None:
-        return _tell_making_room(look)
-    others_of_run = [one for one in look.run.live.values() if one.name in look.shape.apart]
-    if others_of_run and not found.roomless():
-        shown, others = named(holder(memory, one, look.now) for one in others_of_run)
-        verdict = words.apart(list(look.shape.apart))
-        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, in_the_way=shown, others_in_the_way=others)
-    name = _scarce(look, found)
-    workers = found.roomless()
+        return _describe_reservation(context)
+    others_of_run = [one for one in context.run.live.values() if one.name in context.shape.anti_affinity]
+    if others_of_run and not found.lacking_capacity():
+        shown, others = named(holder(memory, one, context.now) for one in others_of_run)
+        verdict = words.anti_affinity(list(context.shape.anti_affinity))
+        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, blockers=shown, more_blockers=others)
+    name = _scarce(context, found)
+    workers = found.lacking_capacity()
     free, total = getattr(found.free, name), sum(getattr(worker.total, name) for worker in workers)
-    ahead = place_in_line(look)
-    next_room = _next_room(look, found)
-    shown, others = _holders(look, found)
-    says = words.say_part(name, free, total)
+    ahead = queue_position(context)
+    next_room = _next_room(context, found)
+    shown, others = _holders(context, found)
+    says = words.format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.no_room(says, ahead, task.priority, next_room),
+        verdict=words.no_free_capacity(says, ahead, task.priority, next_room),
         says=f"{says} free",
-        in_the_way=shown,
-        others_in_the_way=others,
-        numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "would_do": float(len(workers))}
+        blockers=shown,
+        more_blockers=others,
+        numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "is_feasible": float(len(workers))}
         | ({} if next_room is None else {"next_room_seconds": next_room}),
     )
 
 
-def _tell_making_room(look: Look) -> Finding:
-    memory, room = look.memory, look.task.reserved
+def _describe_reservation(context: TaskContext) -> Finding:
+    memory, room = context.memory, context.task.reserved
     assert room is not None
     worker = memory.workers.get(room.worker)
     leases = [] if worker is None else list(worker.leases.values())
     tasks = [task for lease in leases for task in lease.members.values()]
-    going = [task for task in tasks if task.stop is not None and task.stop.for_task == look.task.id] or tasks
-    shown, others = named(holder(memory, task, look.now) for task in going)
+    going = [task for task in tasks if task.stop is not None and task.stop.for_task == context.task.id] or tasks
+    shown, others = named(holder(memory, task, context.now) for task in going)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.making_room(room.worker, room.why),
+        verdict=words.reserved(room.worker, room.why),
         says=f"reserved on {room.worker}",
-        in_the_way=shown,
-        others_in_the_way=others,
+        blockers=shown,
+        more_blockers=others,
     )
 
 
-def place_in_line(look: Look) -> int:
+def queue_position(context: TaskContext) -> int:
     """How many tasks of its queue are before it."""
-    queues, task = look.memory.queues, look.task
-    for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, look.shape, _PLACES_COUNTED)):
+    queues, task = context.memory.queues, context.task
+    for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, context.shape, _MAX_POSITION)):
         if other is task:
             return place
-    return queues.count_before(task, look.shape)
+    return queues.count_before(task, context.shape)
 
 
-def _scarce(look: Look, found: Suiting) -> str:
+def _scarce(context: TaskContext, found: WorkerMatches) -> str:
     """The resource that no worker has enough of; cores, if none alone."""
-    wanted, most = look.shape.resources, found.most_free()
+    wanted, most = context.shape.resources, found.most_free()
     return next((name for name in NAMES if getattr(wanted, name) > getattr(most, name)), NAMES[0])
 
 
-def _leases(found: Suiting) -> Iterator[Lease]:
-    leases = (lease for suit in found.here() for lease in suit.worker.leases.values())
-    return islice(leases, _LEASES_LOOKED_AT)
+def _leases(found: WorkerMatches) -> Iterator[Lease]:
+    leases = (lease for matched in found.here() for lease in matched.worker.leases.values())
+    return islice(leases, _MAX_LEASES)
 
 
-def _next_room(look: Look, found: Suiting) -> float | None:
+def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
     """Seconds until the first lease that would free enough usually ends; None if unknown."""
-    memory, seconds_left = look.memory, lefts(look.memory, look.now)
+    memory, seconds_left = context.memory, remaining_seconds(context.memory, context.now)
     first: float | None = None
     for lease in _leases(found):
         worker = memory.workers[lease.worker_id]
-        if look.shape.resources.fits(worker.free + lease.shape.resources):
+        if context.shape.resources.fits(worker.free + lease.shape.resources):
             members = [seconds_left(task) for task in lease.members.values()]
             known = [left for left in members if left is not None]
             if len(known) == len(members) and (first is None or sum(known) < first):
@@ -318,8 +344,8 @@ def _next_room(look: Look, found: Suiting) -> float | None:
     return first
 
 
-def _holders(look: Look, found: Suiting) -> tuple[tuple[InTheWay, ...], int]:
+def _holders(context: TaskContext, found: WorkerMatches) -> tuple[tuple[Blocker, ...], int]:
     """The tasks that hold the capacity, the first to finish first."""
     tasks = [task for lease in _leases(found) for task in islice(lease.members.values(), 1)]
-    count = sum(len(suit.worker.leases) for suit in found.here())
-    return soonest(look.memory, tasks, look.now, count)
+    count = sum(len(matched.worker.leases) for matched in found.here())
+    return soonest(context.memory, tasks, context.now, count)

@@ -19,20 +19,20 @@ from msgspec.structs import replace
 from mainspring.core.explain import from_rows
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import BY_LEADER, STALE_SECONDS, Diagnosis, Reason
-from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_WORKER
 from mainspring.core.model.task import Task, TaskState
-from mainspring.shard.explain.diagnosis_context import Look, Survey
-from mainspring.shard.explain.findings import Finding, cannot_say, name_of
+from mainspring.shard.explain.diagnosis_context import DiagnosisContext, TaskContext
+from mainspring.shard.explain.findings import Finding, name_of, unknown_start
 from mainspring.shard.explain.pending_tasks import pending
 from mainspring.shard.explain.queued_tasks import queued
 from mainspring.shard.explain.running_tasks import held_by_worker, quarantined
 from mainspring.shard.state.memory import ShardMemory
 
 S = TaskState
-_LONGEST_ID = 200
-_TELLING = (S.QUEUED, S.QUARANTINED, S.ASSIGNED, S.RUNNING, S.PENDING)
+_MAX_ID_CHARS = 200
+_MOST_INFORMATIVE = (S.QUEUED, S.QUARANTINED, S.ASSIGNED, S.RUNNING, S.PENDING)
 """Of a run's tasks, those in the first of these states are the most informative;"""
-_TELLING_AT_REST = (S.QUEUED, S.PENDING, *_TELLING)
+_MOST_INFORMATIVE_IF_PAUSED = (S.QUEUED, S.PENDING, *_MOST_INFORMATIVE)
 """and these if the run is paused or held: running tasks continue, and are no sign of that."""
 
 
@@ -48,8 +48,8 @@ def diagnose(
         return None
     if task.state in FINAL:
         return replace(_ended(memory, task, now), by=BY_LEADER, batch=batch, age_seconds=age_seconds)
-    look = Survey(memory, now).look_at(task)
-    found = _lagging(age_seconds) if age_seconds > STALE_SECONDS else _look(look)
+    context = DiagnosisContext(memory, now).context_of(task)
+    found = _lagging(age_seconds) if age_seconds > STALE_SECONDS else _find_reason(context)
     return Diagnosis(
         subject=task.id,
         name=name_of(memory, task),
@@ -68,8 +68,8 @@ def diagnose(
         priority=task.priority,
         expected=found.expected,
         gates=found.gates,
-        in_the_way=found.in_the_way,
-        others_in_the_way=found.others_in_the_way,
+        blockers=found.blockers,
+        more_blockers=found.more_blockers,
         ruled_out=found.ruled_out,
         numbers=found.numbers,
     )
@@ -77,13 +77,13 @@ def diagnose(
 
 def find(memory: ShardMemory, task_id: str) -> Task | None:
     """Find a task by an id from a request; None also if it is no valid id."""
-    if not task_id.isascii() or len(task_id) > _LONGEST_ID:
+    if not task_id.isascii() or len(task_id) > _MAX_ID_CHARS:
         return None
     task = memory.find(task_id)
     return task if task is not None and task.id == task_id else None
 
 
-def task_to_ask_about(memory: ShardMemory, run_id: str) -> str | None:
+def representative_task(memory: ShardMemory, run_id: str) -> str | None:
     """Return the most informative open task of a run in memory; None if there is none.
 
     Of one state the task that has been in it longest; of pending ones one that waits for a time or for nothing
@@ -92,7 +92,7 @@ def task_to_ask_about(memory: ShardMemory, run_id: str) -> str | None:
     run = memory.runs.get(run_id)
     if run is None:
         return None
-    for state in _TELLING_AT_REST if run.is_resting() else _TELLING:
+    for state in _MOST_INFORMATIVE_IF_PAUSED if run.is_suspended() else _MOST_INFORMATIVE:
         if run.counts.get(state):
             tasks = (task for task in run.tasks if task.state is state)
             if state is S.PENDING:
@@ -101,12 +101,12 @@ def task_to_ask_about(memory: ShardMemory, run_id: str) -> str | None:
     return None
 
 
-def _look(look: Look) -> Finding:
-    if look.task.state is S.QUEUED:
-        return queued(look)
-    if look.task.state in HELD_BY_A_WORKER:
-        return held_by_worker(look)
-    return quarantined(look) if look.task.state is S.QUARANTINED else pending(look)
+def _find_reason(context: TaskContext) -> Finding:
+    if context.task.state is S.QUEUED:
+        return queued(context)
+    if context.task.state in HELD_BY_WORKER:
+        return held_by_worker(context)
+    return quarantined(context) if context.task.state is S.QUARANTINED else pending(context)
 
 
 def _lagging(age_seconds: float) -> Finding:
@@ -114,7 +114,7 @@ def _lagging(age_seconds: float) -> Finding:
     return Finding(
         reason=Reason.SCHEDULER_LAG,
         verdict=words.behind(age_seconds),
-        expected=cannot_say("the scheduler is behind"),
+        expected=unknown_start("the scheduler is behind"),
         numbers={"lag_seconds": age_seconds},
     )
 

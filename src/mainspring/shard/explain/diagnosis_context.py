@@ -1,6 +1,6 @@
 """Shared state of the diagnoses of one pool: workers, tenants, competing queues.
 
-What many queues need is computed once. Of a large pool only some queues are examined, within `_MOST_LOOKS` in total.
+What many queues need is computed once. Of a large pool only some queues are examined, within `_MAX_CHECKS` in total.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.model.resources import ZERO_RESOURCES, dominant_share
 from mainspring.core.model.task import Priority, Task
-from mainspring.core.placement.feasibility import would_do
-from mainspring.core.placement.task_shapes import Shape, without_kin
+from mainspring.core.placement.feasibility import is_feasible
+from mainspring.core.placement.task_shapes import Shape, without_affinity
 from mainspring.shard.explain import matching
-from mainspring.shard.explain.matching import Suiting
+from mainspring.shard.explain.matching import WorkerMatches
 from mainspring.shard.placement import concurrency_groups, failure_throttle, fair_share, gates
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
-_LINES_LOOKED_AT = 500
-_MOST_LOOKS = 5_000
+_MAX_QUEUES = 500
+_MAX_CHECKS = 5_000
 _WORKERS_COMPARED = 8
 """A queue competes with a task if one of this many workers that match the task matches both."""
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
     """A task under diagnosis, and what belongs to it."""
 
     memory: ShardMemory
@@ -36,18 +36,18 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     """Its current requirements."""
     now: datetime
-    survey: Survey
+    diagnosis: DiagnosisContext
 
-    def suiting(self) -> Suiting:
+    def match_workers(self) -> WorkerMatches:
         """How the workers match it."""
-        return self.survey.suiting(self.task, self.shape)
+        return self.diagnosis.match_workers(self.task, self.shape)
 
     def is_parked(self) -> bool:
         """Whether the scheduler has found no capacity for its shape."""
         return self.shape in self.memory.queues.parked
 
 
-class Rival(NamedTuple):
+class CompetingQueue(NamedTuple):
     """A queue that may start something on the same workers."""
 
     tenant: str
@@ -55,7 +55,7 @@ class Rival(NamedTuple):
     tasks: int
 
 
-class Survey:
+class DiagnosisContext:
     """Shared state of the diagnoses of one pool at one moment."""
 
     def __init__(self, memory: ShardMemory, now: datetime) -> None:
@@ -63,37 +63,37 @@ class Survey:
         self.now = now
         self.lines = 0
         """How many queues have been explained."""
-        self._looks_left = _MOST_LOOKS
-        self._suitings: dict[Shape, Suiting] = {}
+        self._checks_left = _MAX_CHECKS
+        self._matches: dict[Shape, WorkerMatches] = {}
         self._may_start: dict[tuple[Priority, str], bool] = {}
-        self._rivals: dict[tuple[Priority, Shape, bool], list[Rival]] = {}
-        self.has_left_out = False
+        self._competing_queues: dict[tuple[Priority, Shape, bool], list[CompetingQueue]] = {}
+        self.has_omitted = False
         """There were more competing queues than were examined."""
         self._beyond: dict[tuple[Priority, str], tuple[datetime, int, Task] | None] = {}
         self._weight: float | None = None
 
-    def look_at(self, task: Task, shape: Shape | None = None) -> Look:
+    def context_of(self, task: Task, shape: Shape | None = None) -> TaskContext:
         """The context of a task in memory, in the queue of a shape if that is known."""
         run, shape = self.memory.runs[task.run_id], shape or self.memory.shape(task)
-        return Look(memory=self.memory, run=run, task=task, shape=shape, now=self.now, survey=self)
+        return TaskContext(memory=self.memory, run=run, task=task, shape=shape, now=self.now, diagnosis=self)
 
     def shapes_known(self) -> KeysView[Shape]:
         """Shapes that the workers have been matched with."""
-        return self._suitings.keys()
+        return self._matches.keys()
 
-    def suiting(self, task: Task, shape: Shape) -> Suiting:
+    def match_workers(self, task: Task, shape: Shape) -> WorkerMatches:
         """How the workers match a shape, of which a task is queued."""
-        found = self._suitings.get(shape)
+        found = self._matches.get(shape)
         if found is None:
-            found = self._suitings[shape] = matching.suiting(self.memory, task, shape)
+            found = self._matches[shape] = matching.match_workers(self.memory, task, shape)
         return found
 
     def part_of_share(self, tenant: str) -> float:
         """A tenant's use, as a fraction of its fair share."""
         memory = self.memory
         if self._weight is None:
-            self._weight = fair_share.weight_of(memory, fair_share.tenants_here(memory), self.now)
-        share = dominant_share(memory.use.get(tenant, NOTHING), memory.capacity)
+            self._weight = fair_share.total_weight(memory, fair_share.active_tenants(memory), self.now)
+        share = dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity)
         weight = memory.rules.quota(tenant, self.now).weight
         return share * self._weight / weight if weight else 0.0
 
@@ -115,48 +115,48 @@ class Survey:
         fronts = [(front, shape) for shape in shapes if (front := queues.front(priority, tenant, shape)) is not None]
         for front, shape in sorted(fronts, key=lambda one: one[0][:2]):
             is_beyond = gates.exceeds(memory, priority, tenant, shape, now) is not None
-            if is_beyond and not gates.never_fits(memory, tenant, shape, now):
+            if is_beyond and not gates.exceeds_alone(memory, tenant, shape, now):
                 return front
         return None
 
-    def rivals(self, look: Look, priority: Priority) -> list[Rival]:
+    def competing_queues(self, context: TaskContext, priority: Priority) -> list[CompetingQueue]:
         """Queues of a priority that may take what a task waits for. Of many, some are examined."""
-        kind = without_kin(look.shape)
-        key = priority, kind, look.is_parked()
-        if key not in self._rivals:
-            self._rivals[key] = self._find_rivals(look, priority)
-        return self._rivals[key]
+        kind = without_affinity(context.shape)
+        key = priority, kind, context.is_parked()
+        if key not in self._competing_queues:
+            self._competing_queues[key] = self._find_competing_queues(context, priority)
+        return self._competing_queues[key]
 
-    def _find_rivals(self, look: Look, priority: Priority) -> list[Rival]:
+    def _find_competing_queues(self, context: TaskContext, priority: Priority) -> list[CompetingQueue]:
         memory, queues = self.memory, self.memory.queues
-        suits = [suit.worker for suit in look.suiting().suits[:_WORKERS_COMPARED]]
+        matches = [matched.worker for matched in context.match_workers().matches[:_WORKERS_COMPARED]]
         competes: dict[Shape, bool] = {}
         found = []
         for place, (tenant, shape, length) in enumerate(queues.waiting(priority)):
-            if place >= _LINES_LOOKED_AT or not self._spend(1):
-                self.has_left_out = True
+            if place >= _MAX_QUEUES or not self._spend(1):
+                self.has_omitted = True
                 break
             tasks = min(length, queues.depth.get((priority, tenant), 0))
-            if not tasks or not self._is_tried(look, priority, tenant, shape):
+            if not tasks or not self._is_tried(context, priority, tenant, shape):
                 continue
-            kind = without_kin(shape)
+            kind = without_affinity(shape)
             if kind not in competes:
-                competes[kind] = any(would_do(kind, worker, zones=memory.zones) for worker in suits)
+                competes[kind] = any(is_feasible(kind, worker, zones=memory.zones) for worker in matches)
             if competes[kind] and self._may_be_placed(priority, tenant, shape):
-                found.append(Rival(tenant, shape, tasks))
+                found.append(CompetingQueue(tenant, shape, tasks))
         return found
 
-    def _is_tried(self, look: Look, priority: Priority, tenant: str, shape: Shape) -> bool:
+    def _is_tried(self, context: TaskContext, priority: Priority, tenant: str, shape: Shape) -> bool:
         """Whether a queue is dispatched as soon as there is capacity: a parked one does not block an unparked one."""
         memory = self.memory
-        if shape in memory.queues.parked and not look.is_parked():
+        if shape in memory.queues.parked and not context.is_parked():
             return False
-        if shape in memory.barred:
+        if shape in memory.faulty_shapes:
             return False
         known = self._may_start.get((priority, tenant))
         if known is None:
             known = gates.freeze_over(memory, tenant, self.now) is None and (
-                priority is Priority.P0 or not failure_throttle.holds(memory, tenant, self.now)
+                priority is Priority.P0 or not failure_throttle.is_throttled(memory, tenant, self.now)
             )
             self._may_start[priority, tenant] = known
         return known
@@ -169,11 +169,11 @@ class Survey:
             return False
         head = front[2]
         run = memory.runs[head.run_id]
-        if not run.may_place(head) or gates.hinders_run(memory, run, now) is not None:
+        if not run.may_place(head) or gates.blocking_rule(memory, run, now) is not None:
             return False
         return concurrency_groups.held_by(memory, head, shape, now) is None
 
-    def _spend(self, looks: int) -> bool:
+    def _spend(self, checks: int) -> bool:
         """Whether this many more may be examined."""
-        self._looks_left -= looks
-        return self._looks_left >= 0
+        self._checks_left -= checks
+        return self._checks_left >= 0

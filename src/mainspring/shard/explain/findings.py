@@ -13,11 +13,11 @@ from itertools import islice
 import msgspec
 
 from mainspring.core.explain import from_rows
-from mainspring.core.explain.diagnosis import MOST_NAMED, Expected, Foresight, Gate, InTheWay, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, ExpectedKind, Gate, Reason
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.duration_stats import percentile
 from mainspring.core.model.task import Task, TaskState
-from mainspring.core.text.durations import say_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
@@ -38,8 +38,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the gate that holds it."""
     expected: Expected | None = None
     gates: tuple[Gate, ...] = ()
-    in_the_way: tuple[InTheWay, ...] = ()
-    others_in_the_way: int = 0
+    blockers: tuple[Blocker, ...] = ()
+    more_blockers: int = 0
     ruled_out: tuple[str, ...] = ()
     numbers: dict[str, float] = {}
 
@@ -90,7 +90,7 @@ def elapsed(task: Task, now: datetime) -> float:
     return 0.0 if task.started_at is None else max(0.0, (now - task.started_at).total_seconds())
 
 
-def lefts(memory: ShardMemory, now: datetime) -> Callable[[Task], float | None]:
+def remaining_seconds(memory: ShardMemory, now: datetime) -> Callable[[Task], float | None]:
     """Return a function for the usual remaining time of running tasks; None if unknown.
 
     Usual durations are computed once per kind of task: it takes 7 µs, and hundreds may hold what one waits for.
@@ -107,56 +107,56 @@ def lefts(memory: ShardMemory, now: datetime) -> Callable[[Task], float | None]:
     return left
 
 
-def say_held(memory: ShardMemory, task: Task, now: datetime) -> str:
+def format_held(memory: ShardMemory, task: Task, now: datetime) -> str:
     """Format a running task, with its elapsed and usual time."""
-    return f"{full_name(task)} ({_say_running(memory, task, now)})"
+    return f"{full_name(task)} ({_format_running(memory, task, now)})"
 
 
-def holder(memory: ShardMemory, task: Task, now: datetime) -> InTheWay:
+def holder(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     """A task that holds what another waits for."""
     where = f" on {task.worker_id}" if task.worker_id else ""
-    return blocking_task(memory, task, f"{_say_running(memory, task, now)}{where}")
+    return blocking_task(memory, task, f"{_format_running(memory, task, now)}{where}")
 
 
-def say_often(known: Usual | None) -> str:
+def format_usual(known: Usual | None) -> str:
     """Format a usual duration, for the middle of a sentence."""
-    return "" if known is None else f", usually {say_seconds(known.middle)}"
+    return "" if known is None else f", usually {format_seconds(known.middle)}"
 
 
-def _say_running(memory: ShardMemory, task: Task, now: datetime) -> str:
+def _format_running(memory: ShardMemory, task: Task, now: datetime) -> str:
     if task.state is not TaskState.RUNNING:
         return "starting"
-    return f"running {say_seconds(elapsed(task, now))}{say_often(usual(memory, task))}"
+    return f"running {format_seconds(elapsed(task, now))}{format_usual(usual(memory, task))}"
 
 
-def waiter(memory: ShardMemory, task: Task, now: datetime) -> InTheWay:
+def waiter(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     """A task that is ahead of another."""
-    return blocking_task(memory, task, f"queued {say_seconds((now - task.since).total_seconds())}")
+    return blocking_task(memory, task, f"queued {format_seconds((now - task.since).total_seconds())}")
 
 
-def blocking_task(memory: ShardMemory, task: Task, doing: str) -> InTheWay:
+def blocking_task(memory: ShardMemory, task: Task, doing: str) -> Blocker:
     """A task as a blocker: name, priority and activity."""
     says = f"{name_of(memory, task)} ({task.priority.name}, {doing})"
-    return InTheWay(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
+    return Blocker(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
 
 
-def named(found: Iterable[InTheWay], count: int | None = None) -> tuple[tuple[InTheWay, ...], int]:
+def named(found: Iterable[Blocker], count: int | None = None) -> tuple[tuple[Blocker, ...], int]:
     """The first blockers, and how many more there are of `count`."""
-    listed: Sequence[InTheWay] = tuple(found)
+    listed: Sequence[Blocker] = tuple(found)
     total = len(listed) if count is None else count
-    shown = tuple(listed[:MOST_NAMED])
+    shown = tuple(listed[:MAX_NAMED])
     return shown, max(0, total - len(shown))
 
 
-def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> tuple[tuple[InTheWay, ...], int]:
+def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> tuple[tuple[Blocker, ...], int]:
     """The holders of what is waited for, those with the least remaining time first."""
-    seconds_left = lefts(memory, now)
+    seconds_left = remaining_seconds(memory, now)
 
     def left(task: Task) -> float:
         seconds = seconds_left(task)
         return float("inf") if seconds is None else seconds
 
-    first = heapq.nsmallest(MOST_NAMED, islice(tasks, _COMPARED), key=left)
+    first = heapq.nsmallest(MAX_NAMED, islice(tasks, _COMPARED), key=left)
     return named((holder(memory, task, now) for task in first), count)
 
 
@@ -167,20 +167,20 @@ def lease_count(memory: ShardMemory, tenant: str) -> int:
 
 def never(basis: str) -> Expected:
     """It will never start."""
-    return Expected(foresight=Foresight.NEVER, basis=basis)
+    return Expected(kind=ExpectedKind.NEVER, basis=basis)
 
 
-def cannot_say(basis: str) -> Expected:
+def unknown_start(basis: str) -> Expected:
     """Its start is unknown."""
-    return Expected(foresight=Foresight.CANNOT_SAY, basis=basis)
+    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
 
 
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:
     """It starts within this range of seconds."""
     earliest, latest = now + timedelta(seconds=quick), now + timedelta(seconds=max(quick, slow))
-    return Expected(foresight=Foresight.RANGE, basis=basis, earliest=earliest, latest=latest)
+    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=earliest, latest=latest)
 
 
 def at(instant: datetime, basis: str) -> Expected:
     """It starts at this instant."""
-    return Expected(foresight=Foresight.RANGE, basis=basis, earliest=instant, latest=instant)
+    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=instant, latest=instant)

@@ -1,6 +1,6 @@
 """Forecast of a task's start, as things are or under a hypothesis (OBS-1), by the shard's own rules on a copy.
 
-A snapshot (`copy_around`) is simulated several times (`shard/explain/forecast_engine.py`), each time with other
+A snapshot (`take_snapshot`) is simulated several times (`shard/explain/forecast_engine.py`), each time with other
 durations drawn from recent ones. The expected range is the range of the starts, with a margin. If the task does not
 start within the simulated placements, the rest is extrapolated from the throughput.
 """
@@ -11,46 +11,46 @@ from datetime import timedelta
 
 import msgspec
 
-from mainspring.core.explain.diagnosis import Diagnosis, Expected, Foresight, Reason
-from mainspring.core.explain.messages import say_count
-from mainspring.core.explain.what_if import AS_IT_IS, Outcome, Supposal, Victim
+from mainspring.core.explain.diagnosis import Diagnosis, Expected, ExpectedKind, Reason
+from mainspring.core.explain.messages import count_of
+from mainspring.core.explain.what_if import NO_CHANGES, Hypothesis, Outcome, Victim
 from mainspring.core.model.task import Task
 from mainspring.shard.events import Event
 from mainspring.shard.explain.diagnose import diagnose
-from mainspring.shard.explain.findings import cannot_say, never
-from mainspring.shard.explain.forecast_engine import Play
-from mainspring.shard.explain.hypothesis import begin, remarks
-from mainspring.shard.explain.snapshot import Scene
-from mainspring.shard.explain.snapshot_copy import copy_around, count_ahead
+from mainspring.shard.explain.findings import never, unknown_start
+from mainspring.shard.explain.forecast_engine import Forecast
+from mainspring.shard.explain.hypothesis import begin, notes
+from mainspring.shard.explain.snapshot import Snapshot
+from mainspring.shard.explain.snapshot_copy import count_ahead, take_snapshot
 
-__all__ = ["Scene", "Tried", "copy_around", "foresee", "suppose", "try_out", "try_start"]
+__all__ = ["Snapshot", "TrialResult", "forecast_start", "take_snapshot", "try_out", "try_start", "what_if"]
 
-MOST_PLACEMENTS, MOST_TURNS = 100, 60
+MAX_PLACEMENTS, MAX_TURNS = 100, 60
 """Per forecast. A turn takes 0.1 to 0.4 ms, depending on the number of queues."""
-_FOR_THE_PACE, _PLAYS_FOR_THE_PACE = 8, 2
-"""Where the start is extrapolated from the throughput (`FAR`)."""
-_WORK_IN_ALL = 50
+_THROUGHPUT_SAMPLE, _THROUGHPUT_FORECASTS = 8, 2
+"""Where the start is extrapolated from the throughput (`LONG_QUEUE`)."""
+_TOTAL_WORK = 50
 """Placements and turns in all forecasts of a snapshot: beyond that no further one is started."""
-_LEAST_PLAYS, _MOST_PLAYS = 3, 6
-_LEAST_PACE = 0.25
+_MIN_FORECASTS, _MAX_FORECASTS = 3, 6
+_MIN_THROUGHPUT_FRACTION = 0.25
 """Fraction of the throughput that must be left by newer, more important work; below that the start is unknown."""
-_WIDEST_SECONDS, _WIDEST_TIMES = 600.0, 10.0
+_MAX_RANGE_SECONDS, _MAX_RANGE_FACTOR = 600.0, 10.0
 """A range that is wider than this, and than this multiple of its beginning, is useless."""
 _MARGIN_OF_SPREAD = 0.3
 """The earliest and the latest start of a few forecasts are not the extremes."""
 _MARGIN_OF_WAIT = 0.25
-_MARGIN_OF_PACE = 0.4
+_MARGIN_OF_THROUGHPUT = 0.4
 """Where the throughput was extrapolated."""
 _MARGIN_OF_NEWCOMERS = 0.3
 """For each priority above its own: newer work goes first."""
-_LEAST_MARGIN_SECONDS = 3.0
+_MIN_MARGIN_SECONDS = 3.0
 
 
 _NO_WORKER = frozenset({Reason.NO_MATCHING_WORKER, Reason.TOO_BIG})
-_TOO_MUCH_COMES = "it depends on how much work of higher priority arrives"
+_HIGHER_PRIORITY_ARRIVALS = "it depends on how much work of higher priority arrives"
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the next turn."""
 
     worker: str | None = None
@@ -66,186 +66,197 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None
     """Until the task starts; None: it does not, as far as is known."""
     placed: int
-    by_pace: bool = False
-    play: Play
+    by_throughput: bool = False
+    forecast: Forecast
 
 
-def foresee(scene: Scene) -> Expected:
+def forecast_start(snapshot: Snapshot) -> Expected:
     """When the task of a snapshot is expected to start, as things are."""
-    return _foresee(scene, AS_IT_IS)
+    return _forecast_start(snapshot, NO_CHANGES)
 
 
-def suppose(scene: Scene, supposal: Supposal) -> Outcome:
+def what_if(snapshot: Snapshot, hypothesis: Hypothesis) -> Outcome:
     """The result of these changes, made now."""
-    tried = try_out(scene, supposal)
+    tried = try_out(snapshot, hypothesis)
     found, now = tried.found, tried.worker is not None
     return Outcome(
         starts_now=now,
         worker=tried.worker,
         victims=tried.victims,
-        expected=_at_once(scene, makes_room=bool(tried.victims)) if now else _expect(scene, supposal, found),
+        expected=_at_once(snapshot, makes_room=bool(tried.victims)) if now else _expect(snapshot, hypothesis, found),
         holds="" if found is None else found.verdict,
         reason=None if found is None else found.reason,
-        remarks=tuple(remarks(scene, supposal)),
-        at=scene.at,
+        notes=tuple(notes(snapshot, hypothesis)),
+        at=snapshot.at,
     )
 
 
-def try_out(scene: Scene, supposal: Supposal = AS_IT_IS, *events: Event) -> Tried:
+def try_out(snapshot: Snapshot, hypothesis: Hypothesis = NO_CHANGES, *events: Event) -> TrialResult:
     """Whether the task would start now with these changes and events, and if not what would block it."""
-    play = _begun(scene, supposal, events)
-    tried = _start_in(play)
+    forecast = _begun(snapshot, hypothesis, events)
+    tried = _start_in(forecast)
     if tried.worker is None:
-        tried = Tried(found=diagnose(play.memory, scene.task_id, scene.at))
-    play.end()
+        tried = TrialResult(found=diagnose(forecast.memory, snapshot.task_id, snapshot.at))
+    forecast.end()
     return tried
 
 
-def try_start(scene: Scene, supposal: Supposal) -> Tried:
+def try_start(snapshot: Snapshot, hypothesis: Hypothesis) -> TrialResult:
     """The same, without what would block it, which takes as long as the rest."""
-    play = _begun(scene, supposal)
-    tried = _start_in(play)
-    play.end()
+    forecast = _begun(snapshot, hypothesis)
+    tried = _start_in(forecast)
+    forecast.end()
     return tried
 
 
-def _begun(scene: Scene, supposal: Supposal, events: tuple[Event, ...] = ()) -> Play:
+def _begun(snapshot: Snapshot, hypothesis: Hypothesis, events: tuple[Event, ...] = ()) -> Forecast:
     """A forecast after its first turn."""
-    play = begin(scene, supposal)
-    play.say(*events)
-    play.hurry()
-    play.settle()
-    return play
+    forecast = begin(snapshot, hypothesis)
+    forecast.add_events(*events)
+    forecast.check_now()
+    forecast.settle()
+    return forecast
 
 
-def _start_in(play: Play) -> Tried:
-    mine = play.mine()
-    if play.has_started():
-        return Tried(worker=mine.worker_id)
-    if play.asked_to_go and mine.reserved is not None:
-        victims = tuple(_victim(play.scene, task) for task in play.asked_to_go.values())
-        return Tried(worker=mine.reserved.worker, victims=victims)
-    return Tried()
+def _start_in(forecast: Forecast) -> TrialResult:
+    mine = forecast.mine()
+    if forecast.has_started():
+        return TrialResult(worker=mine.worker_id)
+    if forecast.preempted and mine.reserved is not None:
+        victims = tuple(_victim(forecast.snapshot, task) for task in forecast.preempted.values())
+        return TrialResult(worker=mine.reserved.worker, victims=victims)
+    return TrialResult()
 
 
-def _at_once(scene: Scene, *, makes_room: bool) -> Expected:
-    grace = scene.tuning.preemption_grace_seconds if makes_room else 0.0
+def _at_once(snapshot: Snapshot, *, makes_room: bool) -> Expected:
+    grace = snapshot.scheduler_settings.preemption_grace_seconds if makes_room else 0.0
     return Expected(
-        foresight=Foresight.RANGE,
+        kind=ExpectedKind.RANGE,
         basis="once the preempted tasks have ended" if makes_room else "nothing blocks it",
-        earliest=scene.at,
-        latest=scene.at + timedelta(seconds=grace + _LEAST_MARGIN_SECONDS),
+        earliest=snapshot.at,
+        latest=snapshot.at + timedelta(seconds=grace + _MIN_MARGIN_SECONDS),
     )
 
 
-def _expect(scene: Scene, supposal: Supposal, found: Diagnosis | None) -> Expected:
+def _expect(snapshot: Snapshot, hypothesis: Hypothesis, found: Diagnosis | None) -> Expected:
     """When a task that does not start now would start. Without a match, the diagnosis says whether one may come."""
     if found is not None and found.expected is not None and found.reason in _NO_WORKER:
         return found.expected
-    return _foresee(scene, supposal)
+    return _forecast_start(snapshot, hypothesis)
 
 
-def _victim(scene: Scene, task: Task) -> Victim:
+def _victim(snapshot: Snapshot, task: Task) -> Victim:
     return Victim(
-        task=scene.names.get(task.id, task.id), tenant=task.tenant, priority=task.priority, worker=task.worker_id or ""
+        task=snapshot.names.get(task.id, task.id),
+        tenant=task.tenant,
+        priority=task.priority,
+        worker=task.worker_id or "",
     )
 
 
-def _foresee(scene: Scene, supposal: Supposal) -> Expected:
-    is_other = supposal.changes_task() or supposal.workers
-    if not is_other and scene.extent.workers and not scene.extent.could_take:
+def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
+    is_other = hypothesis.changes_task() or hypothesis.workers
+    if not is_other and snapshot.coverage.workers and not snapshot.coverage.could_take:
         return (
-            cannot_say(f"{_say_nobody(scene)}; {scene.extent.hope}") if scene.extent.hope else never(_say_nobody(scene))
+            unknown_start(f"{_format_infeasible(snapshot)}; {snapshot.coverage.arrival}")
+            if snapshot.coverage.arrival
+            else never(_format_infeasible(snapshot))
         )
     starts: list[_Start] = []
-    work, least, most = 0, _LEAST_PLAYS, _MOST_PLAYS
-    if scene.extent.is_far():
-        least = most = _PLAYS_FOR_THE_PACE
-    while len(starts) < least or (work < _WORK_IN_ALL and len(starts) < most):
+    work, least, most = 0, _MIN_FORECASTS, _MAX_FORECASTS
+    if snapshot.coverage.is_long_queue():
+        least = most = _THROUGHPUT_FORECASTS
+    while len(starts) < least or (work < _TOTAL_WORK and len(starts) < most):
         # The optimistic forecast is not the first: where the start is unknown, the others show it.
-        start = _play(begin(scene, supposal, seed=len(starts), hopes=len(starts) == 1))
-        unsaid = _unsaid(start)
-        start.play.end()
-        if unsaid is not None:
-            return unsaid
+        start = _run_forecast(begin(snapshot, hypothesis, seed=len(starts), optimistic=len(starts) == 1))
+        unknown_result = _unknown_result(start)
+        start.forecast.end()
+        if unknown_result is not None:
+            return unknown_result
         starts.append(start)
-        work += start.play.turns + start.placed
+        work += start.forecast.turns + start.placed
         if not start.seconds and not start.placed:
             break
-    return _range(scene, starts)
+    return _range(snapshot, starts)
 
 
-def _unsaid(start: _Start) -> Expected | None:
+def _unknown_result(start: _Start) -> Expected | None:
     """What to return if a forecast has not led to a start."""
     if start.seconds is not None:
         return None
-    return cannot_say(_TOO_MUCH_COMES) if start.by_pace else _cannot_say(start.play)
+    return unknown_start(_HIGHER_PRIORITY_ARRIVALS) if start.by_throughput else _unknown_start(start.forecast)
 
 
-def _play(play: Play) -> _Start:
+def _run_forecast(forecast: Forecast) -> _Start:
     """Simulate until the task starts, nothing more can change, or the throughput is known."""
-    is_far, is_over = play.scene.extent.is_far(), False
-    placements, turns = (_FOR_THE_PACE, _FOR_THE_PACE) if is_far else (MOST_PLACEMENTS, MOST_TURNS)
-    play.settle()
-    while not (is_over or play.has_started() or play.placed >= placements or play.turns >= turns):
-        is_over = play.is_still() or not play.step()
-    extent, passed = play.scene.extent, (play.now - play.scene.at).total_seconds()
-    if play.has_started() and (extent.is_whole or extent.ahead <= play.placed):
-        return _Start(seconds=passed * extent.part, placed=play.placed, play=play)
-    if is_over or not passed or not play.placed:
-        return _Start(seconds=None, placed=play.placed, play=play)
-    return _Start(seconds=_by_pace(play, passed), placed=play.placed, by_pace=True, play=play)
-
-
-def _by_pace(play: Play, passed: float) -> float | None:
-    """When the task starts if the queue ahead of it keeps its throughput; None if as much arrives as is started."""
-    extent, mine = play.scene.extent, play.mine()
-    ahead = 0 if play.has_started() else count_ahead(play.memory, mine)
-    left = max(ahead, extent.ahead - play.placed)
-    pace = play.placed / passed / extent.part
-    rest = pace - play.overtaking_per_second()
-    return passed * extent.part + left / rest if rest > _LEAST_PACE * pace else None
-
-
-def _range(scene: Scene, starts: list[_Start]) -> Expected:
-    seconds = [start.seconds for start in starts if start.seconds is not None]
-    first, last = min(seconds), max(seconds)
-    if last - first > max(_WIDEST_SECONDS, _WIDEST_TIMES * first):
-        return cannot_say(_TOO_MUCH_COMES)
-    by_pace = any(start.by_pace for start in starts)
-    margin = _MARGIN_OF_SPREAD * (last - first) + _LEAST_MARGIN_SECONDS
-    part = _MARGIN_OF_PACE if by_pace else _MARGIN_OF_WAIT
-    newcomers = _MARGIN_OF_NEWCOMERS * scene.task().priority
-    return Expected(
-        foresight=Foresight.RANGE,
-        basis=_say_basis(scene, starts, by_pace),
-        earliest=scene.at + timedelta(seconds=max(0.0, first * (1 - part) - margin)),
-        latest=scene.at + timedelta(seconds=last * (1 + part + newcomers) + margin),
+    is_long_queue, is_over = forecast.snapshot.coverage.is_long_queue(), False
+    placements, turns = (_THROUGHPUT_SAMPLE, _THROUGHPUT_SAMPLE) if is_long_queue else (MAX_PLACEMENTS, MAX_TURNS)
+    forecast.settle()
+    while not (is_over or forecast.has_started() or forecast.placed >= placements or forecast.turns >= turns):
+        is_over = forecast.is_still() or not forecast.step()
+    coverage, passed = forecast.snapshot.coverage, (forecast.now - forecast.snapshot.at).total_seconds()
+    if forecast.has_started() and (coverage.is_complete or coverage.ahead <= forecast.placed):
+        return _Start(seconds=passed * coverage.part, placed=forecast.placed, forecast=forecast)
+    if is_over or not passed or not forecast.placed:
+        return _Start(seconds=None, placed=forecast.placed, forecast=forecast)
+    return _Start(
+        seconds=_by_throughput(forecast, passed), placed=forecast.placed, by_throughput=True, forecast=forecast
     )
 
 
-def _say_basis(scene: Scene, starts: list[_Start], by_pace: bool) -> str:
-    play, extent = starts[-1].play, scene.extent
-    said = [f"from the usual durations of {say_count(play.by_usual, 'running task')}"] if play.by_usual else []
-    before = extent.ahead if by_pace else sum(start.placed for start in starts) // len(starts)
-    before -= 0 if by_pace or not before else 1
-    said += [f"{'about ' if by_pace else ''}{before:,} before it"] if before else []
-    if by_pace:
-        said.append(f"from the throughput of the first {play.placed:,}")
-    if extent.part < 1:
-        said.append(f"from a sample of {len(scene.workers):,} of {extent.workers:,} workers")
+def _by_throughput(forecast: Forecast, passed: float) -> float | None:
+    """When the task starts if the queue ahead of it keeps its throughput; None if as much arrives as is started."""
+    coverage, mine = forecast.snapshot.coverage, forecast.mine()
+    ahead = 0 if forecast.has_started() else count_ahead(forecast.memory, mine)
+    left = max(ahead, coverage.ahead - forecast.placed)
+    throughput = forecast.placed / passed / coverage.part
+    rest = throughput - forecast.overtaking_per_second()
+    return passed * coverage.part + left / rest if rest > _MIN_THROUGHPUT_FRACTION * throughput else None
+
+
+def _range(snapshot: Snapshot, starts: list[_Start]) -> Expected:
+    seconds = [start.seconds for start in starts if start.seconds is not None]
+    first, last = min(seconds), max(seconds)
+    if last - first > max(_MAX_RANGE_SECONDS, _MAX_RANGE_FACTOR * first):
+        return unknown_start(_HIGHER_PRIORITY_ARRIVALS)
+    by_throughput = any(start.by_throughput for start in starts)
+    margin = _MARGIN_OF_SPREAD * (last - first) + _MIN_MARGIN_SECONDS
+    part = _MARGIN_OF_THROUGHPUT if by_throughput else _MARGIN_OF_WAIT
+    newcomers = _MARGIN_OF_NEWCOMERS * snapshot.task().priority
+    return Expected(
+        kind=ExpectedKind.RANGE,
+        basis=_format_basis(snapshot, starts, by_throughput),
+        earliest=snapshot.at + timedelta(seconds=max(0.0, first * (1 - part) - margin)),
+        latest=snapshot.at + timedelta(seconds=last * (1 + part + newcomers) + margin),
+    )
+
+
+def _format_basis(snapshot: Snapshot, starts: list[_Start], by_throughput: bool) -> str:
+    forecast, coverage = starts[-1].forecast, snapshot.coverage
+    said = (
+        [f"from the usual durations of {count_of(forecast.known_durations, 'running task')}"]
+        if forecast.known_durations
+        else []
+    )
+    before = coverage.ahead if by_throughput else sum(start.placed for start in starts) // len(starts)
+    before -= 0 if by_throughput or not before else 1
+    said += [f"{'about ' if by_throughput else ''}{before:,} before it"] if before else []
+    if by_throughput:
+        said.append(f"from the throughput of the first {forecast.placed:,}")
+    if coverage.part < 1:
+        said.append(f"from a sample of {len(snapshot.workers):,} of {coverage.workers:,} workers")
     return "; ".join(said) or "from the rules that block it"
 
 
-def _cannot_say(play: Play) -> Expected:
+def _unknown_start(forecast: Forecast) -> Expected:
     """No known event leads to a start: what it would take."""
-    found = diagnose(play.memory, play.scene.task_id, play.now)
-    if found is not None and found.expected is not None and found.expected.foresight is not Foresight.RANGE:
+    found = diagnose(forecast.memory, forecast.snapshot.task_id, forecast.now)
+    if found is not None and found.expected is not None and found.expected.kind is not ExpectedKind.RANGE:
         return found.expected
-    if play.unknown:
-        return cannot_say(f"the duration of {say_count(play.unknown, 'running task')} is unknown")
-    return cannot_say("no known event would let it start")
+    if forecast.unknown:
+        return unknown_start(f"the duration of {count_of(forecast.unknown, 'running task')} is unknown")
+    return unknown_start("no known event would let it start")
 
 
-def _say_nobody(scene: Scene) -> str:
-    return f"none of {say_count(scene.extent.workers, 'worker')} matches, even when idle"
+def _format_infeasible(snapshot: Snapshot) -> str:
+    return f"none of {count_of(snapshot.coverage.workers, 'worker')} matches, even when idle"

@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mainspring.core.admission.job_routing import p0_fault
-from mainspring.core.explain.what_if import AS_IT_IS, MoreWorkers, Supposal
+from mainspring.core.explain.what_if import NO_CHANGES, ExtraWorkers, Hypothesis
 from mainspring.core.fairness.quotas import Quota, QuotaRow
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.limits.concurrency_groups import limit_of
@@ -19,109 +19,115 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.worker import WorkerStatus
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import events as happened
-from mainspring.shard.explain.forecast_engine import Play
-from mainspring.shard.explain.snapshot import CopiedRun, Scene
+from mainspring.shard.explain.forecast_engine import Forecast
+from mainspring.shard.explain.snapshot import CopiedRun, Snapshot
 from mainspring.shard.state.memory import ShardMemory
 
-_NOBODY = "what if"
+_ACTOR = "what if"
 
 
-def begin(scene: Scene, supposal: Supposal = AS_IT_IS, *, seed: int = 0, hopes: bool = False) -> Play:
+def begin(
+    snapshot: Snapshot, hypothesis: Hypothesis = NO_CHANGES, *, seed: int = 0, optimistic: bool = False
+) -> Forecast:
     """Start a forecast of a snapshot in which these changes apply from its first turn on."""
-    if supposal.changes_task():
-        order = (*(task_id for task_id in scene.queue if task_id != scene.task_id), scene.task_id)
-        queue = order if scene.task_id in scene.queue else scene.queue
-        scene = replace(scene, queue=queue, runs=tuple(_with_task(scene, run, supposal) for run in scene.runs))
-    play = Play(scene, seed, hopes=hopes)
-    if supposal == AS_IT_IS:
-        return play
-    mine = play.mine()
-    run, memory = play.memory.runs[mine.run_id], play.memory
-    if supposal.priority is not None and supposal.priority is not run.run.priority:
-        play.say(happened.ChangePriority(run_id=mine.run_id, by=_NOBODY, priority=supposal.priority))
-    if supposal.unpaused and run.is_resting():
-        play.say(happened.ResumeRun(run_id=mine.run_id, by=_NOBODY))
-    rules = _with_rules(memory.rules, supposal, mine.tenant, scene.at)
+    if hypothesis.changes_task():
+        order = (*(task_id for task_id in snapshot.queue if task_id != snapshot.task_id), snapshot.task_id)
+        queue = order if snapshot.task_id in snapshot.queue else snapshot.queue
+        snapshot = replace(
+            snapshot, queue=queue, runs=tuple(_with_task(snapshot, run, hypothesis) for run in snapshot.runs)
+        )
+    forecast = Forecast(snapshot, seed, optimistic=optimistic)
+    if hypothesis == NO_CHANGES:
+        return forecast
+    mine = forecast.mine()
+    run, memory = forecast.memory.runs[mine.run_id], forecast.memory
+    if hypothesis.priority is not None and hypothesis.priority is not run.run.priority:
+        forecast.add_events(happened.ChangePriority(run_id=mine.run_id, by=_ACTOR, priority=hypothesis.priority))
+    if hypothesis.unpaused and run.is_suspended():
+        forecast.add_events(happened.ResumeRun(run_id=mine.run_id, by=_ACTOR))
+    rules = _with_rules(memory.rules, hypothesis, mine.tenant, snapshot.at)
     if rules != memory.rules:
-        play.say(happened.Ruled(rules=replace(rules, version=rules.version + 1)))
-    _add_workers(memory, memory.shape(mine), supposal.workers)
-    return play
+        forecast.add_events(happened.RulesChanged(rules=replace(rules, version=rules.version + 1)))
+    _add_workers(memory, memory.shape(mine), hypothesis.workers)
+    return forecast
 
 
-def remarks(scene: Scene, supposal: Supposal) -> Iterator[str]:
+def notes(snapshot: Snapshot, hypothesis: Hypothesis) -> Iterator[str]:
     """Notes on the changes themselves."""
-    rules, tenant = scene.gates.rules, scene.task().tenant
-    for name in supposal.groups:
+    rules, tenant = snapshot.gates.rules, snapshot.task().tenant
+    for name in hypothesis.groups:
         if limit_of(tenant, name) not in rules.groups:
             yield f"{tenant} has no group {name}; that changes nothing"
-    fault = p0_fault(supposal.priority, tenant, rules, scene.at, needed=bool(scene.tuning.p0_needs_grant))
+    fault = p0_fault(
+        hypothesis.priority, tenant, rules, snapshot.at, needed=bool(snapshot.scheduler_settings.p0_needs_grant)
+    )
     if fault is not None:
         yield fault
 
 
-def _with_task(scene: Scene, run: CopiedRun, supposal: Supposal) -> CopiedRun:
+def _with_task(snapshot: Snapshot, run: CopiedRun, hypothesis: Hypothesis) -> CopiedRun:
     """The run with the changed task, if it is its run: newly submitted, and last in its queue."""
-    mine = scene.task()
+    mine = snapshot.task()
     if run.run.id != mine.run_id:
         return run
     shapes, tasks = list(run.job.shapes), list(run.tasks)
-    shapes[mine.position] = _changed(shapes[mine.position], supposal)
-    tasks[mine.position] = replace(mine, since=scene.at, reserved=None, trail=None, because="")
+    shapes[mine.position] = _changed(shapes[mine.position], hypothesis)
+    tasks[mine.position] = replace(mine, since=snapshot.at, reserved=None, trail=None, because="")
     return replace(run, job=replace(run.job, shapes=tuple(shapes)), tasks=tuple(tasks))
 
 
-def _changed(shape: Shape, supposal: Supposal) -> Shape:
+def _changed(shape: Shape, hypothesis: Hypothesis) -> Shape:
     was = shape.resources
     resources = Resources(
-        _said(supposal.cpu_millis, was.cpu_millis), _said(supposal.memory_bytes, was.memory_bytes),
-        _said(supposal.gpus, was.gpus), _said(supposal.disk_bytes, was.disk_bytes),
+        _or_current(hypothesis.cpu_millis, was.cpu_millis), _or_current(hypothesis.memory_bytes, was.memory_bytes),
+        _or_current(hypothesis.gpus, was.gpus), _or_current(hypothesis.disk_bytes, was.disk_bytes),
     )  # fmt: skip
-    labels = tuple(pair for pair in shape.labels if pair[0] not in supposal.without_labels)
-    zone = shape.zone if supposal.zone is None else supposal.zone or None
+    labels = tuple(pair for pair in shape.labels if pair[0] not in hypothesis.without_labels)
+    zone = shape.zone if hypothesis.zone is None else hypothesis.zone or None
     return replace(shape, resources=resources, labels=labels, zone=zone)
 
 
-def _said(said: int | None, was: int) -> int:
+def _or_current(said: int | None, was: int) -> int:
     return was if said is None else said
 
 
-def _with_rules(rules: SharingRules, supposal: Supposal, tenant: str, now: datetime) -> SharingRules:
+def _with_rules(rules: SharingRules, hypothesis: Hypothesis, tenant: str, now: datetime) -> SharingRules:
     """The changed rules."""
-    if supposal.unfrozen:
+    if hypothesis.unfrozen:
         rules = replace(rules, freezes=())
-    if supposal.changes_quota():
+    if hypothesis.changes_quota():
         row = rules.quotas.get(tenant)
-        quota = _with_quota(rules.quota(tenant, now), supposal)
+        quota = _with_quota(rules.quota(tenant, now), hypothesis)
         if row is None:
             row = QuotaRow(
-                tenant=tenant, pool="", quota=quota, raised=None, version=1, updated_at=now, updated_by=_NOBODY
+                tenant=tenant, pool="", quota=quota, raised=None, version=1, updated_at=now, updated_by=_ACTOR
             )
         rules = replace(rules, quotas={**rules.quotas, tenant: replace(row, quota=quota, raised=None)})
     groups = dict(rules.groups)
-    for name, most in supposal.groups.items():
+    for name, most in hypothesis.groups.items():
         group = groups.get(limit_of(tenant, name))
         if group is not None:
             groups[group.limit] = replace(group, most=most, version=group.version + 1)
     return replace(rules, groups=groups) if groups != rules.groups else rules
 
 
-def _with_quota(quota: Quota, supposal: Supposal) -> Quota:
-    if supposal.guaranteed_cpu_millis is not None:
-        guaranteed = replace(quota.guaranteed, cpu_millis=supposal.guaranteed_cpu_millis)
+def _with_quota(quota: Quota, hypothesis: Hypothesis) -> Quota:
+    if hypothesis.guaranteed_cpu_millis is not None:
+        guaranteed = replace(quota.guaranteed, cpu_millis=hypothesis.guaranteed_cpu_millis)
         quota = replace(quota, guaranteed=guaranteed)
-    if supposal.burst_cpu_millis is not None:
-        quota = replace(quota, burst=replace(quota.burst, cpu_millis=supposal.burst_cpu_millis))
-    return quota if supposal.max_tasks is None else replace(quota, max_tasks=supposal.max_tasks)
+    if hypothesis.burst_cpu_millis is not None:
+        quota = replace(quota, burst=replace(quota.burst, cpu_millis=hypothesis.burst_cpu_millis))
+    return quota if hypothesis.max_tasks is None else replace(quota, max_tasks=hypothesis.max_tasks)
 
 
-def _add_workers(memory: ShardMemory, shape: Shape, more: tuple[MoreWorkers, ...]) -> None:
+def _add_workers(memory: ShardMemory, shape: Shape, more: tuple[ExtraWorkers, ...]) -> None:
     """Add workers, with what the task requests by default. Their heartbeats are not checked."""
     count, met = sum(workers.count for workers in more), 0
     for workers in more:
         offers = _filled(workers.offers, shape.resources, memory.capacity)
         for _ in range(workers.count):
             met += 1
-            worker = memory.meet("the new worker" if count == 1 else f"new worker {met:,}")
+            worker = memory.add_worker("the new worker" if count == 1 else f"new worker {met:,}")
             worker.session, worker.total, worker.status = worker.id, offers, WorkerStatus.READY
             worker.labels = dict(shape.labels if workers.labels is None else workers.labels)
             worker.zone = (shape.zone or "") if workers.zone is None else workers.zone

@@ -9,43 +9,43 @@ import heapq
 from collections.abc import Iterator
 from datetime import datetime
 
-from mainspring.core.fairness.fair_queues import QueueLine
-from mainspring.core.fairness.pool_status import KeptRoom, LineStanding, Standing, TenantStanding
+from mainspring.core.fairness.fair_queues import QueueSummary
+from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
 from mainspring.core.fairness.quotas import is_guaranteed
-from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.model.resources import ZERO_RESOURCES, dominant_share
 from mainspring.core.model.task import Priority, StopKind
 from mainspring.core.model.worker import WorkerStatus
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard.explain.diagnosis_context import Survey
+from mainspring.shard.explain.diagnosis_context import DiagnosisContext
 from mainspring.shard.explain.findings import lease_count
-from mainspring.shard.explain.queue_reasons import of_aside, of_line
+from mainspring.shard.explain.queue_reasons import of_blocked, of_queue
 from mainspring.shard.placement import failure_throttle, fair_share, gates
-from mainspring.shard.placement.blocked import AsideLine
+from mainspring.shard.placement.blocked import BlockedRun
 from mainspring.shard.state.memory import ShardMemory
 
-MOST = 1_000
+MAX_ROWS = 1_000
 """Limit of tenants, queues and reservations."""
 _MOVED = frozenset({StopKind.PREEMPT, StopKind.EVICT})
 
 
-def standing(memory: ShardMemory, now: datetime, tenant: str | None = None) -> Standing:
+def pool_status(memory: ShardMemory, now: datetime, tenant: str | None = None) -> PoolStatus:
     """The status of the pool; with `tenant`, details are of that tenant only."""
     ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
-    used = NOTHING
+    used = ZERO_RESOURCES
     for use in memory.use.values():
         used += use
-    return Standing(
+    return PoolStatus(
         pool=memory.shard,
         at=now,
         workers=len(ready),
         capacity=memory.capacity,
         used=used,
-        held_from=memory.hold_from,
+        dispatch_paused_from=memory.suspended_from,
         queued=_queued(memory),
         tenants=_tenants(memory, now, tenant),
-        lines=_lines(memory, now, tenant),
-        kept=heapq.nsmallest(
-            MOST,
+        queues=_lines(memory, now, tenant),
+        reservations=heapq.nsmallest(
+            MAX_ROWS,
             (room for room in _kept(memory) if tenant in {None, room.tenant}),
             key=lambda room: (room.priority, room.until),
         ),
@@ -60,28 +60,28 @@ def _queued(memory: ShardMemory) -> dict[str, int]:
     return queued
 
 
-def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[TenantStanding]:
+def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[TenantStatus]:
     queued: dict[str, dict[str, int]] = {}
     for (priority, tenant), depth in memory.queues.depth.items():
         queued.setdefault(tenant, {})[priority.name] = depth
-    here = fair_share.tenants_here(memory)
-    weights = fair_share.weight_of(memory, here, now)
-    shares = {tenant: dominant_share(memory.use.get(tenant, NOTHING), memory.capacity) for tenant in here}
+    here = fair_share.active_tenants(memory)
+    weights = fair_share.total_weight(memory, here, now)
+    shares = {tenant: dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity) for tenant in here}
     shown = here if only is None else [tenant for tenant in here if tenant == only]
-    largest = heapq.nlargest(MOST, shown, key=lambda tenant: (shares[tenant], tenant))
+    largest = heapq.nlargest(MAX_ROWS, shown, key=lambda tenant: (shares[tenant], tenant))
     found = []
     for tenant in largest:
-        quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, NOTHING)
+        quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, ZERO_RESOURCES)
         found.append(
-            TenantStanding(
+            TenantStatus(
                 tenant=tenant,
                 quota=quota,
                 queued=queued.get(tenant, {}),
-                rooms=lease_count(memory, tenant),
+                running=lease_count(memory, tenant),
                 use=use,
                 share=shares[tenant],
-                entitled=quota.weight / weights if weights else 0.0,
-                is_on_burst=quota.guaranteed != NOTHING and not is_guaranteed(quota, use),
+                fair_share=quota.weight / weights if weights else 0.0,
+                is_on_burst=quota.guaranteed != ZERO_RESOURCES and not is_guaranteed(quota, use),
                 blocked_by=_blocked(memory, tenant, queued.get(tenant, {}), now),
             )
         )
@@ -107,49 +107,53 @@ def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape 
         return frozen
     if priority is Priority.P0:
         return ""
-    if memory.failures.has(tenant) and failure_throttle.is_used_up(memory, tenant, now):
-        return failure_throttle.say(memory, tenant, now)
+    if memory.failures.has(tenant) and failure_throttle.is_exhausted(memory, tenant, now):
+        return failure_throttle.describe(memory, tenant, now)
     limit = None if shape is None else gates.exceeds(memory, priority, tenant, shape, now)
-    return "" if limit is None else gates.say_excess(memory, tenant, limit, now)
+    return "" if limit is None else gates.format_excess(memory, tenant, limit, now)
 
 
-def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[LineStanding]:
+def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[QueueStatus]:
     """The waiting queues; reasons are computed only for those that are returned."""
-    lines = (line for line in memory.queues.lines() if only in {None, line.tenant})
-    asides = (aside for aside in memory.asides.lines() if only in {None, aside.first.task.tenant})
-    both: list[QueueLine | AsideLine] = [*lines, *asides]
-    first = heapq.nsmallest(MOST, both, key=_place)
-    survey = Survey(memory, now)
-    return [_of_line(survey, one) if isinstance(one, QueueLine) else _of_aside(survey, one) for one in first]
+    queues = (line for line in memory.queues.queues() if only in {None, line.tenant})
+    blocked = (
+        blocked_task for blocked_task in memory.blocked.queues() if only in {None, blocked_task.first.task.tenant}
+    )
+    both: list[QueueSummary | BlockedRun] = [*queues, *blocked]
+    first = heapq.nsmallest(MAX_ROWS, both, key=_place)
+    diagnosis = DiagnosisContext(memory, now)
+    return [
+        _of_queue(diagnosis, one) if isinstance(one, QueueSummary) else _of_blocked(diagnosis, one) for one in first
+    ]
 
 
-def _place(line: QueueLine | AsideLine) -> tuple[Priority, datetime]:
-    if isinstance(line, QueueLine):
+def _place(line: QueueSummary | BlockedRun) -> tuple[Priority, datetime]:
+    if isinstance(line, QueueSummary):
         return line.priority, line.since
     return line.first.task.priority, line.first.task.since
 
 
-def _of_line(survey: Survey, line: QueueLine) -> LineStanding:
-    reason, why = of_line(survey, line)
-    return LineStanding(
+def _of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueStatus:
+    reason, why = of_queue(diagnosis, line)
+    return QueueStatus(
         priority=line.priority, tenant=line.tenant, wants=str(line.shape), waiting=line.length, since=line.since,
         why=why, reason=reason,
     )  # fmt: skip
 
 
-def _of_aside(survey: Survey, aside: AsideLine) -> LineStanding:
-    task, shape = aside.first
-    return LineStanding(
-        priority=task.priority, tenant=task.tenant, wants=str(shape), waiting=aside.length, since=task.since,
-        why=aside.why, reason=of_aside(survey, aside.first),
+def _of_blocked(diagnosis: DiagnosisContext, blocked_task: BlockedRun) -> QueueStatus:
+    task, shape = blocked_task.first
+    return QueueStatus(
+        priority=task.priority, tenant=task.tenant, wants=str(shape), waiting=blocked_task.length, since=task.since,
+        why=blocked_task.why, reason=of_blocked(diagnosis, blocked_task.first),
     )  # fmt: skip
 
 
-def _kept(memory: ShardMemory) -> Iterator[KeptRoom]:
-    for reserved in memory.kept_rooms.values():
+def _kept(memory: ShardMemory) -> Iterator[ReservationStatus]:
+    for reserved in memory.reserved_tasks.values():
         for task in reserved.values():
             if task.reserved is not None:
-                yield KeptRoom(
+                yield ReservationStatus(
                     task=task.id, tenant=task.tenant, priority=task.priority, worker=task.reserved.worker,
                     until=task.reserved.until, why=task.reserved.why,
                 )  # fmt: skip

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mainspring.core.explain.diagnosis import Reason
-from mainspring.core.fairness.fair_queues import QueueLine
-from mainspring.shard.explain.diagnosis_context import Survey
-from mainspring.shard.explain.queued_tasks import held_by_room, held_by_rules
-from mainspring.shard.placement.blocked import Aside
+from mainspring.core.fairness.fair_queues import QueueSummary
+from mainspring.shard.explain.diagnosis_context import DiagnosisContext
+from mainspring.shard.explain.queued_tasks import held_by_capacity, held_by_rules
+from mainspring.shard.placement.blocked import BlockedTask
 
-_LINES_EXPLAINED = 2_000
-_SHAPES_EXPLAINED = 32
+_MAX_QUEUES = 2_000
+_MAX_SHAPES = 32
 """Limits of queues and parked shapes that are diagnosed, so that others don't wait. The rest is reported as parked or
 not.
 """
 
 
-class WhyLine(NamedTuple):
+class QueueReason(NamedTuple):
     """What the oldest task of a queue waits for."""
 
     reason: Reason | None
@@ -30,31 +30,31 @@ class WhyLine(NamedTuple):
     """In words; empty: it is next."""
 
 
-_NEXT = WhyLine(None, "")
+_NEXT = QueueReason(None, "")
 
 
-def of_line(survey: Survey, line: QueueLine) -> WhyLine:
+def of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueReason:
     """What the tasks of a queue wait for: the reason of the oldest."""
-    queues = survey.memory.queues
+    queues = diagnosis.memory.queues
     front = queues.front(line.priority, line.tenant, line.shape)
     if front is None:
         return _NEXT
-    survey.lines += 1
+    diagnosis.lines += 1
     parked = queues.parked.get(line.shape)
-    otherwise = _NEXT if parked is None else WhyLine(Reason.NO_WORKER_CAPACITY, parked)
-    if survey.lines > _LINES_EXPLAINED:
+    otherwise = _NEXT if parked is None else QueueReason(Reason.NO_WORKER_CAPACITY, parked)
+    if diagnosis.lines > _MAX_QUEUES:
         return otherwise
-    look = survey.look_at(front[2], line.shape)
-    hold = held_by_rules(look)
-    if hold is None and parked is not None:
-        shapes = survey.shapes_known()
-        if line.shape not in shapes and len(shapes) >= _SHAPES_EXPLAINED:
+    context = diagnosis.context_of(front[2], line.shape)
+    block = held_by_rules(context)
+    if block is None and parked is not None:
+        shapes = diagnosis.shapes_known()
+        if line.shape not in shapes and len(shapes) >= _MAX_SHAPES:
             return otherwise
-        hold = held_by_room(look)
-    return otherwise if hold is None else WhyLine(hold.reason, hold.why)
+        block = held_by_capacity(context)
+    return otherwise if block is None else QueueReason(block.reason, block.why)
 
 
-def of_aside(survey: Survey, aside: Aside) -> Reason | None:
+def of_blocked(diagnosis: DiagnosisContext, blocked_task: BlockedTask) -> Reason | None:
     """What a blocked task waits for; None: nothing any more, it is about to return to its queue."""
-    hold = held_by_rules(survey.look_at(*aside))
-    return None if hold is None else hold.reason
+    block = held_by_rules(diagnosis.context_of(*blocked_task))
+    return None if block is None else block.reason

@@ -12,96 +12,96 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import STALE_SECONDS, Gate, InTheWay, Passed, Reason
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Gate, GateState, Reason
 from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
-from mainspring.shard.explain.diagnosis_context import Look
-from mainspring.shard.explain.findings import Finding, cannot_say, lease_count, named
-from mainspring.shard.explain.rule_checks import Hold
+from mainspring.shard.explain.diagnosis_context import TaskContext
+from mainspring.shard.explain.findings import Finding, lease_count, named, unknown_start
+from mainspring.shard.explain.rule_checks import GateBlock
 
-_BY_RULES: tuple[Callable[[Look], Hold | None], ...] = (
-    rules.frozen, rules.resting, rules.forbidden, rules.store_is_slow, rules.circuit, rules.throttled,
+_BY_RULES: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
+    rules.frozen, rules.paused, rules.forbidden, rules.store_is_slow, rules.circuit, rules.throttled,
     rules.over_quota, rules.grouped,
 )  # fmt: skip
-_BY_ROOM: tuple[Callable[[Look], Hold | None], ...] = (
-    room.unmatched, room.oversized, room.in_pieces, room.outranked, room.outshared, room.roomless,
+_BY_CAPACITY: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
+    room.unmatched, room.oversized, room.fragmented, room.outranked, room.outshared, room.lacking_capacity,
 )  # fmt: skip
-_FOR_ROOM = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.PRIORITY_QUEUE_WAIT, Reason.FAIR_SHARE})
+_FOR_CAPACITY = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.PRIORITY_QUEUE_WAIT, Reason.FAIR_SHARE})
 
 
-def queued(look: Look) -> Finding:
+def queued(context: TaskContext) -> Finding:
     """What a queued task waits for."""
-    hold = held_by_rules(look) or held_by_room(look)
-    found = _unheld(look) if hold is None else hold.tell()
-    winner = None if look.task.trail is None else look.task.trail.preempted_for
-    if found.reason in _FOR_ROOM and winner is not None:
-        found = _preempted(look, found, winner)
-    gates = tuple(_gates(look, "" if hold is None else hold.gate, found.says))
+    block = held_by_rules(context) or held_by_capacity(context)
+    found = _unheld(context) if block is None else block.describe()
+    winner = None if context.task.trail is None else context.task.trail.preempted_for
+    if found.reason in _FOR_CAPACITY and winner is not None:
+        found = _preempted(context, found, winner)
+    gates = tuple(_gates(context, "" if block is None else block.gate, found.says))
     return replace(found, gates=gates, ruled_out=_ruled_out(gates, found))
 
 
-def held_by_rules(look: Look) -> Hold | None:
+def held_by_rules(context: TaskContext) -> GateBlock | None:
     """The first gate that holds a queued task regardless of capacity."""
-    return next(filter(None, (ask(look) for ask in _BY_RULES)), None)
+    return next(filter(None, (ask(context) for ask in _BY_RULES)), None)
 
 
-def held_by_room(look: Look) -> Hold | None:
+def held_by_capacity(context: TaskContext) -> GateBlock | None:
     """The first capacity gate that holds a queued task."""
-    return next(filter(None, (ask(look) for ask in _BY_ROOM)), None)
+    return next(filter(None, (ask(context) for ask in _BY_CAPACITY)), None)
 
 
-def _unheld(look: Look) -> Finding:
+def _unheld(context: TaskContext) -> Finding:
     """No known gate holds it: it has just come, or the cause is unknown."""
-    waited = (look.now - look.task.since).total_seconds()
+    waited = (context.now - context.task.since).total_seconds()
     if waited > STALE_SECONDS:
         return Finding(
             reason=Reason.UNKNOWN,
             verdict=words.unknown(waited),
-            expected=cannot_say("no cause is known"),
+            expected=unknown_start("no cause is known"),
             numbers={"waited_seconds": waited},
         )
     return Finding(reason=None, verdict=words.is_next(), numbers={"waited_seconds": waited})
 
 
-def _gates(look: Look, holding: str, says: str) -> Iterator[Gate]:
+def _gates(context: TaskContext, holding: str, says: str) -> Iterator[Gate]:
     """The relevant gates of a task, in order."""
-    passed = Passed.YES
+    passed = GateState.YES
     for name in words.QUEUED_GATES:
         if name == holding:
-            yield Gate(name=name, passed=Passed.HOLDS, says=says)
-            passed = Passed.NOT_REACHED
-        elif _matters(look, name):
-            yield Gate(name=name, passed=passed, says=_says(look, name) if passed is Passed.YES else "")
+            yield Gate(name=name, passed=GateState.HOLDS, says=says)
+            passed = GateState.NOT_REACHED
+        elif _matters(context, name):
+            yield Gate(name=name, passed=passed, says=_says(context, name) if passed is GateState.YES else "")
 
 
-def _matters(look: Look, gate: str) -> bool:
+def _matters(context: TaskContext, gate: str) -> bool:
     """Whether a gate could hold a task, given the rules and its definition."""
-    memory, tenant = look.memory, look.task.tenant
+    memory, tenant = context.memory, context.task.tenant
     matters = {
-        words.UPSTREAM: bool(look.run.parents(look.task.position)),
+        words.UPSTREAM: bool(context.run.parents(context.task.position)),
         words.POLICY: bool(memory.rules.policies),
         words.STORE: False,
-        words.CIRCUIT: bool(memory.failing_jobs.open),
+        words.CIRCUIT: bool(memory.job_breakers.open),
         words.FAILURES: memory.failures.has(tenant),
         words.QUOTA: tenant in memory.rules.quotas,
-        words.GROUPS: bool(look.shape.groups or look.run.job.spec.groups),
+        words.GROUPS: bool(context.shape.groups or context.run.job.spec.groups),
     }
     return matters.get(gate, True)
 
 
-def _says(look: Look, gate: str) -> str:
+def _says(context: TaskContext, gate: str) -> str:
     """Numbers of a gate that is passed."""
     if gate == words.UPSTREAM:
-        upstream = len(look.run.parents(look.task.position))
+        upstream = len(context.run.parents(context.task.position))
         return f"{upstream:,}/{upstream:,}"
     if gate == words.QUOTA:
-        most = look.memory.rules.quota(look.task.tenant, look.now).max_tasks
-        return "" if most is None else f"{lease_count(look.memory, look.task.tenant)}/{most} tasks"
+        most = context.memory.rules.quota(context.task.tenant, context.now).max_tasks
+        return "" if most is None else f"{lease_count(context.memory, context.task.tenant)}/{most} tasks"
     if gate == words.MATCH:
-        found = look.suiting()
-        matching = found.suits or found.alike
-        return f"{len(matching):,} of {len(look.memory.workers):,}" if found.is_all else ""
+        found = context.match_workers()
+        matching = found.matches or found.same_kind
+        return f"{len(matching):,} of {len(context.memory.workers):,}" if found.is_all else ""
     return ""
 
 
@@ -109,25 +109,27 @@ def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
     """What is not the cause: the gates before the one that holds. For an unknown cause nothing is ruled out."""
     if found.reason in (None, Reason.UNKNOWN):
         return ()
-    passed = (gate.name for gate in gates if gate.passed is Passed.YES)
+    passed = (gate.name for gate in gates if gate.passed is GateState.YES)
     return (words.NOT_THE_CODE, *(words.RULED_OUT[name] for name in passed if name in words.RULED_OUT))
 
 
-def _preempted(look: Look, found: Finding, winner: Preemptor) -> Finding:
+def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Finding:
     """It was preempted, and no worker has had capacity since."""
-    task = look.task
+    task = context.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
-    place = room.place_in_line(look) + 1
-    verdict = words.preempted(task.since, ran, saved=task.position in look.run.checkpoints, place=place, now=look.now)
+    place = room.queue_position(context) + 1
+    verdict = words.preempted(
+        task.since, ran, saved=task.position in context.run.checkpoints, place=place, now=context.now
+    )
     numbers = found.numbers | {"place": float(place)} | ({} if ran is None else {"ran_seconds": ran})
-    shown, others = named((_winner(winner), *found.in_the_way))
-    others += found.others_in_the_way
+    shown, others = named((_winner(winner), *found.blockers))
+    others += found.more_blockers
     return replace(
-        found, reason=Reason.PREEMPTED, verdict=verdict, in_the_way=shown, others_in_the_way=others, numbers=numbers
+        found, reason=Reason.PREEMPTED, verdict=verdict, blockers=shown, more_blockers=others, numbers=numbers
     )
 
 
-def _winner(winner: Preemptor) -> InTheWay:
+def _winner(winner: Preemptor) -> Blocker:
     """The run that it was preempted for."""
     says = f"preempted it: {winner}"
-    return InTheWay(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)
+    return Blocker(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)

@@ -1,12 +1,13 @@
 """Snapshot: a copy of the part of a shard's memory that decides when one task starts.
 
-`copy_around` (`shard/explain/snapshot_copy.py`) makes it in a few milliseconds; it may be passed to another thread.
-`memory_of` makes a memory of it for each forecast (`shard/explain/forecast_engine.py`), and `dissolve` discards that.
+`take_snapshot` (`shard/explain/snapshot_copy.py`) makes it in a few milliseconds; it may be passed to another thread.
+`memory_of` makes a memory of it for each forecast (`shard/explain/forecast_engine.py`), and `discard_memory` discards
+that.
 
 1. A snapshot shares only immutable objects with the memory that it was copied from, and is never changed.
 2. Runs are small: of each the relevant tasks are copied and renumbered, so their ids differ from the real ones (`names`
    has these). Everything else keeps its name and value.
-3. For a queue that was not copied completely, `left_out` has the rest as a number.
+3. For a queue that was not copied completely, `omitted` has the rest as a number.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.fairness.recent_usage import PastUse
+from mainspring.core.fairness.recent_usage import RecentUsage
 from mainspring.core.fairness.sharing_rules import SharingRules
-from mainspring.core.lifecycle.circuit_breakers import Circuit
-from mainspring.core.model.batch import TallyRow, WorkerRow
+from mainspring.core.lifecycle.circuit_breakers import CircuitBreaker
+from mainspring.core.model.batch import FailureCountRow, WorkerRow
 from mainspring.core.model.job import Job
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.run import Run
-from mainspring.core.model.settings import Tuning
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.placement import reservations, rule_changes
-from mainspring.shard.placement.limit_ledger import GroupBook
-from mainspring.shard.placement.starved_queues import Line, Need
+from mainspring.shard.placement.limit_ledger import LimitLedger
+from mainspring.shard.placement.starved_queues import QueueKey, StarvedQueue
 from mainspring.shard.state.memory import ShardMemory, Throttle
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.workers.recent_workers import Departed, Departures
+from mainspring.shard.workers.recent_workers import RecentWorker, RecentWorkers
 
-FAR = 300
+LONG_QUEUE = 300
 """Tasks ahead from which on a few of them tell the throughput as well as many."""
 
 
@@ -59,7 +60,7 @@ class CopiedLease(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[tuple[str, str], ...]
 
 
-class CopiedAside(msgspec.Struct, frozen=True, kw_only=True):
+class CopiedBlocked(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks that are blocked by one cause."""
 
     subject: str
@@ -71,22 +72,22 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     """What blocks or orders waiting work."""
 
     rules: SharingRules
-    book: GroupBook
-    tallies: tuple[TallyRow, ...]
+    ledger: LimitLedger
+    failure_counts: tuple[FailureCountRow, ...]
     throttles: Mapping[str, Throttle]
-    failing_jobs: tuple[Circuit, ...]
-    barred: Mapping[Shape, str]
+    job_breakers: tuple[CircuitBreaker, ...]
+    faulty_shapes: Mapping[Shape, str]
     parked: Mapping[Shape, str]
-    needs: Mapping[Line, Need]
-    come: tuple[Line, ...]
-    hold_from: Priority | None
+    starved_queues: Mapping[QueueKey, StarvedQueue]
+    ready_queues: tuple[QueueKey, ...]
+    suspended_from: Priority | None
     use: Mapping[str, Resources]
     lease_counts: Mapping[str, int]
-    past_use: Mapping[Priority, PastUse]
+    recent_usage: Mapping[Priority, RecentUsage]
     capacity: Resources
 
 
-class Extent(msgspec.Struct, frozen=True, kw_only=True):
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the whole was copied."""
 
     workers: int
@@ -95,39 +96,39 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """The fraction of them that was copied."""
     ahead: int
     """About how many tasks start before this one, in reality."""
-    is_whole: bool
+    is_complete: bool
     """Whether every queue that could be ahead was copied, at least in part."""
-    left_out: Mapping[str, int]
+    omitted: Mapping[str, int]
     """By the last task that was copied of a queue: how many more there are, of the task's own queue only before it."""
     could_take: int
     """How many workers would take the task if they were idle."""
-    hope: str
+    arrival: str
     """If none: why a matching one may come, in words."""
 
-    def is_far(self) -> bool:
+    def is_long_queue(self) -> bool:
         """Whether so many tasks are ahead that the start follows from the throughput."""
-        return self.ahead >= FAR
+        return self.ahead >= LONG_QUEUE
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What the start of one task depends on."""
 
     task_id: str
     """The task's id in the copy."""
     at: datetime
     shard: str
-    tuning: Tuning
+    scheduler_settings: SchedulerSettings
     life: float
     runs: tuple[CopiedRun, ...]
     workers: tuple[Worker, ...]
     """Without leases and reservations."""
     held: Mapping[str, WorkerRow]
     """The rows of those workers that are cordoned or draining."""
-    departed: tuple[Departed, ...]
+    departed: tuple[RecentWorker, ...]
     leases: tuple[CopiedLease, ...]
     queue: tuple[str, ...]
     """Queued tasks, in order of arrival."""
-    asides: tuple[CopiedAside, ...]
+    blocked: tuple[CopiedBlocked, ...]
     saved_at: Mapping[str, datetime]
     gates: Gates
     names: Mapping[str, str]
@@ -137,7 +138,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     newcomers: tuple[str, ...]
     """Tasks of recently arrived runs, as far as they were copied: more like these will arrive."""
     arrivals_per_second: float
-    extent: Extent
+    coverage: Coverage
 
     def task(self) -> Task:
         """The task under diagnosis."""
@@ -145,44 +146,44 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         return next(run.tasks[int(place)] for run in self.runs if run.run.id == run_id)
 
 
-def memory_of(scene: Scene) -> ShardMemory:
+def memory_of(snapshot: Snapshot) -> ShardMemory:
     """Make a memory from a snapshot."""
-    memory = ShardMemory(scene.shard, scene.tuning)
-    fill(memory, scene)
+    memory = ShardMemory(snapshot.shard, snapshot.scheduler_settings)
+    fill(memory, snapshot)
     return memory
 
 
-def fill(memory: ShardMemory, scene: Scene) -> None:
+def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
     """Fill an empty memory from a snapshot."""
-    memory.life = scene.life
-    memory.needs.most_told = 0
-    memory.live_on(scene.at)
-    memory.rule(scene.gates.rules)
+    memory.life = snapshot.life
+    memory.starved_queues.max_logged = 0
+    memory.advance_clock(snapshot.at)
+    memory.rule(snapshot.gates.rules)
     tasks: dict[str, Task] = {}
-    for copied in scene.runs:
+    for copied in snapshot.runs:
         run = memory.runs[copied.run.id] = _run(copied)
         tasks.update((task.id, task) for task in run.tasks)
-    for worker in scene.workers:
+    for worker in snapshot.workers:
         memory.workers[worker.id] = _worker(worker)
-    memory.held.update(scene.held)
-    memory.departures = Departures(scene.departed)
-    for lease in scene.leases:
+    memory.held.update(snapshot.held)
+    memory.recent_workers = RecentWorkers(snapshot.departed)
+    for lease in snapshot.leases:
         _open(memory, lease, tasks)
     for worker in memory.workers.values():
         memory.open_workers.update(worker)
-    memory.saved_at.update(scene.saved_at)
-    _queue(memory, scene, tasks)
-    _close_gates(memory, scene.gates, scene.at)
+    memory.saved_at.update(snapshot.saved_at)
+    _queue(memory, snapshot, tasks)
+    _close_gates(memory, snapshot.gates, snapshot.at)
     for task in tasks.values():
         if task.reserved is not None:
-            reservations.recall(memory, task)
+            reservations.restore(memory, task)
         if task.due_at is not None:
             timer = TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq)
-            memory.set_instant(task.due_at, timer)
-    memory.come = dict.fromkeys(scene.gates.come)
+            memory.set_timer_at(task.due_at, timer)
+    memory.ready_queues = dict.fromkeys(snapshot.gates.ready_queues)
 
 
-def dissolve(memory: ShardMemory) -> None:
+def discard_memory(memory: ShardMemory) -> None:
     """Discard a memory that was made from a snapshot.
 
     It is full of cycles: timers refer to the memory, the index to its workers. Left to the collector they cost it 14 ms
@@ -194,14 +195,14 @@ def dissolve(memory: ShardMemory) -> None:
     vars(memory).clear()
 
 
-def copy_book(book: GroupBook) -> GroupBook:
+def copy_book(ledger: LimitLedger) -> LimitLedger:
     """Return an independent copy."""
-    other = GroupBook()
-    other.use, other.runs, other.shares = dict(book.use), dict(book.runs), dict(book.shares)
-    other.stamps, other.targets, other.asked = dict(book.stamps), dict(book.targets), dict(book.asked)
-    other.purses = {limit: copy(purse) for limit, purse in book.purses.items()}
-    other.not_before, other.freed = dict(book.not_before), set(book.freed)
-    other.parked = {limit: set(shapes) for limit, shapes in book.parked.items()}
+    other = LimitLedger()
+    other.use, other.runs, other.shares = dict(ledger.use), dict(ledger.runs), dict(ledger.shares)
+    other.stamps, other.targets, other.asked = dict(ledger.stamps), dict(ledger.targets), dict(ledger.asked)
+    other.rate_budgets = {limit: copy(rate_budget) for limit, rate_budget in ledger.rate_budgets.items()}
+    other.not_before, other.freed = dict(ledger.not_before), set(ledger.freed)
+    other.parked = {limit: set(shapes) for limit, shapes in ledger.parked.items()}
     return other
 
 
@@ -230,7 +231,7 @@ def _run(copied: CopiedRun) -> RunMemory:
 def _worker(worker: Worker) -> Worker:
     return Worker(
         id=worker.id, session=worker.session, total=worker.total, labels=worker.labels, zone=worker.zone,
-        status=worker.status, heard=worker.heard, refused=set(worker.refused), hold=worker.hold,
+        status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
         hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
     )  # fmt: skip
 
@@ -243,42 +244,42 @@ def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -
         if task is not None:
             lease.members[attempt] = task
             memory.hold(attempt, task)
-    memory.seat(lease)
+    memory.attach_lease(lease)
     if lease.recalled:
-        memory.going[lease.id] = lease
+        memory.stopping_leases[lease.id] = lease
     for task in lease.members.values():
-        memory.note_going(task)
+        memory.note_stopping(task)
 
 
-def _queue(memory: ShardMemory, scene: Scene, tasks: Mapping[str, Task]) -> None:
+def _queue(memory: ShardMemory, snapshot: Snapshot, tasks: Mapping[str, Task]) -> None:
     """Restore the queues. Blocked tasks come first, each alone in its queue, and leave it again."""
-    for aside in scene.asides:
-        for task in filter(None, map(tasks.get, aside.tasks)):
+    for blocked_task in snapshot.blocked:
+        for task in filter(None, map(tasks.get, blocked_task.tasks)):
             shape = memory.shape(task)
             memory.queues.push(task, shape)
             memory.queues.take(task.priority, task.tenant, shape, 1)
-            memory.asides.put(aside.subject, aside.why, task, shape)
-    for task in filter(None, map(tasks.get, scene.queue)):
+            memory.blocked.put(blocked_task.subject, blocked_task.why, task, shape)
+    for task in filter(None, map(tasks.get, snapshot.queue)):
         memory.queues.push(task, memory.shape(task))
 
 
 def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
-    memory.groups = copy_book(gates.book)
+    memory.groups = copy_book(gates.ledger)
     memory.use, memory.lease_counts, memory.capacity = dict(gates.use), dict(gates.lease_counts), gates.capacity
-    memory.past_use = {priority: past.copy() for priority, past in gates.past_use.items()}
-    memory.failures.load(gates.tallies)
-    memory.hold_from = gates.hold_from
-    memory.barred = dict(gates.barred)
+    memory.recent_usage = {priority: past.copy() for priority, past in gates.recent_usage.items()}
+    memory.failures.load(gates.failure_counts)
+    memory.suspended_from = gates.suspended_from
+    memory.faulty_shapes = dict(gates.faulty_shapes)
     for shape, why in gates.parked.items():
         memory.park(shape, why)
-    for line, need in gates.needs.items():
-        memory.needs.recall(line, copy(need))
-        memory.needs.wake(max(need.due, memory.life))
+    for line, starved in gates.starved_queues.items():
+        memory.starved_queues.restore(line, copy(starved))
+        memory.starved_queues.wake(max(starved.due, memory.life))
     for tenant, throttle in gates.throttles.items():
         memory.throttles[tenant] = copy_throttle(throttle)
-        memory.set_length(max(0.0, throttle.due - memory.life), TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
-    for circuit in gates.failing_jobs:
-        memory.failing_jobs.open[circuit.subject] = copy(circuit)
+        memory.set_timer_after(max(0.0, throttle.due - memory.life), TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
+    for circuit in gates.job_breakers:
+        memory.job_breakers.open[circuit.subject] = copy(circuit)
     for limit, until in memory.groups.not_before.items():
-        memory.set_instant(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+        memory.set_timer_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
     rule_changes.watch(memory, now)

@@ -17,69 +17,70 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.lifecycle.states import HELD_BY_WORKER
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
-from mainspring.core.placement.feasibility import Hindrance, obstacles, would_do
+from mainspring.core.placement.feasibility import ObstacleKind, is_feasible, obstacles
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.errors import Broken
 from mainspring.shard.explain import matching
 from mainspring.shard.explain.snapshot import (
-    FAR,
-    CopiedAside,
+    LONG_QUEUE,
+    CopiedBlocked,
     CopiedLease,
-    Extent,
+    Coverage,
     Gates,
-    Scene,
+    Snapshot,
     copy_book,
     copy_throttle,
 )
 from mainspring.shard.explain.snapshot_runs import CopiedRuns
-from mainspring.shard.placement.affinity import kin_of
-from mainspring.shard.placement.starved_queues import Line
+from mainspring.shard.placement.affinity import affinity_of
+from mainspring.shard.placement.starved_queues import QueueKey
 from mainspring.shard.state.memory import ShardMemory
 
-MOST_WAITING = 128
+MAX_WAITING = 128
 """Limit of queued tasks, and again of blocked ones."""
-_WAITING_IF_FAR, _LINE_IF_FAR = 64, 16
+_WAITING_IF_LONG, _QUEUE_LENGTH_IF_LONG = 64, 16
 """The same, in total and per queue, if the start follows from the throughput: only a few tasks are placed then in each
-forecast, and a similar one replaces each (`Play._fill_up`). In 10,000 queues, half as many tasks make a copy cost 8 ms
+forecast, and a similar one replaces each (`Forecast._fill_up`). In 10,000 queues, half as many tasks make a copy cost
+8 ms
 instead of 12, and each memory made from it 1.5 instead of 2.2.
 """
-MOST_WORKERS = 64
-MOST_LEASES = 200
+MAX_WORKERS = 64
+MAX_LEASES = 200
 _SAMPLED_LEASES = 96
 """Of a fleet that is not copied completely: each lease costs 10 µs in every forecast."""
-MOST_LOOKED_AT = 12_000
+MAX_EXAMINED = 12_000
 """Workers, for whether one of them matches; if none does, all of them."""
-_MOST_TENANTS = 16
+_MAX_TENANTS = 16
 """At one priority."""
-_MOST_SHAPES = 1_000
+_MAX_SHAPES = 1_000
 """In total: queues examined for the oldest of each tenant."""
-_MOST_LINES = 24
-_LONGEST_LINE = 64
+_MAX_QUEUES = 24
+_MAX_QUEUE_LENGTH = 64
 _OF_LOWER = 0.25
 """The fraction of what is copied that may be less important than the task."""
 _LATELY = (15.0, 30.0, 60.0, 120.0)
 """Seconds over which arrivals are counted. Older runs may have ended, and are not seen: the highest rate counts."""
-_LEAST_ARRIVALS, _MOST_ARRIVALS = 5, 200
-_AWAY = frozenset({WorkerStatus.LOST, WorkerStatus.GONE})
-_UNDER_WAY = HELD_BY_A_WORKER | {TaskState.QUEUED}
-_PASSES = frozenset(
+_MIN_ARRIVALS, _MAX_ARRIVALS = 5, 200
+_UNAVAILABLE = frozenset({WorkerStatus.LOST, WorkerStatus.GONE})
+_UNDER_WAY = HELD_BY_WORKER | {TaskState.QUEUED}
+_TEMPORARY = frozenset(
     {
-        Hindrance.NO_ROOM,
-        Hindrance.KEPT,
-        Hindrance.HELD,
-        Hindrance.UNCLAIMED,
-        Hindrance.NOT_READY,
-        Hindrance.APART,
+        ObstacleKind.NO_CAPACITY,
+        ObstacleKind.RESERVED,
+        ObstacleKind.HELD,
+        ObstacleKind.UNCLAIMED,
+        ObstacleKind.NOT_READY,
+        ObstacleKind.APART,
     }
 )
 """Obstacles that may pass soon."""
 
 
-def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
+def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
     """Take a snapshot around a task in memory. Raises Broken if it is not in memory."""
     task = memory.find(task_id)
     if task is None:
@@ -87,52 +88,52 @@ def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
     shape = memory.shape(task)
     runs = CopiedRuns(memory)
     ahead = count_ahead(memory, task)
-    lines = _Lines(memory, task, shape, is_far=ahead >= FAR)
+    lines = _Queues(memory, task, shape, is_long_queue=ahead >= LONG_QUEUE)
     workers, could_take = _choose_workers(memory, task, shape)
     mine = runs.take(task)
     leases = [_copy_lease(runs, lease) for worker in workers for lease in worker.leases.values()]
-    kept = [one for tasks in memory.kept_rooms.values() for one in tasks.values()][:MOST_WAITING]
-    waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.asides.has(one)}
+    kept = [one for tasks in memory.reserved_tasks.values() for one in tasks.values()][:MAX_WAITING]
+    waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.blocked.has(one)}
     order = sorted(waiting.values(), key=lambda one: (one.since, lines.arrivals.get(one.id, lines.latest)))
     queue = tuple(map(runs.take, order))
-    asides = tuple(_asides(memory, task, runs))
-    left_out = {runs.take(last): many for last, many in lines.left_out}
+    blocked = tuple(_copy_blocked(memory, task, runs))
+    omitted = {runs.take(last): many for last, many in lines.omitted}
     arrived, per_second = _arrivals(memory, runs, now)
     newcomers = tuple(runs.take(one) for one in arrived if runs.has(one))
     copied, names = runs.finish()
-    all_workers = sum(worker.status not in _AWAY for worker in memory.workers.values())
-    return Scene(
+    all_workers = sum(worker.status not in _UNAVAILABLE for worker in memory.workers.values())
+    return Snapshot(
         task_id=mine,
         at=now,
         shard=memory.shard,
-        tuning=replace(memory.tuning, decisions_kept_of_1000=0),
+        scheduler_settings=replace(memory.scheduler_settings, decisions_sampled_per_1000=0),
         life=memory.life,
         runs=copied,
         workers=tuple(map(_copy_worker, workers)),
         held={worker.id: memory.held[worker.id] for worker in workers if worker.id in memory.held},
         leases=tuple(leases),
         queue=queue,
-        asides=asides,
+        blocked=blocked,
         saved_at={
             attempt: memory.saved_at[attempt]
             for lease in leases
             for attempt, _ in lease.members
             if attempt in memory.saved_at
         },
-        departed=tuple(memory.departures.lately(now))[::-1],
+        departed=tuple(memory.recent_workers.recent(now))[::-1],
         gates=_copy_gates(memory, lines, {one.tenant for one in waiting.values()} | {task.tenant}, names),
         names=names,
         duration_samples=runs.duration_samples,
         newcomers=newcomers,
         arrivals_per_second=per_second,
-        extent=Extent(
+        coverage=Coverage(
             workers=all_workers,
             part=len(workers) / max(1, all_workers, len(workers)),
             ahead=ahead,
-            is_whole=lines.is_whole,
-            left_out=left_out,
+            is_complete=lines.is_complete,
+            omitted=omitted,
             could_take=could_take,
-            hope="" if could_take else matching.hope(memory, shape, now),
+            arrival="" if could_take else matching.arrival(memory, shape, now),
         ),
     )
 
@@ -143,7 +144,7 @@ def count_ahead(memory: ShardMemory, task: Task) -> int:
     """
     queues, mine = memory.queues, _weight(memory, task.tenant)
     older = sum(
-        queues.count_before(task, one) for one in islice(queues.shapes_of(task.priority, task.tenant), _MOST_SHAPES)
+        queues.count_before(task, one) for one in islice(queues.shapes_of(task.priority, task.tenant), _MAX_SHAPES)
     )
     total = older
     for (priority, tenant), depth in queues.depth.items():
@@ -162,64 +163,66 @@ def _weight(memory: ShardMemory, tenant: str) -> float:
 # queues
 
 
-class _Lines:
+class _Queues:
     """The queues that are copied."""
 
-    def __init__(self, memory: ShardMemory, task: Task, shape: Shape, *, is_far: bool) -> None:
+    def __init__(self, memory: ShardMemory, task: Task, shape: Shape, *, is_long_queue: bool) -> None:
         self._memory, self._task, self.shape = memory, task, shape
-        self.is_whole = True
-        self.lines: dict[Line, None] = {}
+        self.is_complete = True
+        self.lines: dict[QueueKey, None] = {}
         self.tasks: list[Task] = []
         self.arrivals: dict[str, int] = {}
         """By task: its arrival number."""
         self.latest = 0
-        self.left_out: list[tuple[Task, int]] = []
+        self.omitted: list[tuple[Task, int]] = []
         """The last task that was copied of a queue, and how many more there are."""
         self._before = 0
-        self._longest = _LINE_IF_FAR if is_far else _LONGEST_LINE
-        if task.state is TaskState.QUEUED and not memory.asides.has(task):
+        self._longest = _QUEUE_LENGTH_IF_LONG if is_long_queue else _MAX_QUEUE_LENGTH
+        if task.state is TaskState.QUEUED and not memory.blocked.has(task):
             self._before = memory.queues.count_before(task, shape)
             self.tasks.append(task)
         upper = [one for one in Priority if one <= task.priority]
-        most = _WAITING_IF_FAR if is_far else MOST_WAITING
+        most = _WAITING_IF_LONG if is_long_queue else MAX_WAITING
         self._take(upper, most)
         lower = [one for one in Priority if one > task.priority]
         self._take(lower, int(_OF_LOWER * most))
 
     def _take(self, priorities: list[Priority], most: int) -> None:
-        lines = [line for priority in priorities for line in self._lines_of(priority)]
-        if len(lines) > _MOST_LINES:
-            self.is_whole = self.is_whole and not any(line[0] <= self._task.priority for line in lines[_MOST_LINES:])
-            lines = lines[:_MOST_LINES]
+        lines = [line for priority in priorities for line in self._queues_of(priority)]
+        if len(lines) > _MAX_QUEUES:
+            self.is_complete = self.is_complete and not any(
+                line[0] <= self._task.priority for line in lines[_MAX_QUEUES:]
+            )
+            lines = lines[:_MAX_QUEUES]
         each = min(self._longest, max(1, most // max(1, len(lines))))
         for line in lines:
-            self._take_line(line, each)
+            self._take_queue(line, each)
 
-    def _lines_of(self, priority: Priority) -> Iterator[Line]:
+    def _queues_of(self, priority: Priority) -> Iterator[QueueKey]:
         """The queues of a priority: of each tenant its oldest, those of the task's own tenant first."""
         memory, mine = self._memory, self._task.tenant
         tenants = dict.fromkeys([mine] if (priority, mine) in memory.queues.depth else [])
         tenants.update((tenant, None) for level, tenant in memory.queues.depth if level is priority)
-        if len(tenants) > _MOST_TENANTS and priority <= self._task.priority:
-            self.is_whole = False
-        parts = max(1, min(len(tenants), _MOST_TENANTS))
-        for tenant in islice(tenants, _MOST_TENANTS):
-            yield from self._lines_of_tenant(priority, tenant, max(1, _MOST_LINES // parts), _MOST_SHAPES // parts)
+        if len(tenants) > _MAX_TENANTS and priority <= self._task.priority:
+            self.is_complete = False
+        parts = max(1, min(len(tenants), _MAX_TENANTS))
+        for tenant in islice(tenants, _MAX_TENANTS):
+            yield from self._queues_of_tenant(priority, tenant, max(1, _MAX_QUEUES // parts), _MAX_SHAPES // parts)
 
-    def _lines_of_tenant(self, priority: Priority, tenant: str, most: int, looks: int) -> list[Line]:
+    def _queues_of_tenant(self, priority: Priority, tenant: str, most: int, budget: int) -> list[QueueKey]:
         queues = self._memory.queues
         shapes = queues.shapes_of(priority, tenant)
         mine = self.shape if priority is self._task.priority and tenant == self._task.tenant else None
         if len(shapes) > most:
-            self.is_whole = self.is_whole and priority > self._task.priority
-            heads = [(shape, queues.peek(priority, tenant, shape, 1)) for shape in shapes[:looks]]
+            self.is_complete = self.is_complete and priority > self._task.priority
+            heads = [(shape, queues.peek(priority, tenant, shape, 1)) for shape in shapes[:budget]]
             heads.sort(key=lambda one: (one[1][0][1].since if one[1] else self._task.since, one[0] != mine))
             shapes = [shape for shape, _ in heads[:most]]
         if mine is not None and mine in shapes:
             shapes = [mine, *(shape for shape in shapes if shape != mine)]
         return [(priority, tenant, shape) for shape in shapes]
 
-    def _take_line(self, line: Line, most: int) -> None:
+    def _take_queue(self, line: QueueKey, most: int) -> None:
         priority, tenant, shape = line
         self.lines[line] = None
         entries = self._memory.queues.peek(priority, tenant, shape, most)
@@ -233,7 +236,7 @@ class _Lines:
             tasks = [one for one in tasks[: self._before] if one is not self._task]
         self.tasks += tasks
         if tasks and length > len(tasks) and not is_short and not shape.run:
-            self.left_out.append((tasks[-1], length - len(tasks)))
+            self.omitted.append((tasks[-1], length - len(tasks)))
 
 
 def _arrivals(memory: ShardMemory, runs: CopiedRuns, now: datetime) -> tuple[list[Task], float]:
@@ -242,19 +245,19 @@ def _arrivals(memory: ShardMemory, runs: CopiedRuns, now: datetime) -> tuple[lis
     Empty if none of them was copied, as behind a long queue: then there is no example of what could arrive.
     """
     found, ages = list[Task](), list[float]()
-    latest = list(islice(reversed(memory.runs.values()), _MOST_ARRIVALS))
+    latest = list(islice(reversed(memory.runs.values()), _MAX_ARRIVALS))
     if not any(map(runs.has_any, latest)):
         return [], 0.0
     for run in latest:
         age = _LATELY[-1] if run.run.adopted_at is None else (now - run.run.adopted_at).total_seconds()
         if age >= _LATELY[-1]:
             break
-        task = next((one for one in islice(run.tasks, _LONGEST_LINE) if one.state in _UNDER_WAY), None)
+        task = next((one for one in islice(run.tasks, _MAX_QUEUE_LENGTH) if one.state in _UNDER_WAY), None)
         if task is not None:
             found.append(task)
             ages.append(age)
     counts = ((sum(age < seconds for age in ages), seconds) for seconds in _LATELY)
-    rates = [count / seconds for count, seconds in counts if count >= _LEAST_ARRIVALS]
+    rates = [count / seconds for count, seconds in counts if count >= _MIN_ARRIVALS]
     return (found, max(rates)) if rates else ([], 0.0)
 
 
@@ -263,27 +266,27 @@ def _arrivals(memory: ShardMemory, runs: CopiedRuns, now: datetime) -> tuple[lis
 
 def _choose_workers(memory: ShardMemory, task: Task, shape: Shape) -> tuple[list[Worker], int]:
     """The workers to copy, and how many of all would take the task if they were idle."""
-    here = [worker for worker in memory.workers.values() if worker.status not in _AWAY]
-    able = [worker for worker in here[:MOST_LOOKED_AT] if _could_take(memory, task, shape, worker)]
-    if not able and len(here) > MOST_LOOKED_AT:
-        kin = kin_of(memory, task, shape)
-        others = (worker for worker in here[MOST_LOOKED_AT:] if would_do(shape, worker, kin, memory.zones))
-        able = list(islice(others, MOST_WORKERS))
-    if len(here) <= MOST_WORKERS and len(memory.leases) <= MOST_LEASES:
+    here = [worker for worker in memory.workers.values() if worker.status not in _UNAVAILABLE]
+    able = [worker for worker in here[:MAX_EXAMINED] if _could_take(memory, task, shape, worker)]
+    if not able and len(here) > MAX_EXAMINED:
+        affinity = affinity_of(memory, task, shape)
+        others = (worker for worker in here[MAX_EXAMINED:] if is_feasible(shape, worker, affinity, memory.zones))
+        able = list(islice(others, MAX_WORKERS))
+    if len(here) <= MAX_WORKERS and len(memory.leases) <= MAX_LEASES:
         return here, len(able)
     chosen: dict[str, Worker] = {}
     if task.reserved is not None and task.reserved.worker in memory.workers:
         chosen[task.reserved.worker] = memory.workers[task.reserved.worker]
     of_tenant = (lease.worker_id for lease in memory.leases.values() if lease.tenant == task.tenant)
     wanted = (
-        *(memory.workers[name] for name in islice(of_tenant, MOST_WORKERS // 4)),
-        *_spread(sorted(able, key=lambda one: one.free.cpu_millis, reverse=True)[: MOST_WORKERS // 4], MOST_WORKERS),
-        *_spread(able, MOST_WORKERS // 2),
-        *_spread(here, MOST_WORKERS),
+        *(memory.workers[name] for name in islice(of_tenant, MAX_WORKERS // 4)),
+        *_spread(sorted(able, key=lambda one: one.free.cpu_millis, reverse=True)[: MAX_WORKERS // 4], MAX_WORKERS),
+        *_spread(able, MAX_WORKERS // 2),
+        *_spread(here, MAX_WORKERS),
     )
     leases = 0
     for worker in wanted:
-        if worker.id in chosen or len(chosen) >= MOST_WORKERS:
+        if worker.id in chosen or len(chosen) >= MAX_WORKERS:
             continue
         if leases + len(worker.leases) > _SAMPLED_LEASES and chosen:
             break
@@ -295,9 +298,11 @@ def _choose_workers(memory: ShardMemory, task: Task, shape: Shape) -> tuple[list
 def _could_take(memory: ShardMemory, task: Task, shape: Shape, worker: Worker) -> bool:
     if not shape.resources.fits(worker.total):
         return False
-    if not (shape.labels or shape.zone or shape.near or memory.zones or worker.refused):
+    if not (shape.labels or shape.zone or shape.affinity or memory.zones or worker.refused):
         return True
-    return all(one.kind in _PASSES for one in obstacles(shape, worker, kin_of(memory, task, shape), "", memory.zones))
+    return all(
+        one.kind in _TEMPORARY for one in obstacles(shape, worker, affinity_of(memory, task, shape), "", memory.zones)
+    )
 
 
 def _spread(workers: list[Worker], most: int) -> list[Worker]:
@@ -309,7 +314,7 @@ def _spread(workers: list[Worker], most: int) -> list[Worker]:
 def _copy_worker(worker: Worker) -> Worker:
     return Worker(
         id=worker.id, session=worker.session, total=worker.total, labels=dict(worker.labels), zone=worker.zone,
-        status=worker.status, heard=worker.heard, refused=set(worker.refused), hold=worker.hold,
+        status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
         hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
     )  # fmt: skip
 
@@ -317,51 +322,51 @@ def _copy_worker(worker: Worker) -> Worker:
 def _copy_lease(runs: CopiedRuns, lease: Lease) -> CopiedLease:
     mine = Lease(
         id=lease.id, worker_id=lease.worker_id, tenant=lease.tenant, priority=lease.priority, shape=lease.shape,
-        members={}, received=lease.received, recalled=lease.recalled, is_mixed=lease.is_mixed,
+        members={}, received=lease.received, recalled=lease.recalled, has_mixed_priorities=lease.has_mixed_priorities,
     )  # fmt: skip
-    held = (one for one in lease.members.items() if one[1].state in HELD_BY_A_WORKER)
+    held = (one for one in lease.members.items() if one[1].state in HELD_BY_WORKER)
     return CopiedLease(lease=mine, members=tuple((attempt, runs.take(task)) for attempt, task in held))
 
 
 # gates
 
 
-def _asides(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator[CopiedAside]:
+def _copy_blocked(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator[CopiedBlocked]:
     """Blocked tasks, first those with the same cause as the task."""
-    mine = memory.asides.subject_of(task)
+    mine = memory.blocked.subject_of(task)
     subjects = dict.fromkeys([mine[0]] if mine is not None else [])
-    subjects.update(dict.fromkeys(memory.asides.subjects()[:_MOST_LINES]))
-    each = max(1, MOST_WAITING // max(1, len(subjects)))
+    subjects.update(dict.fromkeys(memory.blocked.subjects()[:_MAX_QUEUES]))
+    each = max(1, MAX_WAITING // max(1, len(subjects)))
     for subject in subjects:
-        tasks = [aside.task for aside in memory.asides.waiting(subject, each)]
+        tasks = [blocked_task.task for blocked_task in memory.blocked.waiting(subject, each)]
         if mine is not None and subject == mine[0] and task not in tasks:
             tasks.append(task)
-        said = memory.asides.subject_of(tasks[0]) if tasks else None
+        said = memory.blocked.subject_of(tasks[0]) if tasks else None
         if said is not None:
-            yield CopiedAside(subject=subject, why=said[1], tasks=tuple(map(runs.take, tasks)))
+            yield CopiedBlocked(subject=subject, why=said[1], tasks=tuple(map(runs.take, tasks)))
 
 
-def _copy_gates(memory: ShardMemory, lines: _Lines, tenants: set[str], names: dict[str, str]) -> Gates:
+def _copy_gates(memory: ShardMemory, lines: _Queues, tenants: set[str], names: dict[str, str]) -> Gates:
     shapes = dict.fromkeys([lines.shape, *(line[2] for line in lines.lines)])
     here = {true: mine for mine, true in names.items()}
-    known = memory.needs.known()
+    known = memory.starved_queues.known()
     return Gates(
         rules=memory.rules,
-        book=copy_book(memory.groups),
-        tallies=tuple(row for tenant in sorted(tenants) for row in memory.failures.rows(memory.shard, tenant)),
+        ledger=copy_book(memory.groups),
+        failure_counts=tuple(row for tenant in sorted(tenants) for row in memory.failures.rows(memory.shard, tenant)),
         throttles={
             tenant: copy_throttle(memory.throttles[tenant]) for tenant in sorted(tenants) if tenant in memory.throttles
         },
-        failing_jobs=tuple(map(copy, memory.failing_jobs.open.values())),
-        barred=dict(memory.barred),
+        job_breakers=tuple(map(copy, memory.job_breakers.open.values())),
+        faulty_shapes=dict(memory.faulty_shapes),
         parked={shape: memory.queues.parked[shape] for shape in shapes if shape in memory.queues.parked},
-        needs={
+        starved_queues={
             line: replace(known[line], head=here.get(known[line].head, "")) for line in lines.lines if line in known
         },
-        come=tuple(line for line in memory.come if line in lines.lines),
-        hold_from=memory.hold_from,
+        ready_queues=tuple(line for line in memory.ready_queues if line in lines.lines),
+        suspended_from=memory.suspended_from,
         use=dict[str, Resources](memory.use),
         lease_counts=dict(memory.lease_counts),
-        past_use={priority: past.copy() for priority, past in memory.past_use.items()},
+        recent_usage={priority: past.copy() for priority, past in memory.recent_usage.items()},
         capacity=memory.capacity,
     )

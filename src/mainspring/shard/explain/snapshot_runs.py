@@ -14,7 +14,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from mainspring.core.lifecycle.states import FINAL
-from mainspring.core.model.job import Job, TaskSpec, named_in
+from mainspring.core.model.job import Job, TaskSpec, affinity_targets_of
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.ids import task_id
@@ -26,7 +26,7 @@ _UPSTREAMS = 8
 """Upstream tasks per waiting task that count for its affinity."""
 _FOLLOWERS = 4
 """Per task that may end: tasks that become ready then."""
-MOST_FOLLOWERS = 300
+MAX_FOLLOWERS = 300
 """In total."""
 
 
@@ -44,8 +44,8 @@ class CopiedRuns:
 
     def take(self, task: Task) -> str:
         """Copy this task, too; return its id in the copy."""
-        places = self._places.setdefault(task.run_id, {})
-        place = places.setdefault(task.position, len(places))
+        positions_of = self._places.setdefault(task.run_id, {})
+        place = positions_of.setdefault(task.position, len(positions_of))
         return task_id(task.run_id, place)
 
     def has_any(self, run: RunMemory) -> bool:
@@ -60,89 +60,93 @@ class CopiedRuns:
         """All runs, with the real ids of their tasks."""
         names: dict[str, str] = {}
         found = []
-        for run_id, places in self._places.items():
+        for run_id, positions_of in self._places.items():
             run = self._memory.runs[run_id]
             if run.run.task_count > 1:
-                self._add_kin(run, places)
-            found.append(self._copy(run, places, names))
+                self._add_related(run, positions_of)
+            found.append(self._copy(run, positions_of, names))
         return tuple(found), names
 
-    def _add_kin(self, run: RunMemory, places: dict[int, int]) -> None:
+    def _add_related(self, run: RunMemory, positions_of: dict[int, int]) -> None:
         """Add upstream tasks of waiting ones, and tasks that follow those that may end."""
-        for position in list(places):
+        for position in list(positions_of):
             task = run.tasks[position]
             if task.state is TaskState.QUEUED:
                 for parent in islice(_upstreams(run, position), _UPSTREAMS):
-                    places.setdefault(parent, len(places))
-                for name in run.shape(position).near:
-                    for parent in islice(run.places(name), _UPSTREAMS):
-                        places.setdefault(parent, len(places))
-            if run.growth is None and self._followers < MOST_FOLLOWERS:
+                    positions_of.setdefault(parent, len(positions_of))
+                for name in run.shape(position).affinity:
+                    for parent in islice(run.positions_of(name), _UPSTREAMS):
+                        positions_of.setdefault(parent, len(positions_of))
+            if run.dynamic_tasks is None and self._followers < MAX_FOLLOWERS:
                 for child in islice(run.children(position), _FOLLOWERS):
-                    if child not in places and _follows(run, child):
-                        places[child] = len(places)
+                    if child not in positions_of and _follows(run, child):
+                        positions_of[child] = len(positions_of)
                         self._followers += 1
 
-    def _copy(self, run: RunMemory, places: dict[int, int], names: dict[str, str]) -> CopiedRun:
+    def _copy(self, run: RunMemory, positions_of: dict[int, int], names: dict[str, str]) -> CopiedRun:
         tasks, waiting = list[Task](), list[int]()
-        for position, place in places.items():
+        for position, place in positions_of.items():
             task = run.tasks[position]
             tasks.append(self._copy_task(task, place))
             names[tasks[-1].id] = task.id
             waiting.append(run.waiting[position] if task.state is TaskState.PENDING else 0)
-            self._learn(run, run.spec(position))
-        row = replace(run.run, task_count=len(tasks) if _is_whole(run, tasks) else len(tasks) + 1)
-        return CopiedRun(run=row, job=self._job(run, places), tasks=tuple(tasks), waiting=tuple(waiting))
+            self._add_durations(run, run.spec(position))
+        row = replace(run.run, task_count=len(tasks) if _is_complete(run, tasks) else len(tasks) + 1)
+        return CopiedRun(run=row, job=self._job(run, positions_of), tasks=tuple(tasks), waiting=tuple(waiting))
 
-    def _job(self, run: RunMemory, places: dict[int, int]) -> Job:
+    def _job(self, run: RunMemory, positions_of: dict[int, int]) -> Job:
         """The job of a run with only what is copied of it."""
-        if len(places) > 1 or run.growth is not None:
-            return _small_job(run, places)
-        key = (run.job.id, next(iter(places)))
+        if len(positions_of) > 1 or run.dynamic_tasks is not None:
+            return _small_job(run, positions_of)
+        key = (run.job.id, next(iter(positions_of)))
         if key not in self._jobs:
-            self._jobs[key] = _small_job(run, places)
+            self._jobs[key] = _small_job(run, positions_of)
         return self._jobs[key]
 
     def _copy_task(self, task: Task, place: int) -> Task:
         mine = replace(task)
         mine.id, mine.position = task_id(task.run_id, place), place
-        mine.birth = mine.output = mine.error = None
+        mine.origin = mine.output = mine.error = None
         return mine
 
-    def _learn(self, run: RunMemory, spec: TaskSpec) -> None:
+    def _add_durations(self, run: RunMemory, spec: TaskSpec) -> None:
         """Copy the recent durations of such tasks."""
         key = (run.run.tenant, run.job.spec.name, spec.name)
         if key not in self.duration_samples:
             self.duration_samples[key] = tuple(sorted(self._memory.durations.samples(*key)))
 
 
-def _small_job(run: RunMemory, places: dict[int, int]) -> Job:
+def _small_job(run: RunMemory, positions_of: dict[int, int]) -> Job:
     specs, shapes, upstream = list[TaskSpec](), list[Shape](), list[tuple[int, ...]]()
-    downstream: list[list[int]] = [[] for _ in places]
-    for position, place in places.items():
+    downstream: list[list[int]] = [[] for _ in positions_of]
+    for position, place in positions_of.items():
         spec, is_over = run.spec(position), run.tasks[position].state in FINAL
         specs.append(TaskSpec(name=spec.name, expected_seconds=spec.expected_seconds))
         shapes.append(run.shape(position))
-        needs = () if is_over else tuple(places[one] for one in _kin(run, position) if one in places)
+        needs = (
+            ()
+            if is_over
+            else tuple(positions_of[one] for one in _copied_upstreams(run, position) if one in positions_of)
+        )
         upstream.append(needs)
         for parent in needs:
             downstream[parent].append(place)
     return Job(
         id=run.job.id, spec=run.job.spec, tasks=tuple(specs), upstream=tuple(upstream),
         downstream=tuple(map(tuple, downstream)), conditions={}, shapes=tuple(shapes), templates=frozenset(),
-        named=named_in(specs, shapes), is_growing=False,
+        named=affinity_targets_of(specs, shapes), is_dynamic=False,
     )  # fmt: skip
 
 
 def _upstreams(run: RunMemory, position: int) -> Iterator[int]:
     """The existing upstream tasks; a fan-out stands for all of its tasks."""
     for parent in run.parents(position):
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(parent)
+        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
         members = (parent,) if fan_out is None else fan_out.members()
         yield from (one for one in members if one < len(run.tasks))
 
 
-def _kin(run: RunMemory, position: int) -> Iterator[int]:
+def _copied_upstreams(run: RunMemory, position: int) -> Iterator[int]:
     """Those upstream that were, or may have been, copied."""
     return islice(_upstreams(run, position), 4 * _UPSTREAMS)
 
@@ -156,9 +160,9 @@ def _follows(run: RunMemory, position: int) -> bool:
     return is_plain and task.state is TaskState.PENDING and task.due_at is None
 
 
-def _is_whole(run: RunMemory, copied: list[Task]) -> bool:
+def _is_complete(run: RunMemory, copied: list[Task]) -> bool:
     """Whether all open tasks of a run were copied: it ends with these."""
-    if run.spreads or len(run.tasks) < run.run.task_count:
+    if run.bulk_operations or len(run.tasks) < run.run.task_count:
         return False
     is_open = sum(count for state, count in run.counts.items() if state not in FINAL)
     return is_open == sum(task.state not in FINAL for task in copied)

@@ -11,11 +11,11 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.explain.diagnosis import Reason, WaitingSum
+from mainspring.core.explain.diagnosis import Reason, WaitingSummary
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard.explain.diagnose import diagnose
-from mainspring.shard.explain.diagnosis_context import Survey
-from mainspring.shard.explain.queue_reasons import of_aside, of_line
+from mainspring.shard.explain.diagnosis_context import DiagnosisContext
+from mainspring.shard.explain.queue_reasons import of_blocked, of_queue
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
@@ -31,7 +31,7 @@ class _Part(msgspec.Struct, frozen=True):
     first: Task | RunMemory
 
 
-def waiting_sums(memory: ShardMemory, now: datetime, tenant: str | None = None) -> list[WaitingSum]:
+def summarize_waiting(memory: ShardMemory, now: datetime, tenant: str | None = None) -> list[WaitingSummary]:
     """Summarize the waiting tasks of a pool, or of one tenant there, by reason; the most first."""
     parts: dict[Reason, list[_Part]] = {}
     for part in (*_queued(memory, now, tenant), *_not_queued(memory, now, tenant)):
@@ -40,13 +40,13 @@ def waiting_sums(memory: ShardMemory, now: datetime, tenant: str | None = None) 
     return sorted(sums, key=lambda one: (-one.tasks, one.reason))
 
 
-def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part]) -> WaitingSum:
+def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part]) -> WaitingSummary:
     oldest = min(parts, key=lambda part: part.since)
     task = oldest.first if isinstance(oldest.first, Task) else _first_of(oldest.first, reason)
     example = "" if task is None else task.id
     said = None if task is None else diagnose(memory, task.id, now)
     since = oldest.since if task is None else min(oldest.since, task.since)
-    return WaitingSum(
+    return WaitingSummary(
         reason=reason, tasks=sum(part.tasks for part in parts), oldest=since, example=example,
         says="" if said is None else said.verdict,
     )  # fmt: skip
@@ -54,17 +54,22 @@ def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part])
 
 def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
     """Queued tasks. With stale entries no more are counted than there are tasks."""
-    survey = Survey(memory, now)
-    for line in memory.queues.lines():
+    diagnosis = DiagnosisContext(memory, now)
+    for line in memory.queues.queues():
         front = memory.queues.front(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
         if front is not None:
-            reason = of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT
+            reason = of_queue(diagnosis, line).reason or Reason.PRIORITY_QUEUE_WAIT
             count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
             yield _Part(reason, count, line.since, front[2])
-    for aside in memory.asides.lines():
-        task = aside.first.task
+    for blocked_task in memory.blocked.queues():
+        task = blocked_task.first.task
         if only in {None, task.tenant}:
-            yield _Part(of_aside(survey, aside.first) or Reason.PRIORITY_QUEUE_WAIT, aside.length, task.since, task)
+            yield _Part(
+                of_blocked(diagnosis, blocked_task.first) or Reason.PRIORITY_QUEUE_WAIT,
+                blocked_task.length,
+                task.since,
+                task,
+            )
 
 
 def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
@@ -76,11 +81,11 @@ def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterato
         since = run.changed_at or run.run.adopted_at or now
         if held:
             yield _Part(Reason.QUARANTINED, held, since, run)
-        if run.is_resting():
+        if run.is_suspended():
             yield _Part(Reason.PAUSED, pending, since, run)
             continue
         if run.delayed:
-            is_failing = run.subject() in memory.failing_jobs.open
+            is_failing = run.subject() in memory.job_breakers.open
             yield _Part(Reason.CIRCUIT_OPEN if is_failing else Reason.WAITING_RETRY, run.delayed, since, run)
         if pending > run.delayed:
             yield _Part(Reason.WAITING_UPSTREAM, pending - run.delayed, since, run)

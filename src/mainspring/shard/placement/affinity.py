@@ -14,47 +14,52 @@ from collections.abc import Iterator
 from itertools import islice
 
 from mainspring.core.model.task import Task
-from mainspring.core.placement.feasibility import NO_KIN, Kin
+from mainspring.core.placement.feasibility import NO_AFFINITY, Affinity
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
-_LOCAL_LOOKED_AT = 8
-_SPREAD_LOOKED_AT = 64
-_NEAR_LOOKED_AT = 64
+_MAX_UPSTREAMS = 8
+_MAX_ZONE_TASKS = 64
+_MAX_AFFINITY_TASKS = 64
 
 
-def kin_of(memory: ShardMemory, task: Task, shape: Shape) -> Kin:
+def affinity_of(memory: ShardMemory, task: Task, shape: Shape) -> Affinity:
     """Affinity facts about the other tasks of its run, for a task that is about to be placed."""
     run = memory.runs[task.run_id]
     if run.run.task_count == 1:
-        return NO_KIN
-    local = tuple(dict.fromkeys(_local(run, task)))
+        return NO_AFFINITY
+    local = tuple(dict.fromkeys(_upstream_workers(run, task)))
     zones = _zones(memory, run)
     if not (shape.run or local or zones):
-        return NO_KIN
-    return Kin(near=_near(memory, run, shape), apart=_apart(run, task, shape), local=local, zones=zones)
+        return NO_AFFINITY
+    return Affinity(
+        affinity=_affinity_workers(memory, run, shape),
+        anti_affinity=_anti_affinity_workers(run, task, shape),
+        local=local,
+        zones=zones,
+    )
 
 
-def _near(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...] | None:
+def _affinity_workers(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...] | None:
     """Eligible are those of these workers that are here. If all are gone, the affinity is void."""
-    named = (run.tasks[place] for name in shape.near for place in run.places(name))
-    ran = dict.fromkeys(task.ran_on for task in islice(named, _NEAR_LOOKED_AT) if task.ran_on is not None)
+    named = (run.tasks[place] for name in shape.affinity for place in run.positions_of(name))
+    ran = dict.fromkeys(task.ran_on for task in islice(named, _MAX_AFFINITY_TASKS) if task.ran_on is not None)
     here = tuple(worker for worker in ran if worker in memory.workers)
-    if here or memory.life >= memory.tuning.lost_after_seconds:
+    if here or memory.life >= memory.scheduler_settings.lost_after_seconds:
         return here or None
     return tuple(ran) or None
 
 
-def _apart(run: RunMemory, task: Task, shape: Shape) -> frozenset[str]:
-    if not shape.apart:
+def _anti_affinity_workers(run: RunMemory, task: Task, shape: Shape) -> frozenset[str]:
+    if not shape.anti_affinity:
         return frozenset()
-    held = (other for other in run.live.values() if other is not task and other.name in shape.apart)
+    held = (other for other in run.live.values() if other is not task and other.name in shape.anti_affinity)
     return frozenset(other.worker_id for other in held if other.worker_id is not None)
 
 
-def _local(run: RunMemory, task: Task) -> Iterator[str]:
-    for parent in islice(_upstream(run, task), _LOCAL_LOOKED_AT):
+def _upstream_workers(run: RunMemory, task: Task) -> Iterator[str]:
+    for parent in islice(_upstream(run, task), _MAX_UPSTREAMS):
         if parent < len(run.tasks):
             worker = run.tasks[parent].ran_on
             if worker is not None:
@@ -63,14 +68,14 @@ def _local(run: RunMemory, task: Task) -> Iterator[str]:
 
 def _upstream(run: RunMemory, task: Task) -> Iterator[int]:
     for parent in run.parents(task.position):
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(parent)
+        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
         yield from (parent,) if fan_out is None else fan_out.members()
 
 
 def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:
     """Empty while no worker of the run has a zone, as in most pools."""
     found: dict[str, int] = {}
-    for task in islice(run.live.values(), _SPREAD_LOOKED_AT):
+    for task in islice(run.live.values(), _MAX_ZONE_TASKS):
         zone = memory.workers[task.worker_id].zone if task.worker_id in memory.workers else ""
         found[zone] = found.get(zone, 0) + 1
     return found if any(found) else {}

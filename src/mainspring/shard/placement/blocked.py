@@ -26,50 +26,50 @@ from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
 
 
-class Aside(NamedTuple):
+class BlockedTask(NamedTuple):
     """A blocked task."""
 
     task: Task
     shape: Shape
 
 
-class AsideLine(NamedTuple):
+class BlockedRun(NamedTuple):
     """Tasks of one run that are blocked for one reason, for counts."""
 
-    first: Aside
+    first: BlockedTask
     length: int
     why: str
 
 
-class _RunAside(msgspec.Struct, kw_only=True):
+class _RunEntry(msgspec.Struct, kw_only=True):
     """Blocked tasks of one run."""
 
     priority: Priority
     """The highest priority of its tasks, which orders the run."""
-    tasks: dict[str, Aside] = {}
+    tasks: dict[str, BlockedTask] = {}
 
 
 class _Waiting(msgspec.Struct, kw_only=True):
     """All tasks blocked on one subject."""
 
     why: str
-    runs: dict[str, _RunAside] = {}
+    runs: dict[str, _RunEntry] = {}
     order: list[tuple[Priority, datetime, str]] = []
     """A heap of runs; entries of runs that are not here any more are stale."""
 
 
-class Asides:
+class BlockedTasks:
     """Blocked tasks of a shard, by subject."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
-        self._where: dict[str, str] = {}
+        self._subjects: dict[str, str] = {}
         """By task: the subject that it is blocked on."""
-        self.returning: dict[str, Aside] = {}
+        self.returning: dict[str, BlockedTask] = {}
         """By task: released, and on its way back to its queue."""
 
     def __bool__(self) -> bool:
-        return bool(self._where or self.returning)
+        return bool(self._subjects or self.returning)
 
     def put(self, subject: str, why: str, task: Task, shape: Shape) -> None:
         """Block a task that was taken out of its queue."""
@@ -81,15 +81,15 @@ class Asides:
         run = waiting.runs.get(task.run_id)
         if run is None or task.priority < run.priority:
             tasks = {} if run is None else run.tasks
-            run = waiting.runs[task.run_id] = _RunAside(priority=task.priority, tasks=tasks)
+            run = waiting.runs[task.run_id] = _RunEntry(priority=task.priority, tasks=tasks)
             heapq.heappush(waiting.order, (task.priority, task.since, task.run_id))
-        run.tasks[task.id] = Aside(task, shape)
-        self._where[task.id] = subject
+        run.tasks[task.id] = BlockedTask(task, shape)
+        self._subjects[task.id] = subject
 
     def discard(self, task: Task) -> None:
         """Forget a task that has left QUEUED or changed its priority."""
         self.returning.pop(task.id, None)
-        subject = self._where.pop(task.id, None)
+        subject = self._subjects.pop(task.id, None)
         if subject is None:
             return
         waiting = self._waiting[subject]
@@ -102,11 +102,11 @@ class Asides:
 
     def has(self, task: Task) -> bool:
         """Whether a task is blocked, or on its way back."""
-        return task.id in self._where or task.id in self.returning
+        return task.id in self._subjects or task.id in self.returning
 
     def waits_for(self, task: Task) -> str | None:
         """The subject that a task is blocked on."""
-        return self._where.get(task.id)
+        return self._subjects.get(task.id)
 
     def subjects(self) -> list[str]:
         """All subjects that tasks are blocked on."""
@@ -117,7 +117,7 @@ class Asides:
         waiting = self._waiting.get(subject)
         return 0 if waiting is None else len(waiting.runs)
 
-    def call_back(self, subject: str, runs: int | None = None) -> None:
+    def release(self, subject: str, runs: int | None = None) -> None:
         """Release a number of runs blocked on a subject; None: all."""
         waiting = self._waiting.get(subject)
         while waiting is not None and waiting.runs and runs != 0:
@@ -126,37 +126,39 @@ class Asides:
                 continue
             self.returning.update(run.tasks)
             for task_id in run.tasks:
-                del self._where[task_id]
+                del self._subjects[task_id]
             runs = None if runs is None else runs - 1
         if waiting is not None and not waiting.runs:
             del self._waiting[subject]
 
     def shapes_returning(self) -> list[Shape]:
         """Shapes of released tasks."""
-        return list(dict.fromkeys(aside.shape for aside in self.returning.values()))
+        return list(dict.fromkeys(blocked_task.shape for blocked_task in self.returning.values()))
 
-    def returned(self, most: int) -> list[Aside]:
+    def returned(self, most: int) -> list[BlockedTask]:
         """Remove and return released tasks."""
         found = list(islice(self.returning.values(), most))
-        for aside in found:
-            del self.returning[aside.task.id]
+        for blocked_task in found:
+            del self.returning[blocked_task.task.id]
         return found
 
-    def waiting(self, subject: str, most: int) -> list[Aside]:
+    def waiting(self, subject: str, most: int) -> list[BlockedTask]:
         """Tasks blocked on a subject, in release order."""
         waiting = self._waiting.get(subject)
         if waiting is None:
             return []
         runs = dict.fromkeys(run_id for _, _, run_id in heapq.nsmallest(most, waiting.order) if run_id in waiting.runs)
-        return list(islice((aside for run_id in runs for aside in waiting.runs[run_id].tasks.values()), most))
+        return list(
+            islice((blocked_task for run_id in runs for blocked_task in waiting.runs[run_id].tasks.values()), most)
+        )
 
     def subject_of(self, task: Task) -> tuple[str, str] | None:
         """The subject that a task is blocked on, and its description; None if it is not blocked."""
-        subject = self._where.get(task.id)
+        subject = self._subjects.get(task.id)
         return None if subject is None else (subject, self._waiting[subject].why)
 
-    def lines(self) -> Iterator[AsideLine]:
+    def queues(self) -> Iterator[BlockedRun]:
         """Every run with blocked tasks, for counts."""
         for waiting in self._waiting.values():
             for run in waiting.runs.values():
-                yield AsideLine(next(iter(run.tasks.values())), len(run.tasks), waiting.why)
+                yield BlockedRun(next(iter(run.tasks.values())), len(run.tasks), waiting.why)

@@ -15,19 +15,19 @@ from datetime import datetime, timedelta
 
 from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.limits.limit_shares import lowered
-from mainspring.core.limits.rate_grants import KEPT_PART
+from mainspring.core.limits.rate_grants import USABLE_FRACTION
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard.effects import TakeAllowance, TakeShare
-from mainspring.shard.events import AllowanceGranted, ShareGranted, ShareWanted, TimerDue, TimerKind
-from mainspring.shard.placement.limit_ledger import Purse, limits_of
+from mainspring.shard.effects import RequestRate, RequestShare
+from mainspring.shard.events import RateGranted, ShareGranted, ShareWanted, TimerDue, TimerKind
+from mainspring.shard.placement.limit_ledger import RateBudget, limits_of
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
-_GIVES_WAY_SECONDS = 3.0
+_YIELD_SECONDS = 3.0
 """After lowering its share for others a pool requests more only after this time, so that they get it."""
-_ASKS_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
@@ -36,23 +36,23 @@ def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
     group = _full(memory, shape.groups, turn.now)
     if group is None:
         return True
-    memory.queues.park(shape, say(group))
+    memory.queues.park(shape, describe(group))
     memory.groups.parked.setdefault(group.limit, set()).add(shape)
-    _ask(turn, group, memory.queues.length(tenant, shape), memory.places(shape))
+    _request(turn, group, memory.queues.length(tenant, shape), memory.free_slots(shape))
     return False
 
 
 def admits_run(turn: Turn, run: RunMemory, shape: Shape) -> GroupRow | None:
     """The group of its job that keeps a run out, after requesting more; None: the run is admitted."""
-    book = turn.memory.groups
-    if run.run.id in book.runs:
+    ledger = turn.memory.groups
+    if run.run.id in ledger.runs:
         return None
     limits = limits_of(run)
     group = _full(turn.memory, limits, turn.now)
     if group is not None:
-        _ask(turn, group, turn.memory.asides.count_runs(group.limit) + 1, turn.memory.places(shape))
+        _request(turn, group, turn.memory.blocked.count_runs(group.limit) + 1, turn.memory.free_slots(shape))
         return group
-    book.enter(run)
+    ledger.enter(run)
     spend(turn.memory, limits)
     return None
 
@@ -65,7 +65,7 @@ def has_slot(turn: Turn, task: Task, shape: Shape) -> bool:
     memory, run = turn.memory, turn.memory.runs[task.run_id]
     group = _full(memory, _limits(memory, run, shape), turn.now)
     if group is not None and (group.per_seconds is None or task.priority is Priority.P0):
-        _ask(turn, group, 1, 1)
+        _request(turn, group, 1, 1)
     return group is None
 
 
@@ -74,14 +74,14 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 
     An exhausted grant of this pool is not enough: more is requested only once there is capacity.
     """
-    book = memory.groups
+    ledger = memory.groups
     for limit in _limits(memory, memory.runs[task.run_id], shape):
         group = memory.rules.groups.get(limit)
         if group is None or left(memory, group, now) > 0:
             continue
-        is_used = group.per_seconds is None and book.use.get(limit, 0) >= group.most
-        is_waited_for = shape in book.parked.get(limit, ()) or memory.asides.waits_for(task) == limit
-        if is_used or is_waited_for or book.not_before.get(limit, now) > now:
+        is_used = group.per_seconds is None and ledger.use.get(limit, 0) >= group.most
+        is_waited_for = shape in ledger.parked.get(limit, ()) or memory.blocked.waits_for(task) == limit
+        if is_used or is_waited_for or ledger.not_before.get(limit, now) > now:
             return group
     return None
 
@@ -89,52 +89,54 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
     """Spend one start of each of these limits that is a rate."""
     for limit in limits:
-        purse = memory.groups.purses.get(limit)
-        if purse is not None:
-            purse.left = max(0, purse.left - 1)
+        rate_budget = memory.groups.rate_budgets.get(limit)
+        if rate_budget is not None:
+            rate_budget.left = max(0, rate_budget.left - 1)
 
 
-def set_aside(turn: Turn, group: GroupRow, task: Task, shape: Shape) -> None:
+def block(turn: Turn, group: GroupRow, task: Task, shape: Shape) -> None:
     """Block a task until its run is admitted."""
-    turn.set_aside(group.limit, say(group), task, shape)
+    turn.block(group.limit, describe(group), task, shape)
 
 
 def share_granted(turn: Turn, event: ShareGranted) -> None:
     """The shard's share of a limit has changed."""
-    book = turn.memory.groups
-    if event.stamp != book.stamps.get(event.limit, 0):
+    ledger = turn.memory.groups
+    if event.stamp != ledger.stamps.get(event.limit, 0):
         return
-    book.shares[event.limit] = event.granted
-    if event.granted >= book.asked.get(event.limit, 0):
-        book.asked.pop(event.limit, None)
-    book.freed.add(event.limit)
+    ledger.shares[event.limit] = event.granted
+    if event.granted >= ledger.asked.get(event.limit, 0):
+        ledger.asked.pop(event.limit, None)
+    ledger.freed.add(event.limit)
 
 
 def share_wanted(turn: Turn, event: ShareWanted) -> None:
     """Other pools need more of a limit: lower the share as far as usage allows now, and further as it falls."""
-    book = turn.memory.groups
-    share = book.shares.get(event.limit, 0)
+    ledger = turn.memory.groups
+    share = ledger.shares.get(event.limit, 0)
     if event.target < share:
-        book.targets[event.limit] = event.target
+        ledger.targets[event.limit] = event.target
         _lower(turn, event.limit)
     else:  # its row may have more, from a grant that came too late to be applied
-        book.targets.pop(event.limit, None)
-        _put_down(turn, event.limit, share)
+        ledger.targets.pop(event.limit, None)
+        _write_share(turn, event.limit, share)
 
 
-def allowance_granted(turn: Turn, event: AllowanceGranted) -> None:
+def rate_granted(turn: Turn, event: RateGranted) -> None:
     """Starts were granted under a rate limit."""
-    book, group = turn.memory.groups, turn.memory.rules.groups.get(event.limit)
-    book.asked.pop(event.limit, None)
+    ledger, group = turn.memory.groups, turn.memory.rules.groups.get(event.limit)
+    ledger.asked.pop(event.limit, None)
     if group is None or group.per_seconds is None:
         return
     if event.amount:
-        until = turn.now + timedelta(seconds=KEPT_PART * group.per_seconds)
-        book.purses[event.limit] = Purse(left=_purse(turn.memory, event.limit, turn.now) + event.amount, until=until)
-        book.freed.add(event.limit)
+        until = turn.now + timedelta(seconds=USABLE_FRACTION * group.per_seconds)
+        ledger.rate_budgets[event.limit] = RateBudget(
+            left=_rate_budget_left(turn.memory, event.limit, turn.now) + event.amount, until=until
+        )
+        ledger.freed.add(event.limit)
     more_at = event.more_at
     if not event.amount and (more_at is None or more_at <= turn.now):  # the reply may have been delayed
-        more_at = turn.now + timedelta(seconds=_ASKS_AGAIN_SECONDS)
+        more_at = turn.now + timedelta(seconds=_RETRY_SECONDS)
     if more_at is not None and more_at > turn.now:
         _wait(turn.memory, event.limit, more_at)
 
@@ -155,44 +157,44 @@ def apply_freed(turn: Turn) -> None:
         if limit in memory.groups.targets:
             _lower(turn, limit)
         memory.queues.unpark(memory.groups.parked.pop(limit, ()))
-        _call_back(turn, limit)
+        _release(turn, limit)
 
 
-def _call_back(turn: Turn, limit: str) -> None:
+def _release(turn: Turn, limit: str) -> None:
     """Release as many runs as can be admitted, or request more.
 
     Of a rate one run more: it requests starts once there is capacity, since unused grants are lost.
     """
     memory, group = turn.memory, turn.memory.rules.groups.get(limit)
-    runs = memory.asides.count_runs(limit)
+    runs = memory.blocked.count_runs(limit)
     if not runs:
         return
     many = runs if group is None else left(memory, group, turn.now)
     if group is not None and group.per_seconds is not None:
-        memory.asides.call_back(limit, many + 1)
+        memory.blocked.release(limit, many + 1)
     elif many > 0:
-        memory.asides.call_back(limit, many)
+        memory.blocked.release(limit, many)
     elif group is not None:
-        _ask(turn, group, runs, 0)
+        _request(turn, group, runs, 0)
 
 
 def rule(memory: ShardMemory, groups: Mapping[str, GroupRow]) -> None:
     """Apply changed groups: what was known of a changed group is requested again."""
-    book, now = memory.groups, memory.rules.groups
-    for limit in {*groups, *now, *book.parked}:
+    ledger, now = memory.groups, memory.rules.groups
+    for limit in {*groups, *now, *ledger.parked}:
         was, row = groups.get(limit), now.get(limit)
         if was == row:
             continue
         if row is None or (was is not None and row.version <= was.version):
-            book.shares.pop(limit, None)
-            book.purses.pop(limit, None)
-            book.targets.pop(limit, None)
-        book.asked.pop(limit, None)
-        book.not_before.pop(limit, None)
-        book.freed.add(limit)
+            ledger.shares.pop(limit, None)
+            ledger.rate_budgets.pop(limit, None)
+            ledger.targets.pop(limit, None)
+        ledger.asked.pop(limit, None)
+        ledger.not_before.pop(limit, None)
+        ledger.freed.add(limit)
 
 
-def say(group: GroupRow) -> str:
+def describe(group: GroupRow) -> str:
     """Describe the limit of a group that work waits for."""
     if group.per_seconds is None:
         return f"group {group.name} is at its limit of {group.most} at a time"
@@ -218,67 +220,67 @@ def _full(memory: ShardMemory, limits: Iterable[str], now: datetime) -> GroupRow
 def left(memory: ShardMemory, group: GroupRow, now: datetime) -> int:
     """Number of starts left under a limit, as granted to this shard."""
     if group.per_seconds is not None:
-        return _purse(memory, group.limit, now)
-    book = memory.groups
-    return min(book.shares.get(group.limit, 0), group.most) - book.use.get(group.limit, 0)
+        return _rate_budget_left(memory, group.limit, now)
+    ledger = memory.groups
+    return min(ledger.shares.get(group.limit, 0), group.most) - ledger.use.get(group.limit, 0)
 
 
-def _purse(memory: ShardMemory, limit: str, now: datetime) -> int:
-    purse = memory.groups.purses.get(limit)
-    return purse.left if purse is not None and purse.until > now else 0
+def _rate_budget_left(memory: ShardMemory, limit: str, now: datetime) -> int:
+    rate_budget = memory.groups.rate_budgets.get(limit)
+    return rate_budget.left if rate_budget is not None and rate_budget.until > now else 0
 
 
-def _ask(turn: Turn, group: GroupRow, waiting: int, places: int) -> None:
+def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None:
     """Request more of a limit, unless requested already or not available yet.
 
     Of a rate no more than there are free slots.
     """
-    book, limit = turn.memory.groups, group.limit
-    if book.not_before.get(limit, turn.now) > turn.now:
+    ledger, limit = turn.memory.groups, group.limit
+    if ledger.not_before.get(limit, turn.now) > turn.now:
         return
     if group.per_seconds is not None:
-        if limit not in book.asked:
-            book.asked[limit] = min(group.most, waiting, places)
-            turn.batch.effects.append(TakeAllowance(limit, book.asked[limit]))
+        if limit not in ledger.asked:
+            ledger.asked[limit] = min(group.most, waiting, free_slots)
+            turn.batch.effects.append(RequestRate(limit, ledger.asked[limit]))
         return
-    wanted = min(group.most, book.use.get(limit, 0) + waiting)
-    if wanted > max(book.shares.get(limit, 0), book.asked.get(limit, 0)):
-        _want(turn, limit, wanted)
+    wanted = min(group.most, ledger.use.get(limit, 0) + waiting)
+    if wanted > max(ledger.shares.get(limit, 0), ledger.asked.get(limit, 0)):
+        _request_share(turn, limit, wanted)
 
 
-def _want(turn: Turn, limit: str, wanted: int) -> None:
-    book = turn.memory.groups
-    book.asked[limit] = wanted
-    turn.batch.effects.append(TakeShare(limit, wanted, book.stamps.get(limit, 0)))
+def _request_share(turn: Turn, limit: str, wanted: int) -> None:
+    ledger = turn.memory.groups
+    ledger.asked[limit] = wanted
+    turn.batch.effects.append(RequestShare(limit, wanted, ledger.stamps.get(limit, 0)))
 
 
 def _lower(turn: Turn, limit: str) -> None:
     """Give up the unused part of a share in this batch; request nothing until others had time to take it."""
-    book = turn.memory.groups
-    share, used = book.shares.get(limit, 0), book.use.get(limit, 0)
-    lower = max(book.targets[limit], used)
-    if lower <= book.targets[limit]:
-        del book.targets[limit]
+    ledger = turn.memory.groups
+    share, used = ledger.shares.get(limit, 0), ledger.use.get(limit, 0)
+    lower = max(ledger.targets[limit], used)
+    if lower <= ledger.targets[limit]:
+        del ledger.targets[limit]
     if lower >= share:
         return
-    if limit in book.asked:
-        book.asked[limit] = lower
-    _put_down(turn, limit, lower)
-    book.asked.pop(limit, None)
-    _wait(turn.memory, limit, turn.now + timedelta(seconds=_GIVES_WAY_SECONDS))
+    if limit in ledger.asked:
+        ledger.asked[limit] = lower
+    _write_share(turn, limit, lower)
+    ledger.asked.pop(limit, None)
+    _wait(turn.memory, limit, turn.now + timedelta(seconds=_YIELD_SECONDS))
 
 
-def _put_down(turn: Turn, limit: str, granted: int) -> None:
+def _write_share(turn: Turn, limit: str, granted: int) -> None:
     """Write the share to the rows. A grant on its way will not be applied, and pending requests are repeated."""
     memory = turn.memory
-    book = memory.groups
-    book.shares[limit] = granted
-    book.stamps[limit] = book.stamps.get(limit, 0) + 1
+    ledger = memory.groups
+    ledger.shares[limit] = granted
+    ledger.stamps[limit] = ledger.stamps.get(limit, 0) + 1
     turn.save_share(lowered(limit, memory.shard, granted))
-    if limit in book.asked:
-        _want(turn, limit, book.asked[limit])
+    if limit in ledger.asked:
+        _request_share(turn, limit, ledger.asked[limit])
 
 
 def _wait(memory: ShardMemory, limit: str, until: datetime) -> None:
     memory.groups.not_before[limit] = until
-    memory.set_instant(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+    memory.set_timer_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))

@@ -11,26 +11,26 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from mainspring.core.fairness.queue_heads import Heads
+from mainspring.core.fairness.queue_heads import QueueHeads
 from mainspring.core.lifecycle import timeouts
-from mainspring.core.model.task import Priority, Task, TaskState, Trail
+from mainspring.core.model.task import Priority, RetryState, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker
-from mainspring.core.placement.feasibility import NO_KIN, Kin, choose
-from mainspring.core.placement.task_shapes import Shape, without_kin
+from mainspring.core.placement.feasibility import NO_AFFINITY, Affinity, choose
+from mainspring.core.placement.task_shapes import Shape, without_affinity
 from mainspring.protocol.ids import new_id
 from mainspring.protocol.wire import Assign, Assignment, Offer, Recall
 from mainspring.shard import decision_log
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.placement import concurrency_groups, failure_throttle, gates, preemption, reservations
-from mainspring.shard.placement.affinity import kin_of
-from mainspring.shard.placement.fair_share import NextTenants
+from mainspring.shard.placement.affinity import affinity_of
+from mainspring.shard.placement.fair_share import TenantOrder
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.tasks import circuit_breakers, fan_out, inputs
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import claims
 
 S = TaskState
-_MOST_PASSES = 16
+_MAX_PASSES = 16
 """Passes from the highest priority to the lowest in one turn."""
 
 
@@ -39,7 +39,7 @@ def place(turn: Turn, only: Shape | None = None) -> bool:
 
     Reserved capacity that becomes free on the way goes to the highest priority that it helps: dispatch starts over.
     """
-    claims.take_back(turn)
+    claims.return_recalled(turn)
     is_done = _place_all(turn, only)
     claims.settle(turn)
     return is_done
@@ -51,12 +51,12 @@ def _place_all(turn: Turn, only: Shape | None) -> bool:
     turn.put_back()
     if gates.freezes_all(memory, turn.now) is not None:
         return True
-    for _ in range(_MOST_PASSES):
-        woken = memory.queues.woken
+    for _ in range(_MAX_PASSES):
+        wake_count = memory.queues.wake_count
         _place_levels(turn, only)
         if turn.spent():
             return False
-        if memory.queues.woken == woken:
+        if memory.queues.wake_count == wake_count:
             return True
     return False
 
@@ -64,25 +64,25 @@ def _place_all(turn: Turn, only: Shape | None) -> bool:
 def _place_levels(turn: Turn, only: Shape | None) -> None:
     """Dispatch one priority after another, until parked shapes are woken."""
     memory = turn.memory
-    woken = memory.queues.woken
+    wake_count = memory.queues.wake_count
     for priority in Priority:
-        if memory.hold_from is not None and priority >= memory.hold_from:
+        if memory.suspended_from is not None and priority >= memory.suspended_from:
             return
-        _place_kept(turn, priority, only)
-        _place_level(turn, priority, only, woken)
-        if preemption.make_room(turn, priority, only):
-            _place_kept(turn, priority, only)
-            _place_level(turn, priority, only, woken)
-        if turn.spent() or memory.queues.woken != woken:
+        _place_reserved(turn, priority, only)
+        _place_level(turn, priority, only, wake_count)
+        if preemption.preempt(turn, priority, only):
+            _place_reserved(turn, priority, only)
+            _place_level(turn, priority, only, wake_count)
+        if turn.spent() or memory.queues.wake_count != wake_count:
             return
 
 
-def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int) -> None:
+def _place_level(turn: Turn, priority: Priority, only: Shape | None, wake_count: int) -> None:
     """Give one lease at a time to the first tenant in order. Tenants that may not start anything are skipped."""
     memory = turn.memory
-    heads = Heads(memory.queues, priority, only)
-    tenants = NextTenants(turn, priority, heads, memory.queues.tenants(priority, only=only))
-    while heads.any_left() and not turn.spent() and memory.queues.woken == woken:
+    heads = QueueHeads(memory.queues, priority, only)
+    tenants = TenantOrder(turn, priority, heads, memory.queues.tenants(priority, only=only))
+    while heads.any_left() and not turn.spent() and memory.queues.wake_count == wake_count:
         tenant = tenants.first()
         if tenant is None:
             return
@@ -92,21 +92,23 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int)
         elif gates.exceeds(memory, priority, tenant, shape, turn.now) is None:
             _place_one(turn, priority, tenant, shape)
             tenants.move()
-        elif gates.never_fits(memory, tenant, shape, turn.now):
-            heads.pass_over(tenant, shape)
+        elif gates.exceeds_alone(memory, tenant, shape, turn.now):
+            heads.skip(tenant, shape)
         else:
             tenants.drop()
             if only is None and memory.rules.quotas[tenant].changes_at(turn.now) is None:
-                memory.queues.pass_over(priority, tenant)
+                memory.queues.skip(priority, tenant)
 
 
-def _place_kept(turn: Turn, priority: Priority, only: Shape | None) -> None:
+def _place_reserved(turn: Turn, priority: Priority, only: Shape | None) -> None:
     """Place queues whose reservation is ready, even if no other task of their shape finds capacity."""
     memory = turn.memory
-    for line in [line for line in memory.come if line[0] is priority and only in (None, line[2])]:
-        _, tenant, shape = line
-        del memory.come[line]
-        for _ in range(len(memory.kept_rooms.get(line, ()))):
+    for queue_key in [
+        queue_key for queue_key in memory.ready_queues if queue_key[0] is priority and only in (None, queue_key[2])
+    ]:
+        _, tenant, shape = queue_key
+        del memory.ready_queues[queue_key]
+        for _ in range(len(memory.reserved_tasks.get(queue_key, ()))):
             if gates.passes_over(turn, priority, tenant) or reservations.ready(turn, priority, tenant, shape) is None:
                 break
             if gates.exceeds(memory, priority, tenant, shape, turn.now) is not None:
@@ -120,19 +122,19 @@ def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Non
     worker = _choose(turn, priority, tenant, shape)
     if worker is None:
         why = f"no worker has free capacity for {shape}"
-        decision_log.no_room(turn, priority, tenant, shape)
+        decision_log.no_capacity(turn, priority, tenant, shape)
         memory.park(shape, why)
-        for other in memory.queues.as_full(priority, shape) if shape.run else ():
+        for other in memory.queues.also_full(priority, shape) if shape.run else ():
             memory.park(other, why)
-        _call_back_for(turn, priority, shape)
-        memory.needs.press((priority, tenant, shape), memory.life)
+        _recall_group_for(turn, priority, shape)
+        memory.starved_queues.mark_starved((priority, tenant, shape), memory.life)
         return
     if shape.groups and not concurrency_groups.admits_shape(turn, tenant, shape):
         return
     size = _group_size(turn, priority, tenant, shape) if worker.wants is None else 1
     tasks = memory.queues.take(priority, tenant, shape, size)
     tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
-    if memory.failing_jobs.open:
+    if memory.job_breakers.open:
         tasks = [task for task in tasks if circuit_breakers.may_be_placed(turn, task)]
     tasks = gates.admit(turn, shape, tasks)
     if tasks:
@@ -147,15 +149,15 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
     if head is None or (shape.run and memory.queues.is_full(shape)):
         return kept
 
-    def choose_for(shape: Shape, kin: Kin) -> Worker | None:
+    def choose_for(shape: Shape, affinity: Affinity) -> Worker | None:
         return choose(
-            shape, memory.open_workers, turn.random, priority=priority, kin=kin, task_id=head.id, zones=memory.zones,
+            shape, memory.open_workers, turn.random, priority=priority, affinity=affinity, task_id=head.id, zones=memory.zones,
             shortlists=turn.shortlists,
         )  # fmt: skip
 
-    worker = choose_for(shape, kin_of(memory, head, shape))
-    if worker is None and shape.run and choose_for(without_kin(shape), NO_KIN) is None:
-        memory.queues.note_full(shape)
+    worker = choose_for(shape, affinity_of(memory, head, shape))
+    if worker is None and shape.run and choose_for(without_affinity(shape), NO_AFFINITY) is None:
+        memory.queues.mark_full(shape)
     return worker
 
 
@@ -164,9 +166,9 @@ def _group_size(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> in
     if shape.group_size == 1:
         return 1
     memory = turn.memory
-    most = failure_throttle.most_starts(turn, tenant) if priority is not Priority.P0 else None
+    most = failure_throttle.max_starts(turn, tenant) if priority is not Priority.P0 else None
     size = shape.group_size if most is None else min(most, shape.group_size)
-    return max(1, min(size, memory.queues.depth[priority, tenant] // memory.places(shape)))
+    return max(1, min(size, memory.queues.depth[priority, tenant] // memory.free_slots(shape)))
 
 
 def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
@@ -193,19 +195,21 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     memory.open_lease(lease)
     concurrency_groups.spend(memory, shape.groups)
     failure_throttle.started(memory, lease.tenant, len(tasks))
-    room = shape.resources
-    offer = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
+    capacity = shape.resources
+    offer = Offer(capacity.cpu_millis, capacity.memory_bytes, capacity.gpus, capacity.disk_bytes)
     if worker.wants is not None:
-        claims.hand_over(turn, worker, lease, group[0], offer)
+        claims.deliver_claimed(turn, worker, lease, group[0], offer)
         return
-    memory.set_length(memory.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    memory.set_timer_after(
+        memory.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
+    )
     turn.send(worker, Assign(lease.id, tuple(group), offer))
 
 
 def _forget_start(task: Task) -> None:
     """Clear the state of the previous attempt; the start of the first one is kept for the end of the run."""
     if task.started_at is not None or (task.trail is not None and task.trail.preempted_for is not None):
-        trail = task.trail or Trail()
+        trail = task.trail or RetryState()
         task.trail = replace(trail, first_start=trail.first_start or task.started_at, preempted_for=None)
         task.started_at = None
 
@@ -214,16 +218,16 @@ def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: 
     run = memory.runs[task.run_id]
     spec = run.spec(task.position)
     given, failed = inputs.inputs(run, task.position)
-    item, birth, window = None, None, run.run.window_at
-    if task.birth is not None and run.fan_out_of(task) is not None:
-        item, birth = fan_out.item(run, task), task.birth
+    item, origin, window = None, None, run.run.window_at
+    if task.origin is not None and run.fan_out_of(task) is not None:
+        item, origin = fan_out.item(run, task), task.origin
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),
-        timeout_seconds=timeouts.hard_limit(spec, task.trail, memory.tuning),
+        timeout_seconds=timeouts.hard_limit(spec, task.trail, memory.scheduler_settings),
         checkpoint=run.checkpoints.get(task.position), memory_bytes=memory_bytes, item=item,
-        partition=None if birth is None else birth.index,
-        total=None if birth is None else birth.total, window="" if window is None else _instant(window),
+        partition=None if origin is None else origin.index,
+        total=None if origin is None else origin.total, window="" if window is None else _instant(window),
     )  # fmt: skip
 
 
@@ -232,14 +236,14 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:
+def _recall_group_for(turn: Turn, priority: Priority, shape: Shape) -> None:
     """Recall the rest of one group of lower priority that holds capacity for this shape."""
     for lease in turn.memory.leases.values():
         if lease.priority > priority and not lease.recalled and shape.resources.fits(lease.shape.resources):
             waiting = tuple(attempt for attempt, task in lease.members.items() if task.state is S.ASSIGNED)
             worker = turn.memory.workers[lease.worker_id]
-            if len(lease.members) > 1 and waiting and worker.session and worker.takes_new():
+            if len(lease.members) > 1 and waiting and worker.session and worker.accepts_work():
                 lease.recalled = True
-                turn.memory.going[lease.id] = lease
+                turn.memory.stopping_leases[lease.id] = lease
                 turn.send(worker, Recall(waiting))
                 return

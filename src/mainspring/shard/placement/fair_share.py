@@ -13,49 +13,47 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from mainspring.core.fairness.queue_heads import Heads
-from mainspring.core.fairness.quotas import USUAL_QUOTA, is_guaranteed
-from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.fairness.queue_heads import QueueHeads
+from mainspring.core.fairness.quotas import DEFAULT_QUOTA, is_guaranteed
+from mainspring.core.model.resources import ZERO_RESOURCES, dominant_share
 from mainspring.core.model.task import Priority
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
-Place = tuple[bool, float, float]
+Rank = tuple[bool, float, float]
 """Sort key: beyond its guarantee with the next lease, weighted share, recent usage. The lowest is next."""
 
 
-def place_of(
-    memory: ShardMemory, priority: Priority, tenant: str, now: datetime, next_shape: Shape | None = None
-) -> Place:
+def rank(memory: ShardMemory, priority: Priority, tenant: str, now: datetime, next_shape: Shape | None = None) -> Rank:
     """Rank of a tenant at a priority; `next_shape` is the shape of its next lease, if known."""
-    had = memory.past_use[priority].of(tenant)
-    use, rooms = memory.use.get(tenant, NOTHING), memory.lease_counts.get(tenant, 0)
+    had = memory.recent_usage[priority].of(tenant)
+    use, rooms = memory.use.get(tenant, ZERO_RESOURCES), memory.lease_counts.get(tenant, 0)
     share = dominant_share(use, memory.capacity) * (1 + 0.5 / rooms) if rooms else 0.0
     if tenant not in memory.rules.quotas:
-        return True, share / USUAL_QUOTA.weight, had
+        return True, share / DEFAULT_QUOTA.weight, had
     quota = memory.rules.quota(tenant, now)
     wanted = use if next_shape is None else use + next_shape.resources
     return not is_guaranteed(quota, wanted), share / quota.weight, had
 
 
-class NextTenants:
+class TenantOrder:
     """The tenants of one priority in dispatch order, while their queues are tried.
 
     Tenants without leases and guarantees rank by recent usage. With thousands of tenants nearly all are of this kind,
     and they are visited lazily, as far as a turn gets. Tenants with leases rank behind all of them.
     """
 
-    def __init__(self, turn: Turn, priority: Priority, heads: Heads, tenants: AbstractSet[str]) -> None:
+    def __init__(self, turn: Turn, priority: Priority, heads: QueueHeads, tenants: AbstractSet[str]) -> None:
         self._turn = turn
         self._priority = priority
         self._heads = heads
-        self._past = turn.memory.past_use[priority]
-        self._promised = turn.memory.promised & tenants
-        self._others = [self._entry(tenant) for tenant in self._promised]
-        heapq.heapify(self._others)
-        self._line = iter(self._past.least_first(tenants))
-        self._met: list[str] = []
+        self._past = turn.memory.recent_usage[priority]
+        self._guaranteed = turn.memory.guaranteed_tenants & tenants
+        self._ranked = [self._entry(tenant) for tenant in self._guaranteed]
+        heapq.heapify(self._ranked)
+        self._line = iter(self._past.least_used_first(tenants))
+        self._seen: list[str] = []
         """Tenants visited so far that have leases."""
         self._new = self._next_new()
 
@@ -63,57 +61,57 @@ class NextTenants:
         """The next tenant; None: no tenant is left."""
         if self._is_new_next():
             return self._new
-        return self._others[0][1] if self._others else None
+        return self._ranked[0][1] if self._ranked else None
 
     def drop(self) -> None:
         """Remove the head tenant for this turn."""
         if self._is_new_next():
             self._new = self._next_new()
         else:
-            heapq.heappop(self._others)
+            heapq.heappop(self._ranked)
 
     def move(self) -> None:
         """Re-rank the head tenant after it was served or its head queue changed."""
         if self._new is not None and self._is_new_next():
             if self._new in self._turn.memory.lease_counts:
                 self._past.serve(self._new)
-                self._met.append(self._new)
+                self._seen.append(self._new)
                 self._new = self._next_new()
         else:
-            heapq.heapreplace(self._others, self._entry(self._others[0][1]))
+            heapq.heapreplace(self._ranked, self._entry(self._ranked[0][1]))
 
     def _next_new(self) -> str | None:
         """The next tenant without leases and guarantees. None: there are no more, and all others are ranked."""
         rooms = self._turn.memory.lease_counts
         for tenant in self._line:
-            if tenant not in rooms and tenant not in self._promised:
+            if tenant not in rooms and tenant not in self._guaranteed:
                 return tenant
-            self._met.append(tenant)
-        for tenant in self._met:
-            if tenant not in self._promised:
-                heapq.heappush(self._others, self._entry(tenant))
-        self._met.clear()
+            self._seen.append(tenant)
+        for tenant in self._seen:
+            if tenant not in self._guaranteed:
+                heapq.heappush(self._ranked, self._entry(tenant))
+        self._seen.clear()
         return None
 
     def _is_new_next(self) -> bool:
         if self._new is None:
             return False
-        return not self._others or self._others[0][0] >= (True, 0.0, self._past.of(self._new))
+        return not self._ranked or self._ranked[0][0] >= (True, 0.0, self._past.of(self._new))
 
-    def _entry(self, tenant: str) -> tuple[Place, str]:
+    def _entry(self, tenant: str) -> tuple[Rank, str]:
         """Rank a tenant with what it would place next."""
         memory, now = self._turn.memory, self._turn.now
         row = memory.rules.quotas.get(tenant)
-        is_promised = row is not None and row.at(now).guaranteed != NOTHING
+        is_promised = row is not None and row.at(now).guaranteed != ZERO_RESOURCES
         shape = self._heads.first(tenant) if is_promised else None
-        return place_of(memory, self._priority, tenant, now, shape), tenant
+        return rank(memory, self._priority, tenant, now, shape), tenant
 
 
-def tenants_here(memory: ShardMemory) -> list[str]:
+def active_tenants(memory: ShardMemory) -> list[str]:
     """Tenants with leases or queued tasks."""
     return sorted({*(tenant for _, tenant in memory.queues.depth), *memory.use})
 
 
-def weight_of(memory: ShardMemory, tenants: Iterable[str], now: datetime) -> float:
+def total_weight(memory: ShardMemory, tenants: Iterable[str], now: datetime) -> float:
     """Total weight of these tenants: each is entitled to its part of the pool by weight."""
     return sum(memory.rules.quota(tenant, now).weight for tenant in tenants)

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.fairness.quotas import excess
-from mainspring.core.model.resources import NAMES, NOTHING, Resources, say_amount
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.placement import concurrency_groups, failure_throttle
@@ -52,7 +52,7 @@ def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
     """Whether no task of a tenant may start at a priority now."""
     if turn.memory.frozen_tenants and freezes(turn.memory, tenant, turn.now) is not None:
         return True
-    return priority is not Priority.P0 and failure_throttle.most_starts(turn, tenant) == 0
+    return priority is not Priority.P0 and failure_throttle.max_starts(turn, tenant) == 0
 
 
 def exceeds(
@@ -61,11 +61,11 @@ def exceeds(
     """The quota limit that a tenant would exceed with one more lease of this shape, and with these resources."""
     if priority is Priority.P0 or tenant not in memory.rules.quotas:
         return None
-    use = sum(kept, start=memory.use.get(tenant, NOTHING) + shape.resources)
+    use = sum(kept, start=memory.use.get(tenant, ZERO_RESOURCES) + shape.resources)
     return excess(memory.rules.quota(tenant, now), use, memory.lease_counts.get(tenant, 0) + 1 + len(kept))
 
 
-def never_fits(memory: ShardMemory, tenant: str, shape: Shape, now: datetime) -> bool:
+def exceeds_alone(memory: ShardMemory, tenant: str, shape: Shape, now: datetime) -> bool:
     """Whether a single task of this shape exceeds the tenant's quota."""
     return excess(memory.rules.quota(tenant, now), shape.resources, 1) is not None
 
@@ -77,19 +77,19 @@ def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
     admitted = []
     for task in tasks:
         run = memory.runs[task.run_id]
-        hindrance = hinders_run(memory, run, turn.now) if looks_at_jobs else None
+        hindrance = blocking_rule(memory, run, turn.now) if looks_at_jobs else None
         if hindrance is not None:
-            turn.set_aside(*hindrance, task, shape)
+            turn.block(*hindrance, task, shape)
             continue
         group = concurrency_groups.admits_run(turn, run, shape) if run.job.spec.groups else None
         if group is not None:
-            concurrency_groups.set_aside(turn, group, task, shape)
+            concurrency_groups.block(turn, group, task, shape)
             continue
         admitted.append(task)
     return admitted
 
 
-def hinders_run(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[str, str] | None:
+def blocking_rule(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[str, str] | None:
     """A freeze of its job, or a policy, that keeps a run from starting tasks: the subject, and its description."""
     frozen = memory.frozen_jobs.get(run.subject()) if memory.frozen_jobs else None
     if frozen is not None and frozen.holds_at(now):
@@ -103,12 +103,12 @@ def freeze_of_job(subject: str) -> str:
     return f"{FREEZE}{subject}"
 
 
-def say_excess(memory: ShardMemory, tenant: str, limit: str, now: datetime) -> str:
+def format_excess(memory: ShardMemory, tenant: str, limit: str, now: datetime) -> str:
     """Describe a quota limit that one more task of a tenant would exceed."""
     quota = memory.rules.quota(tenant, now)
     if limit not in NAMES:
         tasks = "1 task" if quota.max_tasks == 1 else f"{quota.max_tasks} tasks"
         return f"it has {memory.lease_counts.get(tenant, 0)} of {tasks} at a time"
     most = getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
-    used = getattr(memory.use.get(tenant, NOTHING), limit)
-    return f"it uses {say_amount(limit, used)} of {say_amount(limit, most)}"
+    used = getattr(memory.use.get(tenant, ZERO_RESOURCES), limit)
+    return f"it uses {format_amount(limit, used)} of {format_amount(limit, most)}"

@@ -19,15 +19,15 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.state.run_state import RunMemory
 
 
-class Purse(msgspec.Struct, kw_only=True):
+class RateBudget(msgspec.Struct, kw_only=True):
     """Unspent starts of a rate limit that were taken from the store."""
 
     left: int
     until: datetime
-    """Void from then on (`core.allowances.KEPT_PART`)."""
+    """Void from then on (`core.allowances.USABLE_FRACTION`)."""
 
 
-class GroupBook:
+class LimitLedger:
     """Usage of group limits by one shard."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class GroupBook:
         """How often this shard has lowered a share: an older grant is dropped."""
         self.targets: dict[str, int] = {}
         """Target of a share that is being lowered, as usage allows."""
-        self.purses: dict[str, Purse] = {}
+        self.rate_budgets: dict[str, RateBudget] = {}
         self.asked: dict[str, int] = {}
         """Requests without a reply, or not granted in full."""
         self.not_before: dict[str, datetime] = {}
@@ -59,7 +59,7 @@ class GroupBook:
         for limit in limits:
             self.use[limit] = self.use.get(limit, 0) + 1
 
-    def give_back(self, limits: Iterable[str]) -> None:
+    def release(self, limits: Iterable[str]) -> None:
         """Count one use of these limits less."""
         for limit in limits:
             self.freed.add(limit)
@@ -75,7 +75,7 @@ class GroupBook:
 
     def leave(self, run_id: str) -> None:
         """Stop counting a run that has ended."""
-        self.give_back(self.runs.pop(run_id, ()))
+        self.release(self.runs.pop(run_id, ()))
 
 
 def limits_of(run: RunMemory) -> tuple[str, ...]:

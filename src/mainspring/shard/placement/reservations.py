@@ -4,7 +4,8 @@
        ▲                  │
        └───give back──────┘   placed elsewhere, cancelled, paused; expired; the worker is lost, cordoned or too small
 
-A reservation is in the task's row (`Task.reserved`), so that a new leader keeps it, and on the worker (`Worker.kept`),
+A reservation is in the task's row (`Task.reserved`), so that a new leader keeps it, and on the worker
+(`Worker.reserved`),
 where it counts as used for all other tasks. A task has at most one. Tasks of a queue are interchangeable: the first
 reservation that is ready goes to the oldest of them.
 """
@@ -17,106 +18,106 @@ from typing import TYPE_CHECKING
 
 from mainspring.core.model.task import Priority, Reservation, Task, TaskState
 from mainspring.core.model.worker import Worker
-from mainspring.core.placement.feasibility import Hindrance, obstacles
+from mainspring.core.placement.feasibility import ObstacleKind, obstacles
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.placement.affinity import kin_of
+from mainspring.shard.placement.affinity import affinity_of
 
 if TYPE_CHECKING:
     from mainspring.shard.state.memory import ShardMemory
     from mainspring.shard.turn import Turn
 
-_ROOM = frozenset({Hindrance.NO_ROOM, Hindrance.KEPT})
+_ROOM = frozenset({ObstacleKind.NO_CAPACITY, ObstacleKind.RESERVED})
 
 
-def keep(turn: Turn, task: Task, worker: Worker, why: str, *, yields: bool = False) -> None:
+def reserve(turn: Turn, task: Task, worker: Worker, why: str, *, yields: bool = False) -> None:
     """Reserve capacity on a worker for a queued task. If it yields, higher priorities may take it."""
-    until = turn.now + timedelta(seconds=turn.memory.tuning.kept_room_seconds)
+    until = turn.now + timedelta(seconds=turn.memory.scheduler_settings.reservation_seconds)
     turn.touch(task)
     task.reserved = Reservation(worker=worker.id, until=until, why=why, yields=yields)
-    recall(turn.memory, task)
+    restore(turn.memory, task)
 
 
-def recall(memory: ShardMemory, task: Task) -> None:
+def restore(memory: ShardMemory, task: Task) -> None:
     """Restore the reservation in a task's row, on a worker that may not have registered yet."""
-    kept = task.reserved
-    if kept is None:
+    reserved = task.reserved
+    if reserved is None:
         return
-    worker = memory.workers.get(kept.worker) or memory.meet(kept.worker)
+    worker = memory.workers.get(reserved.worker) or memory.add_worker(reserved.worker)
     shape = memory.shape(task)
-    memory.kept_rooms.setdefault((task.priority, task.tenant, shape), {})[task.id] = task
-    worker.keep(task.id, shape.resources)
+    memory.reserved_tasks.setdefault((task.priority, task.tenant, shape), {})[task.id] = task
+    worker.reserve(task.id, shape.resources)
     memory.refresh(worker)
-    memory.set_instant(kept.until, TimerDue(kind=TimerKind.KEPT_ROOM, subject=task.id, stamp=task.seq))
+    memory.set_timer_at(reserved.until, TimerDue(kind=TimerKind.RESERVATION, subject=task.id, stamp=task.seq))
 
 
-def give_back(turn: Turn, task: Task) -> None:
+def release(turn: Turn, task: Task) -> None:
     """Release the reservation of a task, if it has one."""
-    memory, kept = turn.memory, task.reserved
-    if kept is None:
+    memory, reserved = turn.memory, task.reserved
+    if reserved is None:
         return
     turn.touch(task)
     task.reserved = None
     _forget(memory, task)
-    worker = memory.workers.get(kept.worker)
+    worker = memory.workers.get(reserved.worker)
     if worker is not None:
-        worker.give_back(task.id)
+        worker.release(task.id)
         memory.refresh(worker)
 
 
-def give_all_back(turn: Turn, worker: Worker) -> None:
+def release_all(turn: Turn, worker: Worker) -> None:
     """Release all reservations on a worker that is lost or cordoned."""
-    for task_id in list(worker.kept):
-        _give_back_and_press(turn, task_id)
+    for task_id in list(worker.reserved):
+        _release_and_mark(turn, task_id)
 
 
 def compare(turn: Turn, worker: Worker) -> None:
     """Release reservations that no longer fit a worker that has registered again."""
-    for task_id in list(worker.kept):
+    for task_id in list(worker.reserved):
         task = turn.memory.find(task_id)
         if task is None or not may_take(turn.memory, task)(worker):
-            _give_back_and_press(turn, task_id)
+            _release_and_mark(turn, task_id)
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
     """A reservation may have expired; without a subject: check starved queues again."""
     if not timer.subject:
-        turn.memory.needs.alarm = None
+        turn.memory.starved_queues.alarm = None
         return
     task = turn.memory.find(timer.subject)
     if task is not None and task.reserved is not None and task.reserved.until <= turn.now:
-        _give_back_and_press(turn, task.id)
+        _release_and_mark(turn, task.id)
 
 
 def ready(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker | None:
     """A worker where a reservation of this queue is ready. The oldest task of the queue gets it."""
     memory = turn.memory
-    mine = memory.kept_rooms.get((priority, tenant, shape)) if memory.kept_rooms else None
+    mine = memory.reserved_tasks.get((priority, tenant, shape)) if memory.reserved_tasks else None
     if not mine:
         return None
     head = memory.queues.first(priority, tenant, shape)
     for task in sorted(mine.values(), key=lambda one: one is not head):
         worker = memory.workers.get(task.reserved.worker) if task.reserved is not None else None
-        if worker is not None and has_come(memory, task, worker):
+        if worker is not None and is_ready(memory, task, worker):
             if head is not None and head is not task:
                 _swap(turn, head, task)
             return worker
     return None
 
 
-def has_come(memory: ShardMemory, task: Task, worker: Worker) -> bool:
+def is_ready(memory: ShardMemory, task: Task, worker: Worker) -> bool:
     """Whether the capacity reserved for a task is free."""
     shape = memory.shape(task)
-    return not obstacles(shape, worker, kin_of(memory, task, shape), task.id, memory.zones)
+    return not obstacles(shape, worker, affinity_of(memory, task, shape), task.id, memory.zones)
 
 
 def may_take(memory: ShardMemory, task: Task) -> Callable[[Worker], bool]:
     """A predicate for workers that lack nothing but capacity for a task."""
     shape = memory.shape(task)
-    kin = kin_of(memory, task, shape)
+    affinity = affinity_of(memory, task, shape)
 
     def lacks_only_capacity(worker: Worker) -> bool:
-        return all(one.kind in _ROOM for one in obstacles(shape, worker, kin, task.id, memory.zones))
+        return all(one.kind in _ROOM for one in obstacles(shape, worker, affinity, task.id, memory.zones))
 
     return lacks_only_capacity
 
@@ -127,26 +128,26 @@ def _swap(turn: Turn, head: Task, task: Task) -> None:
     theirs, mine = head.reserved, task.reserved
     for one in (head, task):
         turn.touch(one)
-        give_back(turn, one)
-    for one, room in ((head, mine), (task, theirs)):
-        one.reserved = room
-        recall(memory, one)
+        release(turn, one)
+    for one, reservation in ((head, mine), (task, theirs)):
+        one.reserved = reservation
+        restore(memory, one)
 
 
-def _give_back_and_press(turn: Turn, task_id: str) -> None:
+def _release_and_mark(turn: Turn, task_id: str) -> None:
     """Release a task's reservation, and mark its queue as starved."""
     memory = turn.memory
     task = memory.find(task_id)
     if task is not None and task.reserved is not None:
-        give_back(turn, task)
+        release(turn, task)
         if task.state is TaskState.QUEUED:
-            memory.needs.press((task.priority, task.tenant, memory.shape(task)), memory.life)
+            memory.starved_queues.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.life)
 
 
 def _forget(memory: ShardMemory, task: Task) -> None:
     """Look it up by task id: its resource request may have changed."""
-    for line, mine in memory.kept_rooms.items():
+    for queue_key, mine in memory.reserved_tasks.items():
         if mine.pop(task.id, None) is not None:
             if not mine:
-                del memory.kept_rooms[line]
+                del memory.reserved_tasks[queue_key]
             return

@@ -10,28 +10,28 @@ from datetime import datetime
 
 from mainspring.core.model.task import Task, TaskState
 from mainspring.protocol.wire import Recall
-from mainspring.shard.events import Ruled, TimerDue, TimerKind
+from mainspring.shard.events import RulesChanged, TimerDue, TimerKind
 from mainspring.shard.placement import concurrency_groups, gates
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
 
-def rule(turn: Turn, event: Ruled) -> None:
+def rule(turn: Turn, event: RulesChanged) -> None:
     """Apply changed rules."""
     memory = turn.memory
     before, zones = memory.rules, memory.zones
     memory.rule(event.rules)
     concurrency_groups.rule(memory, before.groups)
     if memory.zones != zones:
-        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.barred)
-    _let_go(turn)
-    _call_back(turn)
+        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.faulty_shapes)
+    _release_blocked(turn)
+    _release(turn)
     watch(memory, turn.now)
 
 
 def due(turn: Turn) -> None:
     """A rule has begun or ended."""
-    _let_go(turn)
+    _release_blocked(turn)
     watch(turn.memory, turn.now)
 
 
@@ -42,19 +42,19 @@ def watch(memory: ShardMemory, now: datetime) -> None:
     ends += [row.changes_at(now) for row in rules.quotas.values()]
     coming = [end for end in ends if end is not None and end > now]
     if coming:
-        memory.set_instant(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
+        memory.set_timer_at(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
 
 
-def _let_go(turn: Turn) -> None:
+def _release_blocked(turn: Turn) -> None:
     """Release tasks blocked by an ended freeze, or by a policy: these are checked again."""
     memory = turn.memory
     frozen = {gates.freeze_of_job(name) for name, row in memory.frozen_jobs.items() if row.holds_at(turn.now)}
-    for subject in memory.asides.subjects():
+    for subject in memory.blocked.subjects():
         if subject.startswith(gates.POLICY) or (subject.startswith(gates.FREEZE) and subject not in frozen):
-            memory.asides.call_back(subject)
+            memory.blocked.release(subject)
 
 
-def _call_back(turn: Turn) -> None:
+def _release(turn: Turn) -> None:
     memory = turn.memory
     if not (memory.rules.freezes or memory.rules.policies):
         return
@@ -72,4 +72,4 @@ def _may_not_start(turn: Turn, task: Task) -> bool:
         return False
     if gates.freezes(memory, task.tenant, now) is not None:
         return True
-    return gates.hinders_run(memory, memory.runs[task.run_id], now) is not None
+    return gates.blocking_rule(memory, memory.runs[task.run_id], now) is not None

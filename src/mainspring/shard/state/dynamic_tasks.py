@@ -1,6 +1,6 @@
 """Dynamic tasks of a run: fan-outs, and tasks and edges added by outputs (DAG-2, DAG-5).
 
-All of it is derived from rows: the creator of a task is in its `birth`, its definition in the job or in the output of
+All of it is derived from rows: the creator of a task is in its `origin`, its definition in the job or in the output of
 the creator. Positions are reserved when the number of tasks is known, and tasks are created in their order.
 
 1. A fan-out counts its open tasks against its total from the start, created or not: a fan-in is never early.
@@ -43,21 +43,21 @@ class FanOut(msgspec.Struct, kw_only=True):
         yield from range(self.first + 1, self.first + self.total)
 
 
-class Grown(msgspec.Struct, frozen=True):
+class ExpandedTask(msgspec.Struct, frozen=True):
     """A task added by an output."""
 
     spec: TaskSpec
     shape: Shape
 
 
-class Growth(msgspec.Struct, kw_only=True):
+class DynamicTasks(msgspec.Struct, kw_only=True):
     """Dynamic tasks and edges of one run."""
 
     fan_outs: dict[int, FanOut] = {}
     """By position of the task with `for_each`."""
-    firsts: dict[tuple[int, int], int] = {}
+    first_positions: dict[tuple[int, int], int] = {}
     """By creator's position and generation: the position of its task 0, whether or not it exists."""
-    grown: dict[int, Grown] = {}
+    expanded: dict[int, ExpandedTask] = {}
     added: dict[int, range] = {}
     """By position of a task whose output added tasks: the positions of these."""
     names: dict[str, int] = {}
@@ -75,33 +75,33 @@ class Growth(msgspec.Struct, kw_only=True):
             self.names = {task.name: position for position, task in enumerate(job.tasks)}
         return self.names
 
-    def add(self, job: Job, grower: int, first: int, expansion: Expansion) -> None:
+    def add(self, job: Job, parent_task: int, first: int, expansion: Expansion) -> None:
         """Apply a validated expansion: tasks from position `first` on, and edges."""
         names = self.positions(job)
-        self.added[grower] = range(first, first + len(expansion.tasks))
+        self.added[parent_task] = range(first, first + len(expansion.tasks))
         known: dict[Shape, Shape] = {}
-        for position, task in zip(self.added[grower], expansion.tasks, strict=True):
+        for position, task in zip(self.added[parent_task], expansion.tasks, strict=True):
             names[task.name] = position
             shape = shape_of(task, job.spec.groups)
-            self.grown[position] = Grown(task, known.setdefault(shape, shape))
+            self.expanded[position] = ExpandedTask(task, known.setdefault(shape, shape))
             self.upstream[position], self.downstream[position] = (), []
-        for position, task in zip(self.added[grower], expansion.tasks, strict=True):
-            self._connect(job, position, {names[edge.task]: edge.when for edge in task.needs} or {grower: None})
-        mine = self.extended[grower] = {}
+        for position, task in zip(self.added[parent_task], expansion.tasks, strict=True):
+            self._connect(job, position, {names[edge.task]: edge.when for edge in task.needs} or {parent_task: None})
+        mine = self.extended[parent_task] = {}
         for further in expansion.edges:
             position = names[further.task]
             needs = {names[edge.task]: edge.when for edge in further.all_needs()}
             mine[position] = (*mine.get(position, ()), *self._connect(job, position, needs))
 
-    def take_back(self, job: Job, grower: int) -> set[int]:
+    def take_back(self, job: Job, parent_task: int) -> set[int]:
         """Remove what this task added; return the other tasks that lost dependencies."""
         changed: set[int] = set()
-        for position in self.added.pop(grower, range(0)):
-            name = self.grown[position].spec.name
+        for position in self.added.pop(parent_task, range(0)):
+            name = self.expanded[position].spec.name
             if self.names.get(name) == position:
                 del self.names[name]
             changed |= self.take_back(job, position)
-        for position, parents in self.extended.pop(grower, {}).items():
+        for position, parents in self.extended.pop(parent_task, {}).items():
             self.upstream[position] = tuple(one for one in self.parents(job, position) if one not in parents)
             for parent in parents:
                 self.conditions.get(position, {}).pop(parent, None)
@@ -127,7 +127,7 @@ class Growth(msgspec.Struct, kw_only=True):
         had = self.parents(job, position)
         new = tuple(parent for parent in needs if parent not in had)
         self.upstream[position] = (*had, *new)
-        is_known = position not in self.grown or bool(had)
+        is_known = position not in self.expanded or bool(had)
         for parent in new:
             down = self.downstream.setdefault(parent, list(self.children(job, parent)))
             if not is_known or position not in down:

@@ -3,7 +3,7 @@
 1. `waiting[position]` is the number of upstream tasks that have not notified the task (I-41). A fan-out is one
    upstream, and notifies when all of its members have ended.
 2. `counts` omits tasks that are replaced and have ended (STA-5).
-3. A run whose job has no dynamic tasks has no `growth`: one check of that per method below is its only cost.
+3. A run whose job has no dynamic tasks has no `dynamic_tasks`: one check of that per method below is its only cost.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from datetime import datetime
 import msgspec
 
 from mainspring.core.graph.graph import descendants
-from mainspring.core.limits.token_bucket import Bucket, Paced
-from mainspring.core.model.batch import Spread, SpreadKind
+from mainspring.core.limits.token_bucket import PacedOperation, TokenBucket
+from mainspring.core.model.batch import BulkOperation, BulkOperationKind
 from mainspring.core.model.job import Job, TaskSpec
-from mainspring.core.model.run import Finish, Run, RunState, derive_run_state
+from mainspring.core.model.run import Run, RunProgress, RunState, derive_run_state
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.placement.task_shapes import Shape, shape_of
-from mainspring.shard.state.dynamic_tasks import FanOut, Growth
+from mainspring.shard.state.dynamic_tasks import DynamicTasks, FanOut
 
-GROWING = frozenset({SpreadKind.FAN_OUT, SpreadKind.GROW})
+DYNAMIC_KINDS = frozenset({BulkOperationKind.FAN_OUT, BulkOperationKind.GROW})
 _FORGOTTEN = TaskSpec(name="forgotten")
 """Definition of a replaced task whose adding output is gone: it only has to end."""
 _SHAPE_OF_FORGOTTEN = shape_of(_FORGOTTEN)
@@ -39,18 +39,18 @@ class RunMemory(msgspec.Struct, kw_only=True):
     counts: dict[TaskState, int] = {}
     delayed: int = 0
     """Tasks that are PENDING until a time."""
-    spreads: dict[tuple[SpreadKind, str], Spread] = {}
-    ripples: dict[int, int] = {}
+    bulk_operations: dict[tuple[BulkOperationKind, str], BulkOperation] = {}
+    propagations: dict[int, int] = {}
     """By position of an ended task: how many of its children have been notified."""
     reopening: dict[str, frozenset[int]] = {}
     """For an open REOPEN operation: the positions downstream of its task."""
     checkpoints: dict[int, str] = {}
     """By position: the latest checkpoint (WRK-7)."""
-    buckets: dict[Paced, Bucket] = {}
+    buckets: dict[PacedOperation, TokenBucket] = {}
     """Token buckets of its paced operations, for those used so far."""
     changed_at: datetime | None = None
     """When a task last changed state, as far as this leader knows."""
-    growth: Growth | None = None
+    dynamic_tasks: DynamicTasks | None = None
     """Tasks and edges beyond the definition. None: the job can't have any."""
     live: dict[int, Task] = {}
     """By position: tasks that a worker holds."""
@@ -61,115 +61,117 @@ class RunMemory(msgspec.Struct, kw_only=True):
 
     # current graph
 
-    def origin(self, position: int) -> int:
+    def template_position(self, position: int) -> int:
         """Position of a task's definition and edges: for a fan-out member that of its template."""
-        if self.growth is None or position < len(self.job.tasks) or position in self.growth.grown:
+        if self.dynamic_tasks is None or position < len(self.job.tasks) or position in self.dynamic_tasks.expanded:
             return position
-        birth = self.tasks[position].birth
-        return birth.parent if birth is not None and birth.parent in self.job.templates else position
+        origin = self.tasks[position].origin
+        return origin.parent if origin is not None and origin.parent in self.job.templates else position
 
     def spec(self, position: int) -> TaskSpec:
         """The definition of a task."""
-        if self.growth is None or position < len(self.job.tasks):
+        if self.dynamic_tasks is None or position < len(self.job.tasks):
             return self.job.tasks[position]
-        grown = self.growth.grown.get(position)
-        if grown is not None:
-            return grown.spec
-        origin = self.origin(position)
-        return self.job.tasks[origin] if origin < len(self.job.tasks) else _FORGOTTEN
+        expanded = self.dynamic_tasks.expanded.get(position)
+        if expanded is not None:
+            return expanded.spec
+        template_position = self.template_position(position)
+        return self.job.tasks[template_position] if template_position < len(self.job.tasks) else _FORGOTTEN
 
     def shape(self, position: int) -> Shape:
         """The resource request of a task, as defined."""
-        if self.growth is None or position < len(self.job.tasks):
+        if self.dynamic_tasks is None or position < len(self.job.tasks):
             return self.job.shapes[position]
-        grown = self.growth.grown.get(position)
-        if grown is not None:
-            return grown.shape
-        origin = self.origin(position)
-        return self.job.shapes[origin] if origin < len(self.job.tasks) else _SHAPE_OF_FORGOTTEN
+        expanded = self.dynamic_tasks.expanded.get(position)
+        if expanded is not None:
+            return expanded.shape
+        template_position = self.template_position(position)
+        return self.job.shapes[template_position] if template_position < len(self.job.tasks) else _SHAPE_OF_FORGOTTEN
 
     def parents(self, position: int) -> tuple[int, ...]:
         """Upstream positions; a fan-out counts as one."""
-        if self.growth is None:
+        if self.dynamic_tasks is None:
             return self.job.upstream[position]
-        return self.growth.parents(self.job, self.origin(position))
+        return self.dynamic_tasks.parents(self.job, self.template_position(position))
 
     def children(self, position: int) -> Sequence[int]:
         """Downstream positions; a fan-out counts as one."""
-        if self.growth is None:
+        if self.dynamic_tasks is None:
             return self.job.downstream[position]
-        return self.growth.children(self.job, self.origin(position))
+        return self.dynamic_tasks.children(self.job, self.template_position(position))
 
     def conditions(self, position: int) -> dict[int, str] | None:
         """The conditions on the edges to a task, by upstream position."""
-        if self.growth is None:
+        if self.dynamic_tasks is None:
             return self.job.conditions.get(position)
-        origin = self.origin(position)
-        return self.growth.conditions.get(origin, self.job.conditions.get(origin))
+        template_position = self.template_position(position)
+        return self.dynamic_tasks.conditions.get(template_position, self.job.conditions.get(template_position))
 
     def below(self, position: int) -> frozenset[int]:
         """All positions downstream of a task."""
-        if self.growth is None:
+        if self.dynamic_tasks is None:
             return frozenset(descendants(self.job.downstream, position))
-        return frozenset(descendants(_Downstream(self), self.origin(position)))
+        return frozenset(descendants(_Downstream(self), self.template_position(position)))
 
     def fan_out_of(self, task: Task) -> FanOut | None:
         """The current fan-out that a task belongs to."""
-        if self.growth is None or task.birth is None or task.birth.replaced:
+        if self.dynamic_tasks is None or task.origin is None or task.origin.replaced:
             return None
-        found = self.growth.fan_outs.get(task.birth.parent)
-        return found if found is not None and found.generation == task.birth.generation else None
+        found = self.dynamic_tasks.fan_outs.get(task.origin.parent)
+        return found if found is not None and found.generation == task.origin.generation else None
 
-    def places(self, name: str) -> Iterator[int]:
+    def positions_of(self, name: str) -> Iterator[int]:
         """Positions of the created tasks of a name; for a fan-out all of its members."""
-        named = self.growth.names if self.growth is not None and self.growth.names else self.job.named
+        named = (
+            self.dynamic_tasks.names if self.dynamic_tasks is not None and self.dynamic_tasks.names else self.job.named
+        )
         position = named.get(name)
         if position is not None:
-            fan_out = None if self.growth is None else self.growth.fan_outs.get(position)
+            fan_out = None if self.dynamic_tasks is None else self.dynamic_tasks.fan_outs.get(position)
             members = (position,) if fan_out is None else fan_out.members()
             yield from (place for place in members if place < len(self.tasks))
 
     def is_replaced(self, task: Task) -> bool:
         """Whether the creator of this task was started again: the task has to end, and nothing waits for it."""
-        while self.growth is not None and task.birth is not None:
-            birth = task.birth
-            if birth.replaced:
+        while self.dynamic_tasks is not None and task.origin is not None:
+            origin = task.origin
+            if origin.replaced:
                 return True
-            if birth.parent == task.position:
+            if origin.parent == task.position:
                 return False
-            if birth.parent in self.job.templates:
+            if origin.parent in self.job.templates:
                 return self.fan_out_of(task) is None
-            task = self.tasks[birth.parent]
-            if task.generation != birth.generation:
+            task = self.tasks[origin.parent]
+            if task.generation != origin.generation:
                 return True
         return False
 
-    def is_growing(self) -> bool:
+    def is_expanding(self) -> bool:
         """Whether dynamic tasks are being created."""
-        return any(kind in GROWING for kind, _ in self.spreads)
+        return any(kind in DYNAMIC_KINDS for kind, _ in self.bulk_operations)
 
     def position_of(self, place: str) -> int | None:
         """Position of the task whose id has this suffix: creator, generation, index."""
         words = place.split(".")
-        if self.growth is None or len(words) != 3 or not all(word.isdigit() for word in words):
+        if self.dynamic_tasks is None or len(words) != 3 or not all(word.isdigit() for word in words):
             return None
         parent, generation, index = map(int, words)
-        first = self.growth.firsts.get((parent, generation))
+        first = self.dynamic_tasks.first_positions.get((parent, generation))
         position = None if first is None else first + index
         is_there = position is not None and position < len(self.tasks)
         return position if is_there and self.tasks[position or 0].id.endswith(f".{place}") else None
 
     # state
 
-    def finish(self) -> Finish:
+    def finish(self) -> RunProgress:
         """The inputs, besides task states, that decide the run's state."""
         run = self.run
-        return Finish(
+        return RunProgress(
             policy=self.job.spec.on_failure,
-            paused=self.is_resting(),
+            paused=self.is_suspended(),
             cancelled=run.cancelled_by is not None,
             timed_out=run.timed_out,
-            complete=not self.spreads and len(self.tasks) == run.task_count,
+            complete=not self.bulk_operations and len(self.tasks) == run.task_count,
             delayed=self.delayed,
         )
 
@@ -182,17 +184,17 @@ class RunMemory(msgspec.Struct, kw_only=True):
         run = self.run
         return run.cancelled_by is not None or run.failed_task is not None or run.timed_out
 
-    def is_resting(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether no task of this run may start until a person resumes it."""
         return self.run.paused or self.run.held is not None
 
     def may_start(self) -> bool:
         """Whether a task of this run may be queued or placed."""
-        return not self.is_stopped() and not self.is_resting()
+        return not self.is_stopped() and not self.is_suspended()
 
     def may_place(self, task: Task) -> bool:
         """Whether this queued task may be placed."""
-        return self.may_start() and (task.birth is None or not self.is_replaced(task))
+        return self.may_start() and (task.origin is None or not self.is_replaced(task))
 
 
 class _Downstream:

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from mainspring.core.lifecycle.circuit_breakers import FORGOTTEN_AFTER_SECONDS, PUT_OFF_SECONDS, Circuit, is_forgotten
+from mainspring.core.lifecycle.circuit_breakers import IDLE_CLOSE_SECONDS, RETRY_HOLD_SECONDS, CircuitBreaker, is_idle
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.lifecycle.failures import Failure
 from mainspring.core.model.batch import BreakerRow
-from mainspring.core.model.task import Task, TaskState, Trail
+from mainspring.core.model.task import RetryState, Task, TaskState
 from mainspring.shard import alerts
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
@@ -24,9 +24,7 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
 SIGNATURE, JOB = "signature", "job"
-_COMES_BACK = frozenset(
-    {FailureClass.TRANSIENT, FailureClass.RESOURCE, FailureClass.TIMEOUT, FailureClass.RATE_LIMITED}
-)
+_RETRIED = frozenset({FailureClass.TRANSIENT, FailureClass.RESOURCE, FailureClass.TIMEOUT, FailureClass.RATE_LIMITED})
 """Failures that are retried, as far as the task is concerned: these can cause a retry storm."""
 
 
@@ -36,13 +34,13 @@ def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
     if task.started_at is not None:
         took = (now - task.started_at).total_seconds()
         memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
-    memory.failing_jobs.succeeded(run.subject(), now.timestamp())
+    memory.job_breakers.succeeded(run.subject(), now.timestamp())
     trail = task.trail
     if trail is not None:
-        if trail.signature in memory.alike.open:
-            _close(turn, SIGNATURE, memory.alike.close(trail.signature))
+        if trail.signature in memory.signature_breakers.open:
+            _close(turn, SIGNATURE, memory.signature_breakers.close(trail.signature))
         if trail.is_probe:
-            _close(turn, JOB, memory.failing_jobs.close(run.subject()))
+            _close(turn, JOB, memory.job_breakers.close(run.subject()))
 
 
 def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
@@ -50,13 +48,13 @@ def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
     if failure.kind is FailureClass.INFRASTRUCTURE:
         return
     memory, now = turn.memory, turn.now.timestamp()
-    if failure.kind in _COMES_BACK:
-        circuit = memory.alike.failed(failure.signature, failure.summary, now)
+    if failure.kind in _RETRIED:
+        circuit = memory.signature_breakers.failed(failure.signature, failure.summary, now)
         if circuit is not None:
             _open(turn, SIGNATURE, circuit)
-        if failure.signature in memory.alike.open:
+        if failure.signature in memory.signature_breakers.open:
             return  # A common failure says nothing about the job.
-    circuit = memory.failing_jobs.failed(run.subject(), now)
+    circuit = memory.job_breakers.failed(run.subject(), now)
     if circuit is not None:
         _open(turn, JOB, circuit)
 
@@ -64,36 +62,36 @@ def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
 def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
     """Whether an open circuit breaker holds a ready task: it is delayed then. If not, the task may be a probe."""
     memory, now = turn.memory, turn.now.timestamp()
-    job = memory.failing_jobs.open.get(run.subject())
+    job = memory.job_breakers.open.get(run.subject())
     if job is not None:
-        if memory.failing_jobs.lets_through(job.subject, now):
+        if memory.job_breakers.allows(job.subject, now):
             _probe(turn, task, JOB, job)
             return False
-        _put_off(turn, task, memory.failing_jobs.held_until(job.subject, turn.random.random(), now), JOB, job)
+        _defer(turn, task, memory.job_breakers.held_until(job.subject, turn.random.random(), now), JOB, job)
         return True
     signature = task.trail.signature if task.trail is not None else ""
-    alike = memory.alike.open.get(signature)
-    if alike is None:
+    signature_breakers = memory.signature_breakers.open.get(signature)
+    if signature_breakers is None:
         return False
-    if memory.alike.lets_through(signature, now):
-        _probe(turn, task, SIGNATURE, alike)
+    if memory.signature_breakers.allows(signature, now):
+        _probe(turn, task, SIGNATURE, signature_breakers)
         return False
-    due = now + PUT_OFF_SECONDS * (0.5 + turn.random.random())
-    _put_off(turn, task, memory.retry_pace.take(due, signature, now=now), SIGNATURE, alike)
+    due = now + RETRY_HOLD_SECONDS * (0.5 + turn.random.random())
+    _defer(turn, task, memory.retry_limiter.take(due, signature, now=now), SIGNATURE, signature_breakers)
     return True
 
 
 def may_be_placed(turn: Turn, task: Task) -> bool:
     """Whether the circuit breaker of its job lets a queued task start; if not, it is delayed."""
     memory = turn.memory
-    job = memory.failing_jobs.open.get(memory.runs[task.run_id].subject())
+    job = memory.job_breakers.open.get(memory.runs[task.run_id].subject())
     if job is None or (task.trail is not None and task.trail.is_probe):
         return True
     now = turn.now.timestamp()
-    if memory.failing_jobs.lets_through(job.subject, now):
+    if memory.job_breakers.allows(job.subject, now):
         _probe(turn, task, JOB, job)
         return True
-    due = memory.failing_jobs.held_until(job.subject, turn.random.random(), now)
+    due = memory.job_breakers.held_until(job.subject, turn.random.random(), now)
     turn.move(task, TaskState.PENDING, by="shard", because=_say(JOB, job))
     turn.delay(task, _instant(due))
     return False
@@ -102,77 +100,77 @@ def may_be_placed(turn: Turn, task: Task) -> bool:
 def retry_at(turn: Turn, due_at: datetime, signature: str) -> datetime:
     """Time of a retry that is due: the first second with capacity in the retry rate (RTY-3)."""
     now, due = turn.now.timestamp(), due_at.timestamp()
-    taken = turn.memory.retry_pace.take(due, signature, now=now)
+    taken = turn.memory.retry_limiter.take(due, signature, now=now)
     return due_at if taken == due else _instant(taken)
 
 
-def recall_retry(memory: ShardMemory, task: Task, now: datetime) -> None:
+def restore_retry(memory: ShardMemory, task: Task, now: datetime) -> None:
     """Count a retry found in the rows against the rate of its second."""
     if task.due_at is not None and task.trail is not None:
-        memory.retry_pace.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
+        memory.retry_limiter.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
 
 
 def circuit_due(turn: Turn, timer: TimerDue) -> None:
     """Close a circuit breaker that has been idle for long."""
     memory, now = turn.memory, turn.now.timestamp()
-    for kind, circuits in ((SIGNATURE, memory.alike), (JOB, memory.failing_jobs)):
+    for kind, circuits in ((SIGNATURE, memory.signature_breakers), (JOB, memory.job_breakers)):
         circuit = circuits.open.get(timer.subject)
         if circuit is None:
             continue
-        if is_forgotten(circuit, now):
+        if is_idle(circuit, now):
             _close(turn, kind, circuits.close(timer.subject))
         else:
-            _watch(memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+            _watch(memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
 
 
-def recall(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> None:
+def restore(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> None:
     """Restore open circuit breakers from rows."""
     for row in rows:
         opened = row.opened_at.timestamp()
-        circuit = Circuit(
-            subject=row.subject, because=row.because, opened_at=opened, heard_at=now.timestamp(),
+        circuit = CircuitBreaker(
+            subject=row.subject, because=row.because, opened_at=opened, last_seen_at=now.timestamp(),
             probed_at=row.probed_at.timestamp() if row.probed_at is not None else opened,
         )  # fmt: skip
-        circuits = memory.failing_jobs if row.kind == JOB else memory.alike
+        circuits = memory.job_breakers if row.kind == JOB else memory.signature_breakers
         circuits.open[row.subject] = circuit
-        _watch(memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+        _watch(memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
 
 
-def _open(turn: Turn, kind: str, circuit: Circuit) -> None:
+def _open(turn: Turn, kind: str, circuit: CircuitBreaker) -> None:
     turn.save_breaker(_row(turn, kind, circuit))
     turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now))
-    _watch(turn.memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+    _watch(turn.memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
 
 
-def _close(turn: Turn, kind: str, circuit: Circuit | None) -> None:
+def _close(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
     if circuit is not None:
         turn.save_breaker(replace(_row(turn, kind, circuit), closed_at=turn.now))
         turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now, resolved=True))
 
 
-def _watch(memory: ShardMemory, circuit: Circuit, at: float) -> None:
+def _watch(memory: ShardMemory, circuit: CircuitBreaker, at: float) -> None:
     timer = TimerDue(kind=TimerKind.CIRCUIT, subject=circuit.subject, stamp=int(circuit.opened_at))
-    memory.set_instant(_instant(at), timer)
+    memory.set_timer_at(_instant(at), timer)
 
 
-def _probe(turn: Turn, task: Task, kind: str, circuit: Circuit) -> None:
+def _probe(turn: Turn, task: Task, kind: str, circuit: CircuitBreaker) -> None:
     turn.touch(task)
-    task.trail = replace(task.trail or Trail(), is_probe=True)
+    task.trail = replace(task.trail or RetryState(), is_probe=True)
     turn.save_breaker(_row(turn, kind, circuit))
 
 
-def _put_off(turn: Turn, task: Task, due: float, kind: str, circuit: Circuit) -> None:
+def _defer(turn: Turn, task: Task, due: float, kind: str, circuit: CircuitBreaker) -> None:
     turn.touch(task)
     task.because = _say(kind, circuit)
     turn.delay(task, _instant(due))
 
 
-def _say(kind: str, circuit: Circuit) -> str:
+def _say(kind: str, circuit: CircuitBreaker) -> str:
     what = circuit.subject if kind == JOB else "failures with this signature"
     return f"on hold: the circuit breaker for {what} is open ({circuit.because})"
 
 
-def _row(turn: Turn, kind: str, circuit: Circuit) -> BreakerRow:
+def _row(turn: Turn, kind: str, circuit: CircuitBreaker) -> BreakerRow:
     opened, probed = _instant(circuit.opened_at), _instant(circuit.probed_at)
     return BreakerRow(
         shard=turn.memory.shard, kind=kind, subject=circuit.subject, because=circuit.because, opened_at=opened,

@@ -16,13 +16,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainspring.core.lifecycle.deadlines import (
-    Outlook,
+    DeadlineForecast,
+    deadline_for,
+    forecast_deadline,
+    format_instant,
+    format_risk,
     higher_priority,
-    left_of,
-    look_ahead,
-    promised_by,
-    say_instant,
-    say_risk,
+    remaining_seconds,
     usual_seconds,
 )
 from mainspring.core.lifecycle.states import FINAL
@@ -35,15 +35,15 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import bulk_operations
 from mainspring.shard.turn import Turn
 
-MOST_LOOKED_AT = 500
-MOST_EDGES = 5_000
+MAX_EXAMINED = 500
+MAX_EDGES = 5_000
 """Larger runs are forecast as a whole, from earlier durations: visiting so many tasks takes milliseconds."""
-APART_SECONDS = 0.005
-MOST_APART_SECONDS = 30.0
+STAGGER_SECONDS = 0.005
+MAX_STAGGER_SECONDS = 30.0
 """A new leader spreads the checks of restored runs, so that no turn is long."""
 _NEXT_TURN = timedelta(seconds=0.05)
 """Delay of checks beyond the limit per turn."""
-LOOK_LATER_SECONDS = 60.0
+PAUSED_RECHECK_SECONDS = 60.0
 """Interval for runs that are paused or ending."""
 
 
@@ -51,21 +51,21 @@ def begin(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
     """Set the deadline of an adopted run, if its job has one, and start checking it."""
     row, within = run.run, run.job.spec.finish_within_seconds
     if row.finish_by is None and within is not None:
-        row.finish_by = promised_by(within, window_at=row.window_at, created_at=row.created_at, start_at=row.start_at)
+        row.finish_by = deadline_for(within, window_at=row.window_at, created_at=row.created_at, start_at=row.start_at)
     _watch(memory, run, now)
 
 
-def recall(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
+def restore(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
     """Restore the checks of a run found in the rows: the first one is soon."""
-    apart = timedelta(seconds=min(MOST_APART_SECONDS, APART_SECONDS * len(memory.runs)))
-    _watch(memory, run, now + apart)
+    anti_affinity = timedelta(seconds=min(MAX_STAGGER_SECONDS, STAGGER_SECONDS * len(memory.runs)))
+    _watch(memory, run, now + anti_affinity)
 
 
-def _watch(memory: ShardMemory, run: RunMemory, look_at: datetime) -> None:
+def _watch(memory: ShardMemory, run: RunMemory, check_at: datetime) -> None:
     """Set a timer to check a run with a deadline."""
     if run.run.finish_by is not None:
         timer = TimerDue(kind=TimerKind.DEADLINE, subject=run.run.id, stamp=run.run.generation)
-        memory.set_instant(min(look_at, run.run.finish_by), timer)
+        memory.set_timer_at(min(check_at, run.run.finish_by), timer)
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
@@ -75,39 +75,41 @@ def due(turn: Turn, timer: TimerDue) -> None:
     if row.finish_by is None:
         return
     if not run.may_start():
-        turn.memory.set_instant(now + timedelta(seconds=LOOK_LATER_SECONDS), timer)
+        turn.memory.set_timer_at(now + timedelta(seconds=PAUSED_RECHECK_SECONDS), timer)
         return
     if now >= row.finish_by:
-        summary = f"{run.job.spec.name} is late: deadline {say_instant(row.finish_by)}"
+        summary = f"{run.job.spec.name} is late: deadline {format_instant(row.finish_by)}"
         turn.batch.outbox.append(alerts.run_late(row, summary, now))
         return
-    look_at = row.finish_by
+    check_at = row.finish_by
     if row.at_risk_at is None:
-        if turn.looks_left <= 0:
-            turn.memory.set_instant(min(now + _NEXT_TURN, row.finish_by), timer)
+        if turn.deadline_checks_left <= 0:
+            turn.memory.set_timer_at(min(now + _NEXT_TURN, row.finish_by), timer)
             return
-        turn.looks_left -= min(row.task_count, MOST_LOOKED_AT)
-        outlook = outlook_of(turn.memory, run, now)
+        turn.deadline_checks_left -= min(row.task_count, MAX_EXAMINED)
+        outlook = run_forecast(turn.memory, run, now)
         if outlook is None:
             return
         if outlook.is_at_risk:
             _at_risk(turn, run, outlook)
         else:
-            look_at = now + timedelta(seconds=outlook.seconds_to_look())
-    turn.memory.set_instant(look_at, timer)
+            check_at = now + timedelta(seconds=outlook.seconds_to_next_check())
+    turn.memory.set_timer_at(check_at, timer)
 
 
-def outlook_of(memory: ShardMemory, run: RunMemory, now: datetime) -> Outlook | None:
+def run_forecast(memory: ShardMemory, run: RunMemory, now: datetime) -> DeadlineForecast | None:
     """Forecast the end of a run; None if it has no deadline."""
     row = run.run
     if row.finish_by is None:
         return None
-    edges = sum(map(len, run.job.downstream)) if row.task_count <= MOST_LOOKED_AT else 0
-    if row.task_count > MOST_LOOKED_AT or edges > MOST_EDGES:
+    edges = sum(map(len, run.job.downstream)) if row.task_count <= MAX_EXAMINED else 0
+    if row.task_count > MAX_EXAMINED or edges > MAX_EDGES:
         usual = _usual(memory, run, "", None)
         elapsed = 0.0 if row.adopted_at is None else max(0.0, (now - row.adopted_at).total_seconds())
-        return look_ahead({0: left_of(usual, elapsed=elapsed)}, lambda _: (), finish_by=row.finish_by, now=now)
-    return look_ahead(_left(memory, run, now), run.children, finish_by=row.finish_by, now=now)
+        return forecast_deadline(
+            {0: remaining_seconds(usual, elapsed=elapsed)}, lambda _: (), finish_by=row.finish_by, now=now
+        )
+    return forecast_deadline(_left(memory, run, now), run.children, finish_by=row.finish_by, now=now)
 
 
 def _left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float | None]:
@@ -126,7 +128,7 @@ def _left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float
             elapsed = max(0.0, (now - task.started_at).total_seconds())
         elif task is not None and task.due_at is not None:
             delay = max(0.0, (task.due_at - now).total_seconds())
-        left[position] = left_of(known[spec.name], elapsed=elapsed, delay=delay)
+        left[position] = remaining_seconds(known[spec.name], elapsed=elapsed, delay=delay)
     return left
 
 
@@ -134,8 +136,8 @@ def _usual(memory: ShardMemory, run: RunMemory, task: str, expected: float | Non
     return usual_seconds(memory.durations.samples(run.run.tenant, run.job.spec.name, task), expected)
 
 
-def _at_risk(turn: Turn, run: RunMemory, outlook: Outlook) -> None:
-    row, risk = run.run, say_risk(outlook)
+def _at_risk(turn: Turn, run: RunMemory, outlook: DeadlineForecast) -> None:
+    row, risk = run.run, format_risk(outlook)
     row.at_risk_at = turn.now
     turn.mark(run)
     became = _escalate(turn, run, risk)
@@ -146,15 +148,15 @@ def _at_risk(turn: Turn, run: RunMemory, outlook: Outlook) -> None:
 def _escalate(turn: Turn, run: RunMemory, risk: str) -> str:
     """Raise the priority of a run at risk by one level, if wanted and allowed; describe the result."""
     memory, row = turn.memory, run.run
-    if not run.job.spec.escalate or not memory.tuning.escalate_at_risk:
+    if not run.job.spec.escalate or not memory.scheduler_settings.escalate_at_risk:
         return f"priority stays {row.priority.name}"
-    may_have_p0 = not memory.tuning.p0_needs_grant or memory.rules.granted_p0(row.tenant, turn.now)
+    may_have_p0 = not memory.scheduler_settings.p0_needs_grant or memory.rules.granted_p0(row.tenant, turn.now)
     priority = higher_priority(row.priority, may_have_p0=may_have_p0)
     if priority is None:
         no_grant = "" if row.priority is Priority.P0 else f": {row.tenant} has no P0 grant"
         return f"priority stays {row.priority.name}{no_grant}"
     was, change = row.priority, f"from {row.priority.name} to {priority.name}"
     row.because = f"escalated {change}: {risk}"
-    bulk_operations.prioritise(turn, run, priority, by="shard", why=row.because)
+    bulk_operations.set_priority(turn, run, priority, by="shard", why=row.because)
     turn.batch.audit.append(audit_entries.escalation(row, was, risk))
     return f"priority raised {change}"

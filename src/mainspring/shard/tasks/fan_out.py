@@ -14,21 +14,21 @@ import msgspec
 
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.graph import expansion
-from mainspring.core.graph.expansion import Surroundings
-from mainspring.core.graph.fan_out import MOST_TASKS, items_of, label_of
+from mainspring.core.graph.expansion import ExpansionContext
+from mainspring.core.graph.fan_out import MAX_TASKS, items_of, label_of
 from mainspring.core.lifecycle.readiness import Decision
-from mainspring.core.model.batch import SpreadKind
-from mainspring.core.model.task import Birth, Task, TaskState, Trail
+from mainspring.core.model.batch import BulkOperationKind
+from mainspring.core.model.task import Origin, RetryState, Task, TaskState
 from mainspring.protocol.errors import Broken, ExpressionFailed, Refused
 from mainspring.shard import alerts
-from mainspring.shard.state.dynamic_tasks import FanOut, Growth
+from mainspring.shard.state.dynamic_tasks import DynamicTasks, FanOut
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import inputs
 from mainspring.shard.turn import Turn
 
 S = TaskState
 _LIMITS = Limits()
-_FAULTS_SAID = 5
+_MAX_FAULTS_SHOWN = 5
 
 
 def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
@@ -36,8 +36,8 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
 
     Resuming a run that the limit paused allows the fan-out.
     """
-    growth = _growth(run)
-    allowed = (SpreadKind.RESUME, "") in run.spreads
+    dynamic_tasks = _dynamic_tasks(run)
+    allowed = (BulkOperationKind.RESUME, "") in run.bulk_operations
     try:
         items = _items(run, task.position)
     except ExpressionFailed as error:
@@ -45,14 +45,14 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
     count, limit = len(items), _most(turn, run)
     if not count:
         return Decision(state=S.SKIPPED, because="skipped: its list is empty")
-    if run.run.task_count + count - 1 > MOST_TASKS:
-        because = f"its list has {count} items, which would exceed the limit of {MOST_TASKS} tasks per run"
+    if run.run.task_count + count - 1 > MAX_TASKS:
+        because = f"its list has {count} items, which would exceed the limit of {MAX_TASKS} tasks per run"
         return Decision(state=S.FAILED, because=because)
     stopped_at = None if task.trail is None else task.trail.fan_out_limit
     if count > limit and not (allowed and stopped_at == (count, limit)):
         _stop_at_limit(turn, run, task, count, limit)
         return None
-    birth = Birth(parent=task.position, generation=task.generation, index=0, total=count)
+    origin = Origin(parent=task.position, generation=task.generation, index=0, total=count)
     made = FanOut(
         position=task.position, generation=task.generation, total=count, first=run.run.task_count - 1, open=count,
         items=items,
@@ -60,20 +60,20 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
     turn.touch(task)
     if task.trail is not None and stopped_at is not None:
         task.trail = msgspec.structs.replace(task.trail, fan_out_limit=None)
-    task.birth = msgspec.structs.replace(birth, label=label(run, made, 0))
-    growth.fan_outs[task.position] = made
-    growth.firsts[task.position, task.generation] = made.first
+    task.origin = msgspec.structs.replace(origin, label=label(run, made, 0))
+    dynamic_tasks.fan_outs[task.position] = made
+    dynamic_tasks.first_positions[task.position, task.generation] = made.first
     if count > 1:
-        reserve(turn, run, SpreadKind.FAN_OUT, task, count - 1)
+        reserve_positions(turn, run, BulkOperationKind.FAN_OUT, task, count - 1)
     return Decision(state=S.QUEUED, because=f"fanned out over {count} items")
 
 
-def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
+def expand(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
     """Apply the output of a task that has not ended yet; return what is wrong with it, if anything."""
-    growth = _growth(run)
-    surroundings = Surroundings(
-        positions=growth.positions(run.job),
-        grower=task.position,
+    dynamic_tasks = _dynamic_tasks(run)
+    surroundings = ExpansionContext(
+        positions=dynamic_tasks.positions(run.job),
+        parent_task=task.position,
         task_count=run.run.task_count,
         max_tasks=_most(turn, run),
         parents=run.parents,
@@ -84,17 +84,17 @@ def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | No
         adds = expansion.check(output, surroundings, _LIMITS)
     except Refused as error:
         summary, *said = str(error).splitlines()
-        more = f"; and {len(said) - _FAULTS_SAID} more" if len(said) > _FAULTS_SAID else ""
-        return f"{summary}: {'; '.join(line.strip() for line in said[:_FAULTS_SAID])}{more}"
+        more = f"; and {len(said) - _MAX_FAULTS_SHOWN} more" if len(said) > _MAX_FAULTS_SHOWN else ""
+        return f"{summary}: {'; '.join(line.strip() for line in said[:_MAX_FAULTS_SHOWN])}{more}"
     first = run.run.task_count
-    growth.add(run.job, task.position, first, adds)
-    growth.firsts[task.position, task.generation] = first
+    dynamic_tasks.add(run.job, task.position, first, adds)
+    dynamic_tasks.first_positions[task.position, task.generation] = first
     if adds.tasks:
-        reserve(turn, run, SpreadKind.GROW, task, len(adds.tasks))
+        reserve_positions(turn, run, BulkOperationKind.GROW, task, len(adds.tasks))
     return None
 
 
-def reserve(turn: Turn, run: RunMemory, kind: SpreadKind, task: Task, count: int) -> None:
+def reserve_positions(turn: Turn, run: RunMemory, kind: BulkOperationKind, task: Task, count: int) -> None:
     """Reserve the next positions of the run for tasks created by `task`, and start creating them."""
     row = run.run
     start = row.task_count
@@ -102,15 +102,15 @@ def reserve(turn: Turn, run: RunMemory, kind: SpreadKind, task: Task, count: int
     turn.mark(run)
     turn.memory.in_memory.count(row.priority, row.tenant, count)
     why = f"{task.name} adds {count} tasks"
-    turn.open_spread(run, kind, by="shard", why=why, parent=task.id, done=start, total=start + count)
+    turn.open_bulk_operation(run, kind, by="shard", why=why, parent=task.id, done=start, total=start + count)
 
 
 def item(run: RunMemory, task: Task) -> str | None:
     """The item of a fan-out member, as JSON; None for other tasks."""
     found = run.fan_out_of(task)
-    if found is None or task.birth is None:
+    if found is None or task.origin is None:
         return None
-    return _items_again(run, found)[task.birth.index]
+    return _items_again(run, found)[task.origin.index]
 
 
 def label(run: RunMemory, found: FanOut, index: int) -> str:
@@ -122,7 +122,7 @@ def label(run: RunMemory, found: FanOut, index: int) -> str:
 
 def stopped_at_limit(run: RunMemory) -> list[Task]:
     """Tasks whose fan-out exceeds the limit, waiting for a person."""
-    if run.growth is None:
+    if run.dynamic_tasks is None:
         return []
     made = (run.tasks[position] for position in sorted(run.job.templates) if position < len(run.tasks))
     return [
@@ -132,7 +132,7 @@ def stopped_at_limit(run: RunMemory) -> list[Task]:
     ]
 
 
-def tell_limit_is_over(turn: Turn, run: RunMemory) -> None:
+def resolve_limit_alert(turn: Turn, run: RunMemory) -> None:
     """Resolve the alerts of a run that the limit had paused: a person has decided."""
     for task in stopped_at_limit(run):
         limit = _most(turn, run)
@@ -145,10 +145,10 @@ def _most(turn: Turn, run: RunMemory) -> int:
     return run.job.spec.max_fan_out if allowed is None else min(allowed, run.job.spec.max_fan_out)
 
 
-def _growth(run: RunMemory) -> Growth:
-    if run.growth is None:
+def _dynamic_tasks(run: RunMemory) -> DynamicTasks:
+    if run.dynamic_tasks is None:
         raise Broken(f"the job of {run.run.id} can't have dynamic tasks")
-    return run.growth
+    return run.dynamic_tasks
 
 
 def _items(run: RunMemory, position: int) -> list[str]:
@@ -169,7 +169,7 @@ def _why_not_later(run: RunMemory, position: int) -> str | None:
     if position >= len(run.tasks):
         return None
     task = run.tasks[position]
-    if task.state is S.PENDING and run.waiting[position] and task.birth is None:
+    if task.state is S.PENDING and run.waiting[position] and task.origin is None:
         return None
     return f"{task.name} is {task.state}, so it can't get more dependencies"
 
@@ -177,11 +177,11 @@ def _why_not_later(run: RunMemory, position: int) -> str | None:
 def _stop_at_limit(turn: Turn, run: RunMemory, task: Task, count: int, limit: int) -> None:
     """Pause the run, and alert its owner (DAG-2)."""
     turn.touch(task)
-    task.trail = msgspec.structs.replace(task.trail or Trail(), fan_out_limit=(count, limit))
+    task.trail = msgspec.structs.replace(task.trail or RetryState(), fan_out_limit=(count, limit))
     task.because = f"its list has {count} items (limit {limit}): resume the run to allow it, or cancel it"
     run.run.paused = True
     run.run.because = f"{task.name}: {task.because}"
     turn.mark(run)
-    turn.drop_spreads(run, SpreadKind.RESUME)
-    turn.open_spread(run, SpreadKind.PAUSE, by="shard", why=run.run.because)
+    turn.drop_bulk_operations(run, BulkOperationKind.RESUME)
+    turn.open_bulk_operation(run, BulkOperationKind.PAUSE, by="shard", why=run.run.because)
     turn.batch.outbox.append(alerts.fan_out_limit(task, count, limit, turn.now))

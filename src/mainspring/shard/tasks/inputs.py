@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainspring.core.graph.fan_out import LARGEST_INPUTS_BYTES, LARGEST_OUTPUT_BYTES, full_name, gather
+from mainspring.core.graph.fan_out import MAX_INPUTS_BYTES, MAX_OUTPUT_BYTES, full_name, gather
 from mainspring.core.lifecycle.states import UNSUCCESSFUL
 from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 
-_FEW = LARGEST_INPUTS_BYTES // LARGEST_OUTPUT_BYTES
+_FEW_UPSTREAMS = MAX_INPUTS_BYTES // MAX_OUTPUT_BYTES
 """So many upstream outputs can't exceed the limit."""
 
 
@@ -15,9 +15,9 @@ def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:
     """Upstream outputs as JSON by name, and the upstream tasks that failed. A fan-out gives one list, in item order."""
     found: dict[str, str] = {}
     failed: list[str] = []
-    growth = run.growth
+    dynamic_tasks = run.dynamic_tasks
     for number in run.parents(position):
-        fan_out = None if growth is None else growth.fan_outs.get(number)
+        fan_out = None if dynamic_tasks is None else dynamic_tasks.fan_outs.get(number)
         if fan_out is not None:
             found[run.tasks[number].name] = gathered(run, fan_out)
             members = [run.tasks[member] for member in fan_out.members()]
@@ -40,13 +40,13 @@ def gathered(run: RunMemory, fan_out: FanOut) -> str:
 
 def excess(run: RunMemory, position: int) -> str | None:
     """Why the inputs of a task are too large; None if they are not."""
-    if run.growth is None and len(run.job.upstream[position]) <= _FEW:
+    if run.dynamic_tasks is None and len(run.job.upstream[position]) <= _FEW_UPSTREAMS:
         return None
     size = 0
     for number in run.parents(position):
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
         output = gathered(run, fan_out) if fan_out is not None else run.tasks[number].output
         size += len(output) if output is not None else 0
-    if size <= LARGEST_INPUTS_BYTES:
+    if size <= MAX_INPUTS_BYTES:
         return None
-    return f"its inputs have {size} characters (limit {LARGEST_INPUTS_BYTES})"
+    return f"its inputs have {size} characters (limit {MAX_INPUTS_BYTES})"

@@ -17,21 +17,21 @@ from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.lifecycle.readiness import Decision, Upstream, decide, decide_when
 from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL, reopen
-from mainspring.core.limits.token_bucket import Paced
-from mainspring.core.model.batch import SpreadKind
+from mainspring.core.limits.token_bucket import PacedOperation
+from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.run import FailurePolicy
-from mainspring.core.model.task import Birth, Task, TaskState
+from mainspring.core.model.task import Origin, Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.protocol.ids import child_task_id, task_id
 from mainspring.shard.events import TimerDue
 from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, inputs, run_pacing
-from mainspring.shard.tasks import fan_out as growing
+from mainspring.shard.tasks import fan_out as expansions
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_TROUBLE = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
+_UNSUCCESSFUL = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
 REPLACED = "its creator was restarted"
 _READY = Decision(state=S.QUEUED, because="dependencies met")
 
@@ -46,33 +46,33 @@ class Step(StrEnum):
     """The run has used up its pace, and others wait."""
 
 
-def make(turn: Turn, run: RunMemory, position: int) -> None:
+def create_task(turn: Turn, run: RunMemory, position: int) -> None:
     """Create the next task of a run from its definition."""
     _make(turn, run, task_id(run.run.id, position), run.job.tasks[position].name, position)
 
 
-def make_child(turn: Turn, run: RunMemory, maker: Task, position: int) -> None:
-    """Create the next task of a run that `maker` adds: by its list, or by its output."""
-    if run.growth is None:
+def create_child(turn: Turn, run: RunMemory, creator: Task, position: int) -> None:
+    """Create the next task of a run that `creator` adds: by its list, or by its output."""
+    if run.dynamic_tasks is None:
         raise Broken(f"{run.run.id} can't have dynamic tasks")
-    fan_out = run.growth.fan_outs.get(maker.position)
+    fan_out = run.dynamic_tasks.fan_outs.get(creator.position)
     if fan_out is not None:
         generation, index, total = fan_out.generation, position - fan_out.first, fan_out.total
-        name, label = maker.name, growing.label(run, fan_out, index)
+        name, label = creator.name, expansions.label(run, fan_out, index)
     else:
-        added = run.growth.added[maker.position]
-        generation, index, total = maker.generation, position - added.start, len(added)
+        added = run.dynamic_tasks.added[creator.position]
+        generation, index, total = creator.generation, position - added.start, len(added)
         name, label = run.spec(position).name, ""
-    birth = Birth(parent=maker.position, generation=generation, index=index, total=total, label=label)
-    _make(turn, run, child_task_id(run.run.id, maker.position, generation, index), name, position, birth)
+    origin = Origin(parent=creator.position, generation=generation, index=index, total=total, label=label)
+    _make(turn, run, child_task_id(run.run.id, creator.position, generation, index), name, position, origin)
 
 
-def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: Birth | None = None) -> None:
+def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, origin: Origin | None = None) -> None:
     """Create a task, and decide it at once if nothing upstream is open."""
     row = run.run
     task = Task(
         id=id, run_id=row.id, shard=row.shard, tenant=row.tenant, name=name, position=position, priority=row.priority,
-        since=turn.now, birth=birth,
+        since=turn.now, origin=origin,
     )  # fmt: skip
     run.tasks.append(task)
     waiting = count_waiting(run, position)
@@ -86,7 +86,7 @@ def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: 
 
 def count_waiting(run: RunMemory, position: int) -> int:
     """Number of upstream tasks that have not notified a task."""
-    return sum(1 for parent in run.parents(position) if not _has_told(run, parent, position))
+    return sum(1 for parent in run.parents(position) if not _has_notified(run, parent, position))
 
 
 def free(turn: Turn, run: RunMemory, task: Task) -> None:
@@ -94,18 +94,18 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
     if run.is_stopped():
         cancel_unstarted(turn, run, task)
         return
-    if run.is_resting():
+    if run.is_suspended():
         return
     decision: Decision | None = _decide(run, task)
     if decision is not None and decision.state is S.QUEUED:
         excess = inputs.excess(run, task.position)
         if excess is not None:
             decision = Decision(state=S.FAILED, because=excess)
-        elif task.birth is None and task.position in run.job.templates:
-            decision = growing.fan_out(turn, run, task)
+        elif task.origin is None and task.position in run.job.templates:
+            decision = expansions.fan_out(turn, run, task)
     if decision is None:
         return
-    is_watched = task.trail is not None or turn.memory.failing_jobs.open
+    is_watched = task.trail is not None or turn.memory.job_breakers.open
     if decision.state is S.QUEUED and is_watched and circuit_breakers.is_held(turn, run, task):
         return
     if decision.state is not S.QUEUED:
@@ -141,11 +141,11 @@ def fault(message: str) -> str:
 
 def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
     """Queue a task again, unless its run is suspended or its upstream tasks have changed."""
-    if task.birth is not None and run.is_replaced(task):
+    if task.origin is not None and run.is_replaced(task):
         cancel(turn, run, task, by=by, because=REPLACED, cause=None)
         return
     turn.move(task, S.QUEUED, by=by, because=because)
-    if run.is_resting():
+    if run.is_suspended():
         turn.move(task, S.PENDING, by=by, because="the run is paused")
     elif run.waiting[task.position]:
         turn.move(task, S.PENDING, by=by, because="waiting for upstream")
@@ -177,31 +177,31 @@ def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cau
 
 def ended(turn: Turn, run: RunMemory, task: Task) -> None:
     """A task is final: notify its children, and stop the run if the job fails fast."""
-    if task.birth is not None and run.is_replaced(task):
-        if task.birth.parent == task.position:
+    if task.origin is not None and run.is_replaced(task):
+        if task.origin.parent == task.position:
             start_over(turn, run, task)
         return
-    fan_out = None if task.birth is None else run.fan_out_of(task)
+    fan_out = None if task.origin is None else run.fan_out_of(task)
     teller = task.position
     if fan_out is not None:
         fan_out.open -= 1
         teller = fan_out.position
     if (fan_out is None or not fan_out.open) and run.children(teller):
-        run.ripples[teller] = 0
-        turn.memory.ripples.append((task.run_id, teller))
+        run.propagations[teller] = 0
+        turn.memory.propagations.append((task.run_id, teller))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id
         turn.mark(run)
         if run.run.task_count > 1:
-            turn.open_spread(run, SpreadKind.FAIL_FAST, by="shard", why=f"{full_name(task)} failed")
+            turn.open_bulk_operation(run, BulkOperationKind.FAIL_FAST, by="shard", why=f"{full_name(task)} failed")
 
 
-def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
+def expand(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
     """Apply the output of a task that has not ended yet; return what is wrong with it, if anything."""
-    fault = growing.grow(turn, run, task, output)
-    if fault is None and run.growth is not None:
-        for position in run.growth.extended[task.position]:
+    fault = expansions.expand(turn, run, task, output)
+    if fault is None and run.dynamic_tasks is not None:
+        for position in run.dynamic_tasks.extended[task.position]:
             if position < len(run.tasks):
                 run.waiting[position] = count_waiting(run, position)
     return fault
@@ -213,7 +213,7 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
     if run.is_stopped():
         template.cause = run.run.failed_task
         run.counts[template.state] = run.counts.get(template.state, 0) + 1
-        template.birth = None
+        template.origin = None
         ended(turn, run, template)
         return
     start = template.state
@@ -221,42 +221,42 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
     template.priority = run.run.priority
     turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
     turn.recount(template, start)
-    template.birth = None
+    template.origin = None
     run.waiting[template.position] = count_waiting(run, template.position)
     if not run.waiting[template.position]:
         free(turn, run, template)
 
 
-def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
+def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
     """Notify the children of an ended task, within the turn's budget and the run's pace."""
     children = run.children(position)
-    told = run.ripples[position]
+    notified = run.propagations[position]
     ready = run.counts.get(S.QUEUED, 0)
-    most = run_pacing.allowance(turn.memory, run, Paced.READINESS, len(children) - told)
+    most = run_pacing.allowance(turn.memory, run, PacedOperation.READINESS, len(children) - notified)
     end = Step.OVER
-    while told < len(children):
+    while notified < len(children):
         if turn.spent():
             end = Step.MORE
             break
         if most is not None and run.counts.get(S.QUEUED, 0) - ready >= most:
             end = Step.LATER
             break
-        child = children[told]
-        told += 1
+        child = children[notified]
+        notified += 1
         if child < len(run.tasks):
-            run.ripples[position] = told
-            if run.growth is None or position in run.parents(child):
-                _hear(turn, run, child)
+            run.propagations[position] = notified
+            if run.dynamic_tasks is None or position in run.parents(child):
+                _notify_child(turn, run, child)
     if most is not None:
-        run_pacing.charge(turn.memory, run, Paced.READINESS, run.counts.get(S.QUEUED, 0) - ready)
+        run_pacing.charge(turn.memory, run, PacedOperation.READINESS, run.counts.get(S.QUEUED, 0) - ready)
     if end is Step.OVER:
-        del run.ripples[position]
+        del run.propagations[position]
     else:
-        run.ripples[position] = told
+        run.propagations[position] = notified
     return end
 
 
-def _hear(turn: Turn, run: RunMemory, position: int) -> None:
+def _notify_child(turn: Turn, run: RunMemory, position: int) -> None:
     task = run.tasks[position]
     if task.state in FINAL:
         return
@@ -265,21 +265,21 @@ def _hear(turn: Turn, run: RunMemory, position: int) -> None:
         free(turn, run, task)
 
 
-def _has_told(run: RunMemory, parent: int, child: int) -> bool:
-    told = run.ripples.get(parent)
-    if run.growth is None:
+def _has_notified(run: RunMemory, parent: int, child: int) -> bool:
+    notified = run.propagations.get(parent)
+    if run.dynamic_tasks is None:
         if run.tasks[parent].state not in FINAL:
             return False
-        return told is None or (told > 0 and run.job.downstream[parent][told - 1] >= child)
-    fan_out = run.growth.fan_outs.get(parent)
+        return notified is None or (notified > 0 and run.job.downstream[parent][notified - 1] >= child)
+    fan_out = run.dynamic_tasks.fan_outs.get(parent)
     is_made = parent < len(run.tasks)
     is_over = not fan_out.open if fan_out is not None else is_made and run.tasks[parent].state in FINAL
-    return is_over and (told is None or run.origin(child) in run.children(parent)[:told])
+    return is_over and (notified is None or run.template_position(child) in run.children(parent)[:notified])
 
 
 def _decide(run: RunMemory, task: Task) -> Decision:
     """Decide a task. The condition of a fan-out member was checked before: nothing that it reads has changed since."""
-    if task.birth is not None and run.is_replaced(task):
+    if task.origin is not None and run.is_replaced(task):
         return Decision(state=S.CANCELLED, because=REPLACED)
     decision = _decide_by_upstreams(run, task)
     when = run.spec(task.position).when
@@ -287,7 +287,7 @@ def _decide(run: RunMemory, task: Task) -> Decision:
         return decision
     keys = keys_of(when, "outputs")
     parents = run.parents(task.position)
-    named = [_whole(run, number) for number in parents if keys is None or run.tasks[number].name in keys]
+    named = [_as_upstream(run, number) for number in parents if keys is None or run.tasks[number].name in keys]
     return decide_when(when, named, run.run.params) or decision
 
 
@@ -300,11 +300,11 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
     if not parents:
         return _READY
     conditions = run.conditions(task.position)
-    if conditions is None and not any(run.counts.get(state) for state in _TROUBLE):
+    if conditions is None and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
         return _READY
     upstreams: list[Upstream] = []
     for number in parents:
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
         when = conditions.get(number) if conditions else None
         if fan_out is not None:
             upstreams += _describe(run, fan_out, when)
@@ -313,24 +313,24 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
     return decide(run.job.spec.on_failure, run.spec(task.position).on_skip, upstreams, run.run.params)
 
 
-def foregone(run: RunMemory, task: Task) -> Decision | None:
+def decide_early(run: RunMemory, task: Task) -> Decision | None:
     """The decision about a waiting task, if upstream results have settled it already: it will never be queued.
 
     For diagnosis. Other upstream results may change the reason, but never start the task.
     """
     conditions = run.conditions(task.position) or {}
-    if not conditions and not any(run.counts.get(state) for state in _TROUBLE):
+    if not conditions and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
         return None
     over: list[Upstream] = []
     for number in run.parents(task.position):
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
         made = (
             run.tasks[place]
             for place in ((number,) if fan_out is None else fan_out.members())
             if place < len(run.tasks)
         )
         when = conditions.get(number) if fan_out is None else None
-        over += [_upstream(one, when) for one in made if one.state in _TROUBLE or (when and one.state in FINAL)]
+        over += [_upstream(one, when) for one in made if one.state in _UNSUCCESSFUL or (when and one.state in FINAL)]
     decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
     return None if decision.state is S.QUEUED else decision
 
@@ -341,9 +341,9 @@ def _upstream(parent: Task, when: str | None) -> Upstream:
     )
 
 
-def _whole(run: RunMemory, position: int) -> Upstream:
+def _as_upstream(run: RunMemory, position: int) -> Upstream:
     """An upstream for a task's own condition: a fan-out with all outputs, and how it ended."""
-    fan_out = None if run.growth is None else run.growth.fan_outs.get(position)
+    fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(position)
     if fan_out is None:
         return _upstream(run.tasks[position], None)
     members = [run.tasks[number] for number in fan_out.members()]

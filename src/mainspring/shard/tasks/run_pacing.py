@@ -8,32 +8,32 @@ Other runs count if their priority is the same or higher: runs of a lower priori
 
 from __future__ import annotations
 
-from mainspring.core.limits.token_bucket import LEAST_PART, Bucket, Paced
-from mainspring.core.model.batch import SpreadKind
+from mainspring.core.limits.token_bucket import MIN_PART, PacedOperation, TokenBucket
+from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import TaskState
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.state.memory import PutOff, ShardMemory
+from mainspring.shard.state.memory import DeferredWork, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
 PACES = {
-    SpreadKind.FAN_OUT: Paced.GROWTH,
-    SpreadKind.GROW: Paced.GROWTH,
-    SpreadKind.ADOPT: Paced.READINESS,
-    SpreadKind.RESUME: Paced.READINESS,
-    SpreadKind.REOPEN: Paced.READINESS,
+    BulkOperationKind.FAN_OUT: PacedOperation.GROWTH,
+    BulkOperationKind.GROW: PacedOperation.GROWTH,
+    BulkOperationKind.ADOPT: PacedOperation.READINESS,
+    BulkOperationKind.RESUME: PacedOperation.READINESS,
+    BulkOperationKind.REOPEN: PacedOperation.READINESS,
 }
 """Bulk operations that create work. Those that end work are not paced."""
-_SHORTEST_SECONDS = 0.02
+_MIN_DELAY_SECONDS = 0.02
 
 
-def allowance(memory: ShardMemory, run: RunMemory, work: Paced, wanted: int) -> int | None:
+def allowance(memory: ShardMemory, run: RunMemory, work: PacedOperation, wanted: int) -> int | None:
     """Number of tasks that may be created or become ready now; None: all, as no other run waits."""
-    if wanted <= LEAST_PART or not others_wait(memory, run):
+    if wanted <= MIN_PART or not others_wait(memory, run):
         return None
     return _bucket(memory, run, work).left(memory.life)
 
 
-def charge(memory: ShardMemory, run: RunMemory, work: Paced, many: int) -> None:
+def charge(memory: ShardMemory, run: RunMemory, work: PacedOperation, many: int) -> None:
     """Charge tasks to the pace."""
     _bucket(memory, run, work).take(many)
 
@@ -44,41 +44,41 @@ def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
     queued = sum(depth for (priority, _), depth in memory.queues.depth.items() if priority <= row.priority)
     if queued > run.counts.get(TaskState.QUEUED, 0):
         return True
-    lines = (*(key[0] for key in memory.spreads), *memory.put_off)
+    lines = (*(key[0] for key in memory.bulk_operations), *memory.deferred)
     return any(other != row.id and _is_as_important(memory, other, run) for other in lines)
 
 
-def put_off_spread(memory: ShardMemory, run: RunMemory, kind: SpreadKind, parent: str) -> None:
+def defer_bulk_operation(memory: ShardMemory, run: RunMemory, kind: BulkOperationKind, parent: str) -> None:
     """Defer a bulk operation until there are tokens."""
-    _put_off(memory, run, PACES[kind]).spreads.append((run.run.id, kind, parent))
+    _defer(memory, run, PACES[kind]).bulk_operations.append((run.run.id, kind, parent))
 
 
-def put_off_ripple(memory: ShardMemory, run: RunMemory, position: int) -> None:
+def defer_propagation(memory: ShardMemory, run: RunMemory, position: int) -> None:
     """Defer a propagation until there are tokens."""
-    _put_off(memory, run, Paced.READINESS).ripples.append((run.run.id, position))
+    _defer(memory, run, PacedOperation.READINESS).propagations.append((run.run.id, position))
 
 
 def due(memory: ShardMemory, timer: TimerDue) -> None:
     """Continue deferred work."""
-    waiting = memory.put_off.pop(timer.subject, None)
+    waiting = memory.deferred.pop(timer.subject, None)
     if waiting is not None:
-        memory.spreads.extend(waiting.spreads)
-        memory.ripples.extend(waiting.ripples)
+        memory.bulk_operations.extend(waiting.bulk_operations)
+        memory.propagations.extend(waiting.propagations)
 
 
-def _put_off(memory: ShardMemory, run: RunMemory, work: Paced) -> PutOff:
-    waiting = memory.put_off.get(run.run.id)
+def _defer(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> DeferredWork:
+    waiting = memory.deferred.get(run.run.id)
     if waiting is None:
-        waiting = memory.put_off[run.run.id] = PutOff()
-        seconds = max(_SHORTEST_SECONDS, _bucket(memory, run, work).seconds_to(2 * LEAST_PART))
-        memory.set_length(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
+        waiting = memory.deferred[run.run.id] = DeferredWork()
+        seconds = max(_MIN_DELAY_SECONDS, _bucket(memory, run, work).seconds_to(2 * MIN_PART))
+        memory.set_timer_after(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
     return waiting
 
 
-def _bucket(memory: ShardMemory, run: RunMemory, work: Paced) -> Bucket:
+def _bucket(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> TokenBucket:
     found = run.buckets.get(work)
     if found is None:
-        found = run.buckets[work] = Bucket(memory.tuning.pace(work), memory.life)
+        found = run.buckets[work] = TokenBucket(memory.scheduler_settings.pace(work), memory.life)
     return found
 
 

@@ -17,22 +17,22 @@ from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
+_ACTIVE = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
 """States of tasks that run, or wait for a worker or a person."""
-_TASKS_NAMED = 5
+_MAX_TASKS_NAMED = 5
 
 
 def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
     """Whether a run has made no progress for this long, and will make none."""
     last = max(filter(None, (run.changed_at, run.run.stuck_at)), default=now)
-    if now - last < after or run.is_resting() or run.spreads or run.ripples:
+    if now - last < after or run.is_suspended() or run.bulk_operations or run.propagations:
         return False
-    if any(run.counts.get(state) for state in _MOVING):
+    if any(run.counts.get(state) for state in _ACTIVE):
         return False
     return not run.delayed or not any(task.due_at is not None and task.due_at > now for task in run.tasks)
 
 
-def move_on(turn: Turn, run: RunMemory) -> None:
+def report_and_retry(turn: Turn, run: RunMemory) -> None:
     """Report what a run waits for, raise an alert, and decide its tasks again."""
     since = run.run.stuck_at or run.changed_at or turn.now
     run.run.stuck_at = turn.now
@@ -52,8 +52,8 @@ def move_on(turn: Turn, run: RunMemory) -> None:
 def explain(run: RunMemory) -> str:
     """Describe what the tasks of a run wait for."""
     waiting = [task for task in run.tasks if task.state not in FINAL]
-    said = [_explain_task(run, task) for task in waiting[:_TASKS_NAMED]]
-    more = f"; and {len(waiting) - _TASKS_NAMED} more" if len(waiting) > _TASKS_NAMED else ""
+    said = [_explain_task(run, task) for task in waiting[:_MAX_TASKS_NAMED]]
+    more = f"; and {len(waiting) - _MAX_TASKS_NAMED} more" if len(waiting) > _MAX_TASKS_NAMED else ""
     return "; ".join(said) + more if said else "it has no open tasks"
 
 
@@ -64,5 +64,5 @@ def _explain_task(run: RunMemory, task: Task) -> str:
     made = [run.tasks[parent] for parent in run.parents(task.position) if parent < len(run.tasks)]
     upstream = [f"{parent.name} ({parent.state})" for parent in made if parent.state not in FINAL]
     if upstream:
-        return f"{name} waits for {', '.join(upstream[:_TASKS_NAMED])}"
+        return f"{name} waits for {', '.join(upstream[:_MAX_TASKS_NAMED])}"
     return f"{name} is {task.state} and counts {run.waiting[task.position]} open upstream tasks, but there are none"

@@ -5,7 +5,8 @@ one follows it from its first progress report on, or from the start if the defin
 counted in shard time, so that a stall of the shard expires nothing; a new leader goes by the start of the attempt, but
 expires nothing before its worker could report.
 
-An extension is part of the task's row (`Trail.limit_seconds`). The timer is not reset: when it fires, it checks the
+An extension is part of the task's row (`RetryState.limit_seconds`). The timer is not reset: when it fires, it checks
+the
 deadline (`ShardMemory.deadlines`), and waits for the rest if there is any.
 """
 
@@ -17,25 +18,25 @@ from msgspec.structs import replace
 
 from mainspring.core.lifecycle import timeouts
 from mainspring.core.model.alerts import AlertKind
-from mainspring.core.model.task import StopKind, Task, TaskState, Trail
+from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.protocol.wire import Extended, Progress
 from mainspring.shard import alerts
 from mainspring.shard.actions import stop_requests
-from mainspring.shard.effects import Reply
-from mainspring.shard.events import ExtendTask, MoreTimeAsked, TimerDue, TimerKind
-from mainspring.shard.state.memory import Headway, ShardMemory
+from mainspring.shard.effects import ActionStatus
+from mainspring.shard.events import ExtendTask, ExtensionRequested, TimerDue, TimerKind
+from mainspring.shard.state.memory import AttemptProgress, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
-LEAST_LIMIT_LEFT = timedelta(seconds=20)
+MIN_LIMIT_AFTER_TAKEOVER = timedelta(seconds=20)
 """After a takeover no limit expires before the workers could report what ended in between."""
-LONGEST_NOTE = 200
+MAX_NOTE_CHARS = 200
 
 
 def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
     """Start the time limits of an attempt."""
     spec = run.spec(task.position)
-    soft, hard = timeouts.limits(spec, task.trail, memory.tuning)
+    soft, hard = timeouts.limits(spec, task.trail, memory.scheduler_settings)
     if soft is not None:
         _set(memory, task, TimerKind.SOFT_LIMIT, soft)
     else:
@@ -44,46 +45,46 @@ def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
         _set(memory, task, TimerKind.STALL, spec.stall_seconds)
 
 
-def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
+def restore(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
     """Restore the time limits of an attempt found running in the rows."""
     if task.started_at is None or task.attempt_id is None:
         return
     spec, elapsed = run.spec(task.position), now - task.started_at
-    soft, hard = timeouts.limits(spec, task.trail, memory.tuning)
-    told = set()
+    soft, hard = timeouts.limits(spec, task.trail, memory.scheduler_settings)
+    alerted = set()
     if soft is not None and elapsed >= timedelta(seconds=soft):
-        told.add(AlertKind.RUNNING_LONG)
+        alerted.add(AlertKind.RUNNING_LONG)
     if task.stop is not None and task.stop.kind is StopKind.STALL:
-        told.add(AlertKind.STALLED)
-    if told:
-        memory.told[task.attempt_id] = frozenset(told)
+        alerted.add(AlertKind.STALLED)
+    if alerted:
+        memory.alerted[task.attempt_id] = frozenset(alerted)
     kind, limit = TimerKind.SOFT_LIMIT, soft
-    if limit is None or AlertKind.RUNNING_LONG in told:
+    if limit is None or AlertKind.RUNNING_LONG in alerted:
         kind, limit = TimerKind.TASK_LIMIT, hard
-    left = max(timedelta(seconds=limit) - elapsed, LEAST_LIMIT_LEFT)
+    left = max(timedelta(seconds=limit) - elapsed, MIN_LIMIT_AFTER_TAKEOVER)
     _set(memory, task, kind, left.total_seconds())
     if spec.stall_seconds is not None:
         _set(memory, task, TimerKind.STALL, spec.stall_seconds)
 
 
-def recall_headway(memory: ShardMemory) -> None:
+def restore_progress(memory: ShardMemory) -> None:
     """Keep monitoring the progress of attempts that reported it within this term."""
-    for attempt in memory.headway:
+    for attempt in memory.attempt_progress:
         task = memory.attempts[attempt]
         spec = memory.runs[task.run_id].spec(task.position)
         if task.state is TaskState.RUNNING and spec.stall_seconds is None:
-            _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.tuning))
+            _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.scheduler_settings))
 
 
 def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
     """Record the progress of an attempt, and when it last changed."""
-    known, note = memory.headway.get(said.attempt), said.note[:LONGEST_NOTE]
+    known, note = memory.attempt_progress.get(said.attempt), said.note[:MAX_NOTE_CHARS]
     if known is not None and (known.percent, known.note) == (said.percent, note):
         return
-    memory.headway[said.attempt] = Headway(percent=said.percent, note=note, moved=memory.life)
+    memory.attempt_progress[said.attempt] = AttemptProgress(percent=said.percent, note=note, moved=memory.life)
     spec = memory.runs[task.run_id].spec(task.position)
     if known is None and spec.stall_seconds is None and task.state is TaskState.RUNNING:
-        _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.tuning))
+        _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.scheduler_settings))
 
 
 def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
@@ -92,10 +93,10 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
-    soft = timeouts.limits(spec, task.trail, memory.tuning)[0] or 0.0
-    _tell(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
+    soft = timeouts.limits(spec, task.trail, memory.scheduler_settings)[0] or 0.0
+    _alert(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
     deadline = memory.deadlines.get(task.attempt_id)
-    hard = timeouts.hard_limit(spec, task.trail, memory.tuning)
+    hard = timeouts.hard_limit(spec, task.trail, memory.scheduler_settings)
     left = deadline - memory.life if deadline is not None else hard - soft
     _set(memory, task, TimerKind.TASK_LIMIT, left)
 
@@ -110,7 +111,7 @@ def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
     if deadline > memory.life:
         _set(memory, task, TimerKind.TASK_LIMIT, deadline - memory.life)
         return
-    limit = timeouts.hard_limit(memory.runs[task.run_id].spec(task.position), task.trail, memory.tuning)
+    limit = timeouts.hard_limit(memory.runs[task.run_id].spec(task.position), task.trail, memory.scheduler_settings)
     if deadline == 0 and _elapsed(turn, task) < limit:
         _set(memory, task, TimerKind.TASK_LIMIT, limit - _elapsed(turn, task))
         return
@@ -123,77 +124,77 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory = turn.memory
-    limit = timeouts.stall_limit(memory.runs[task.run_id].spec(task.position), memory.tuning)
-    headway = memory.headway.get(task.attempt_id)
-    if headway is not None and memory.life - headway.moved < limit:
-        _set(memory, task, TimerKind.STALL, headway.moved + limit - memory.life)
+    limit = timeouts.stall_limit(memory.runs[task.run_id].spec(task.position), memory.scheduler_settings)
+    attempt_progress = memory.attempt_progress.get(task.attempt_id)
+    if attempt_progress is not None and memory.life - attempt_progress.moved < limit:
+        _set(memory, task, TimerKind.STALL, attempt_progress.moved + limit - memory.life)
         return
     if task.stop is None:
         why = f"it made no progress for {limit:g} s"
         stop_requests.request(turn, task, StopKind.STALL, by="shard", why=why)
-        _tell(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
+        _alert(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
 
 
-def more_time(turn: Turn, event: MoreTimeAsked) -> None:
+def more_time(turn: Turn, event: ExtensionRequested) -> None:
     """An attempt requests an extension: granted while it makes progress, up to a limit."""
     memory = turn.memory
     task = memory.attempts.get(event.attempt)
     if task is None or task.worker_id != event.worker:
         stop_requests.disown(turn, event.worker, event.attempt)
         return
-    turn.send(memory.workers[event.worker], prolong(turn, task, event.attempt, event.seconds))
+    turn.send(memory.workers[event.worker], extend_attempt(turn, task, event.attempt, event.seconds))
 
 
-def prolong(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
+def extend_attempt(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
     """Extend an attempt if allowed; return the time that it has left."""
     run = turn.memory.runs[task.run_id]
-    refusal = _why_not(turn, run, task)
+    refusal = _refuse_extension(turn, run, task)
     if not refusal:
         spec, elapsed = run.spec(task.position), _elapsed(turn, task)
-        limit = timeouts.extended(spec, task.trail, turn.memory.tuning, elapsed=elapsed, seconds=seconds)
-        refusal = _prolong(turn, run, task, limit)
+        limit = timeouts.extended(spec, task.trail, turn.memory.scheduler_settings, elapsed=elapsed, seconds=seconds)
+        refusal = _set_hard_limit(turn, run, task, limit)
     return Extended(attempt, _left(turn, run, task), refusal)
 
 
-def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[Reply, str]:
+def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[ActionStatus, str]:
     """Extend a running task for a person; return the result."""
     if task.state is not TaskState.RUNNING:
-        return Reply.REFUSED, f"the task is {task.state}: only a running task can be extended"
+        return ActionStatus.REFUSED, f"the task is {task.state}: only a running task can be extended"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
-        return Reply.REFUSED, f"the task is being stopped: {task.stop.why}"
-    if not 0 < event.seconds <= timeouts.LONGEST_SECONDS:
-        return Reply.REFUSED, f"must be more than 0 and at most {timeouts.LONGEST_SECONDS:.0f} seconds"
-    limit = min(_elapsed(turn, task) + event.seconds, timeouts.LONGEST_SECONDS)
-    refusal = _prolong(turn, run, task, limit)
+        return ActionStatus.REFUSED, f"the task is being stopped: {task.stop.why}"
+    if not 0 < event.seconds <= timeouts.MAX_SECONDS:
+        return ActionStatus.REFUSED, f"must be more than 0 and at most {timeouts.MAX_SECONDS:.0f} seconds"
+    limit = min(_elapsed(turn, task) + event.seconds, timeouts.MAX_SECONDS)
+    refusal = _set_hard_limit(turn, run, task, limit)
     worker = turn.memory.workers.get(task.worker_id or "")
     if worker is not None and task.attempt_id is not None and not refusal:
         turn.send(worker, Extended(task.attempt_id, _left(turn, run, task)))
-    return (Reply.ALREADY, refusal) if refusal else (Reply.DONE, f"{_left(turn, run, task):.0f} s left")
+    return (ActionStatus.ALREADY, refusal) if refusal else (ActionStatus.DONE, f"{_left(turn, run, task):.0f} s left")
 
 
-def _why_not(turn: Turn, run: RunMemory, task: Task) -> str:
+def _refuse_extension(turn: Turn, run: RunMemory, task: Task) -> str:
     """Why an attempt can't be extended; empty if it can."""
     if task.state is not TaskState.RUNNING:
         return f"it is {task.state}"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
         return f"it is being stopped: {task.stop.why}"
-    headway = turn.memory.headway.get(task.attempt_id or "")
-    stall = timeouts.stall_limit(run.spec(task.position), turn.memory.tuning)
-    if headway is None:
+    attempt_progress = turn.memory.attempt_progress.get(task.attempt_id or "")
+    stall = timeouts.stall_limit(run.spec(task.position), turn.memory.scheduler_settings)
+    if attempt_progress is None:
         return "it has not reported progress"
-    if turn.memory.life - headway.moved >= stall:
+    if turn.memory.life - attempt_progress.moved >= stall:
         return f"it has made no progress for {stall:g} s"
     return ""
 
 
-def _prolong(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
+def _set_hard_limit(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
     """Raise the total time limit of a task; return why not, if it is no longer than the current one."""
-    now_allowed = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.tuning)
+    now_allowed = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.scheduler_settings)
     if limit <= now_allowed:
         return f"its limit is already {now_allowed:g} s"
     left = limit - _elapsed(turn, task)
     turn.touch(task)
-    task.trail = replace(task.trail or Trail(), limit_seconds=limit)
+    task.trail = replace(task.trail or RetryState(), limit_seconds=limit)
     turn.memory.deadlines[task.attempt_id or ""] = turn.memory.life + left
     return ""
 
@@ -203,7 +204,7 @@ def _left(turn: Turn, run: RunMemory, task: Task) -> float:
     deadline = turn.memory.deadlines.get(task.attempt_id or "")
     if deadline is not None:
         return max(0.0, deadline - turn.memory.life)
-    limit = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.tuning)
+    limit = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.scheduler_settings)
     return max(0.0, limit - _elapsed(turn, task))
 
 
@@ -217,11 +218,11 @@ def _running(turn: Turn, timer: TimerDue) -> Task | None:
     return task if task is not None and task.seq == timer.stamp and task.worker_id is not None else None
 
 
-def _tell(turn: Turn, task: Task, kind: AlertKind, summary: str) -> None:
+def _alert(turn: Turn, task: Task, kind: AlertKind, summary: str) -> None:
     attempt = task.attempt_id or ""
-    turn.memory.told[attempt] = turn.memory.told.get(attempt, frozenset()) | {kind}
+    turn.memory.alerted[attempt] = turn.memory.alerted.get(attempt, frozenset()) | {kind}
     turn.batch.outbox.append(alerts.attempt(kind, task, attempt, summary, turn.now))
 
 
 def _set(memory: ShardMemory, task: Task, kind: TimerKind, seconds: float) -> None:
-    memory.set_length(seconds, TimerDue(kind=kind, subject=task.id, stamp=task.seq))
+    memory.set_timer_after(seconds, TimerDue(kind=kind, subject=task.id, stamp=task.seq))

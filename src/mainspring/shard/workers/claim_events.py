@@ -6,16 +6,16 @@ Such a worker has no session, and nothing is sent to it: everything it needs is 
 from __future__ import annotations
 
 from mainspring.protocol.wire import Offer, Outcome
-from mainspring.shard.events import Asked, Event
+from mainspring.shard.events import ActionRequest, Event
 
 
-class ClaimAct(Asked, frozen=True, kw_only=True):
+class ClaimCall(ActionRequest, frozen=True, kw_only=True):
     """A request of an HTTP worker."""
 
     worker: str
 
 
-class ClaimWork(ClaimAct, frozen=True, kw_only=True, tag="ClaimWork"):
+class ClaimWork(ClaimCall, frozen=True, kw_only=True, tag="ClaimWork"):
     """Claim an amount of work. The reply comes as soon as there is work, or is empty after the wait time."""
 
     wanted: int
@@ -23,19 +23,19 @@ class ClaimWork(ClaimAct, frozen=True, kw_only=True, tag="ClaimWork"):
     """An attempt not started by then is queued again."""
     wait_seconds: float = 0.0
     offer: Offer | None = None
-    """Total resources of the worker; None: a default amount per claim (`claims.UNSAID`)."""
+    """Total resources of the worker; None: a default amount per claim (`claims.DEFAULT_CLAIM_CAPACITY`)."""
     labels: dict[str, str]
     zone: str = ""
     version: str = ""
 
 
-class StartClaimed(ClaimAct, frozen=True, kw_only=True, tag="StartClaimed"):
+class ClaimStarted(ClaimCall, frozen=True, kw_only=True, tag="ClaimStarted"):
     """The worker has started an attempt."""
 
     attempt: str
 
 
-class BeatClaimed(ClaimAct, frozen=True, kw_only=True, tag="BeatClaimed"):
+class ClaimHeartbeat(ClaimCall, frozen=True, kw_only=True, tag="ClaimHeartbeat"):
     """Heartbeat of an attempt, with its progress."""
 
     attempt: str
@@ -47,7 +47,7 @@ class BeatClaimed(ClaimAct, frozen=True, kw_only=True, tag="BeatClaimed"):
     """Requested extension of the time limit (LIV-4)."""
 
 
-class EndClaimed(ClaimAct, frozen=True, kw_only=True, tag="EndClaimed"):
+class ClaimEnded(ClaimCall, frozen=True, kw_only=True, tag="ClaimEnded"):
     """An attempt has ended, with its result."""
 
     attempt: str
@@ -58,7 +58,7 @@ class EndClaimed(ClaimAct, frozen=True, kw_only=True, tag="EndClaimed"):
     """The attempt had ended before, according to its row: kept as a record, and changes nothing (LIV-5)."""
 
 
-class ClaimDropped(Event, frozen=True, kw_only=True, tag="ClaimDropped"):
+class ClaimAbandoned(Event, frozen=True, kw_only=True, tag="ClaimAbandoned"):
     """The caller of a claim is gone, or the claimed work can't be delivered."""
 
     worker: str

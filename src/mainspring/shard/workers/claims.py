@@ -2,7 +2,8 @@
 
     claim ──► ASSIGNED ──start──► RUNNING ──complete, fail──► as any result
                  │                   │ ▲ heartbeat: the time limit restarts
-                 │                   └─ silent for `claim_silence_seconds` ──► lost, by the task's policy (LIV-1)
+                 │                   └─ silent for `claim_heartbeat_timeout_seconds` ──► lost, by the task's policy
+                 (LIV-1)
                  └─ not started within the claim's own time, or recalled ──► QUEUED (LIV-3)
 
 1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.wants`). A claim gets
@@ -24,57 +25,57 @@ from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.protocol.errors import Broken
 from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progress, Stop
-from mainspring.shard.effects import Answered, ClaimedAttempt, Reply
+from mainspring.shard.effects import ActionReply, ActionStatus, ClaimedAttempt
 from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.tasks import timeouts
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import liveness, reports
 from mainspring.shard.workers.claim_events import (
-    BeatClaimed,
-    ClaimAct,
-    ClaimDropped,
+    ClaimAbandoned,
+    ClaimCall,
+    ClaimEnded,
+    ClaimHeartbeat,
+    ClaimStarted,
     ClaimWork,
-    EndClaimed,
-    StartClaimed,
 )
 from mainspring.shard.workers.open_claims import Claim
 
 S = TaskState
-MOST_CLAIMS = 10_000
+MAX_CLAIMS = 10_000
 """Open in a shard at a time."""
-MOST_OF_ONE = 100
+MAX_CLAIMS_PER_WORKER = 100
 """Open per worker at a time."""
-UNSAID = Resources(cpu_millis=4_000, memory_bytes=16 * 1024**3, disk_bytes=256 * 1024**3)
+DEFAULT_CLAIM_CAPACITY = Resources(cpu_millis=4_000, memory_bytes=16 * 1024**3, disk_bytes=256 * 1024**3)
 """Resources assumed per claim of a worker that does not report any."""
 NO_HEARTBEAT = "no heartbeat from"
 """The message of a loss by silence begins with this."""
 _NOT_HELD = "the attempt has ended, or belongs to another worker"
 
 
-def apply(turn: Turn, event: ClaimAct) -> None:
+def apply(turn: Turn, event: ClaimCall) -> None:
     """Apply a request of an HTTP worker, and reply to it."""
     match event:
         case ClaimWork():
             _claim(turn, event)
-        case StartClaimed():
+        case ClaimStarted():
             _start(turn, event)
-        case BeatClaimed():
+        case ClaimHeartbeat():
             _beat(turn, event)
-        case EndClaimed():
+        case ClaimEnded():
             _end(turn, event)
         case _:
             raise Broken(f"no handler for {event}")
 
 
-def hand_over(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, needs: Offer) -> None:
+def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, needs: Offer) -> None:
     """Add an assignment to the reply of a claim. The worker has to start it in time."""
     memory = turn.memory
     claim = memory.claims.first(worker.id)
     if claim is None:
         raise Broken(f"{worker.id} was given {lease.id}, but has no open claim")
     claim.left -= 1
-    memory.claims.ready[claim.ticket] = None
+    memory.claims.ready[claim.request_id] = None
     run = memory.runs[assignment.run]
     claim.claimed.append(
         ClaimedAttempt(
@@ -83,20 +84,22 @@ def hand_over(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, 
             expires_at=turn.now + timedelta(seconds=claim.hold_seconds),
         )
     )  # fmt: skip
-    memory.set_length(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    memory.set_timer_after(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
 
 
 def settle(turn: Turn) -> None:
     """Reply to claims that got work, and to those whose wait time is over."""
     memory = turn.memory
-    for ticket in list(memory.claims.ready):
-        claim = memory.claims.close(ticket)
+    for request_id in list(memory.claims.ready):
+        claim = memory.claims.close(request_id)
         if claim is not None:
-            turn.batch.effects.append(Answered(ticket, Reply.DONE, worker=claim.worker, claimed=tuple(claim.claimed)))
+            turn.batch.effects.append(
+                ActionReply(request_id, ActionStatus.DONE, worker=claim.worker, claimed=tuple(claim.claimed))
+            )
             _count(memory, claim.worker)
 
 
-def drop(turn: Turn, event: ClaimDropped) -> None:
+def drop(turn: Turn, event: ClaimAbandoned) -> None:
     """Queue the work of an abandoned claim again."""
     memory = turn.memory
     if memory.claims.close(event.claim) is not None:
@@ -107,7 +110,7 @@ def drop(turn: Turn, event: ClaimDropped) -> None:
             reports.give_back(turn, task, because=f"{event.worker} disconnected before it received it")
 
 
-def take_back(turn: Turn) -> None:
+def return_recalled(turn: Turn) -> None:
     """Requeue recalled attempts that have not started: the worker asks before it starts one."""
     recalled, turn.memory.claims.recalled = turn.memory.claims.recalled, []
     for attempt in recalled:
@@ -117,7 +120,7 @@ def take_back(turn: Turn) -> None:
             reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
 
 
-def recall(memory: ShardMemory) -> None:
+def restore(memory: ShardMemory) -> None:
     """Give attempts found in the rows their full time, and keep the claims of this term.
 
     Recalled attempts that had not started are returned by the first turn.
@@ -133,7 +136,7 @@ def recall(memory: ShardMemory) -> None:
                 _watch(memory, lease, task)
                 if not lease.received:
                     timer = TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-                    memory.set_length(memory.tuning.claim_silence_seconds, timer)
+                    memory.set_timer_after(memory.scheduler_settings.claim_heartbeat_timeout_seconds, timer)
                     if task.stop is not None:
                         memory.claims.recalled.append(attempt)
         _count(memory, worker.id)
@@ -151,8 +154,8 @@ def due(turn: Turn, timer: TimerDue) -> None:
 
 def _end_wait(memory: ShardMemory, claim: Claim) -> None:
     """Expire a claim: it gets its reply when the turn closes."""
-    claim.is_over = True
-    memory.claims.ready[claim.ticket] = None
+    claim.has_expired = True
+    memory.claims.ready[claim.request_id] = None
 
 
 def _silence_due(turn: Turn, timer: TimerDue) -> None:
@@ -161,42 +164,42 @@ def _silence_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.lease_id is None:
         return
     lease = memory.leases[task.lease_id]
-    quiet, most = memory.life - lease.heard, memory.tuning.claim_silence_seconds
-    if quiet < most:
-        _look_again(memory, task, most - quiet)
+    silent_seconds, most = memory.life - lease.last_heartbeat, memory.scheduler_settings.claim_heartbeat_timeout_seconds
+    if silent_seconds < most:
+        _look_again(memory, task, most - silent_seconds)
     else:
-        because = f"{NO_HEARTBEAT} {task.worker_id} for {quiet:.0f} s"
+        because = f"{NO_HEARTBEAT} {task.worker_id} for {silent_seconds:.0f} s"
         reports.lose(turn, task, because=because, worker_lost=True)
 
 
 def _claim(turn: Turn, event: ClaimWork) -> None:
     memory = turn.memory
-    memory.claims.close(event.ticket)
-    if len(memory.claims.open) >= MOST_CLAIMS:
-        turn.answer(event, Reply.REFUSED, f"{MOST_CLAIMS:,} open claims in {memory.shard}: retry later")
+    memory.claims.close(event.request_id)
+    if len(memory.claims.open) >= MAX_CLAIMS:
+        turn.respond(event, ActionStatus.REFUSED, f"{MAX_CLAIMS:,} open claims in {memory.shard}: retry later")
         return
-    if memory.claims.count(event.worker) >= MOST_OF_ONE:
-        turn.answer(event, Reply.REFUSED, f"{event.worker} already has {MOST_OF_ONE} open claims")
+    if memory.claims.count(event.worker) >= MAX_CLAIMS_PER_WORKER:
+        turn.respond(event, ActionStatus.REFUSED, f"{event.worker} already has {MAX_CLAIMS_PER_WORKER} open claims")
         return
     claim = Claim(
-        ticket=event.ticket, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
+        request_id=event.request_id, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
         until=memory.life + event.wait_seconds,
     )  # fmt: skip
     memory.claims.add(claim)
-    _meet(turn, event)
+    _update_worker(turn, event)
     if event.wait_seconds > 0:
         _set_wait(memory, claim)
     else:
         _end_wait(memory, claim)
 
 
-def _meet(turn: Turn, event: ClaimWork) -> None:
+def _update_worker(turn: Turn, event: ClaimWork) -> None:
     """Update a worker from its claim; its row is written if something changed."""
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     is_new = worker is None
     if worker is None:
-        worker = memory.meet(event.worker)
+        worker = memory.add_worker(event.worker)
         worker.status = WorkerStatus.READY
         liveness.watch(turn, worker)
     said = (event.labels, event.zone, event.version)
@@ -210,7 +213,7 @@ def _meet(turn: Turn, event: ClaimWork) -> None:
         is_new = is_new or worker.total != before
     if said != (worker.labels, worker.zone, worker.version):
         worker.labels, worker.zone, worker.version = said
-    worker.heard = memory.life
+    worker.last_heartbeat = memory.life
     _count(memory, worker.id)
     if is_new:
         turn.save_worker(worker)
@@ -225,7 +228,7 @@ def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
 
 def _for_claims(count: int) -> Resources:
     """Free resources assumed for a worker that does not report any."""
-    one = UNSAID
+    one = DEFAULT_CLAIM_CAPACITY
     return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
 
 
@@ -237,51 +240,51 @@ def _count(memory: ShardMemory, worker_id: str) -> None:
         memory.refresh(worker)
 
 
-def _start(turn: Turn, event: StartClaimed) -> None:
+def _start(turn: Turn, event: ClaimStarted) -> None:
     task = _held(turn, event, event.attempt)
     if task is None:
-        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+        turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
     elif task.state is S.RUNNING:
-        turn.answer(event, Reply.ALREADY)
+        turn.respond(event, ActionStatus.ALREADY)
     elif task.stop is not None or not turn.memory.runs[task.run_id].may_start():
         why = task.stop.why if task.stop is not None else "its run may not start tasks"
         reports.give_back(turn, task, because=f"recalled before {event.worker} started it: {why}")
-        turn.answer(event, Reply.REFUSED, f"the attempt was recalled: {why}")
+        turn.respond(event, ActionStatus.REFUSED, f"the attempt was recalled: {why}")
     else:
         reports.start(turn, task)
         if task.lease_id is not None:
             _watch(turn.memory, turn.memory.leases[task.lease_id], task)
-        turn.answer(event, Reply.DONE)
+        turn.respond(event, ActionStatus.DONE)
 
 
-def _beat(turn: Turn, event: BeatClaimed) -> None:
+def _beat(turn: Turn, event: ClaimHeartbeat) -> None:
     """Record progress, and reply whether the attempt is to stop. One that outlives its grace period is lost."""
     task, memory = _held(turn, event, event.attempt), turn.memory
     if task is None:
-        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+        turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
         return
     if task.state is not S.RUNNING:
-        turn.answer(event, Reply.REFUSED, "the attempt has not been started")
+        turn.respond(event, ActionStatus.REFUSED, "the attempt has not been started")
         return
     if event.checkpoint is not None:
         turn.save_checkpoint(task, event.attempt, event.checkpoint)
     stop = task.stop if task.stop is not None and task.stop.kind is not StopKind.HOLD else None
     if stop is not None and stop.kill_at <= turn.now:
         reports.lose(turn, task, because=f"{event.worker} did not stop it in time: {stop.why}", worker_lost=False)
-        turn.answer(event, Reply.REFUSED, f"the attempt did not stop within its grace period: {stop.why}")
+        turn.respond(event, ActionStatus.REFUSED, f"the attempt did not stop within its grace period: {stop.why}")
         return
     if event.percent is not None or event.note is not None:
         timeouts.progressed(memory, task, Progress(event.attempt, event.percent, event.note or ""))
     extended: Extended | None = None
     if event.extend_seconds is not None:
-        extended = timeouts.prolong(turn, task, event.attempt, event.extend_seconds)
+        extended = timeouts.extend_attempt(turn, task, event.attempt, event.extend_seconds)
     told = None
     if stop is not None:
         told = Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
-    turn.batch.effects.append(Answered(event.ticket, Reply.DONE, stop=told, extended=extended))
+    turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=told, extended=extended))
 
 
-def _end(turn: Turn, event: EndClaimed) -> None:
+def _end(turn: Turn, event: ClaimEnded) -> None:
     """Record the result of an attempt. A failure after a stop request counts as stopped."""
     task = _held(turn, event, event.attempt)
     if task is None:
@@ -291,7 +294,7 @@ def _end(turn: Turn, event: EndClaimed) -> None:
                     attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
                 )
             )
-        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+        turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
         return
     stops = task.stop is not None and task.stop.kind is not StopKind.HOLD
     outcome = Outcome.STOPPED if stops and event.outcome is Outcome.FAILED else event.outcome
@@ -299,30 +302,30 @@ def _end(turn: Turn, event: EndClaimed) -> None:
         worker=event.worker, session="", attempt=event.attempt, outcome=outcome, output=event.output, error=event.error
     )
     reports.settle(turn, task, ended)
-    turn.answer(event, Reply.DONE)
+    turn.respond(event, ActionStatus.DONE)
 
 
-def _held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
+def _held(turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     """Return the task of a live attempt of this worker, and record the heartbeat."""
     memory = turn.memory
     task = memory.attempts.get(attempt)
     if task is None or task.worker_id != event.worker or task.lease_id is None:
         return None
-    memory.leases[task.lease_id].heard = memory.workers[event.worker].heard = memory.life
+    memory.leases[task.lease_id].last_heartbeat = memory.workers[event.worker].last_heartbeat = memory.life
     return task
 
 
 def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
     """Set a timer for the silence of a started attempt."""
-    lease.heard = memory.life
+    lease.last_heartbeat = memory.life
     if task.state is S.RUNNING:
-        _look_again(memory, task, memory.tuning.claim_silence_seconds)
+        _look_again(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
 
 
 def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
-    memory.set_length(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
+    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
 
 
 def _set_wait(memory: ShardMemory, claim: Claim) -> None:
     seconds = max(0.0, claim.until - memory.life)
-    memory.set_length(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.ticket)))
+    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.request_id)))

@@ -18,39 +18,39 @@ from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Hold
 from mainspring.protocol.errors import Broken
 from mainspring.shard.actions import audit_entries, stop_requests
-from mainspring.shard.effects import Reply
-from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
+from mainspring.shard.effects import ActionStatus
+from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAction
 from mainspring.shard.placement import reservations
 from mainspring.shard.turn import Turn
 
 
-def apply(turn: Turn, event: WorkerAct) -> None:
+def apply(turn: Turn, event: WorkerAction) -> None:
     """Execute an action on a worker, and reply to it."""
     event = audit_entries.with_before(turn.memory, event)
     if event.worker not in turn.memory.workers and event.worker not in turn.memory.held:
-        turn.answer(event, Reply.NOT_FOUND, f"worker {event.worker} not found")
+        turn.respond(event, ActionStatus.NOT_FOUND, f"worker {event.worker} not found")
         return
     match event:
         case CordonWorker():
-            changed = _hold_of(turn, event) is Hold.NONE and _set_hold(turn, event, Hold.CORDONED)
+            changed = _cordon_of(turn, event) is Hold.NONE and _set_cordon(turn, event, Hold.CORDONED)
         case DrainWorker():
             changed = _drain(turn, event)
         case EvictWorker():
-            changed = _set_hold(turn, event, Hold.DRAINING)
+            changed = _set_cordon(turn, event, Hold.DRAINING)
             changed = _evict(turn, event) or changed
         case UncordonWorker():
-            changed = _set_hold(turn, event, Hold.NONE)
+            changed = _set_cordon(turn, event, Hold.NONE)
         case _:
             raise Broken(f"no handler for {event}")
     if changed:
-        turn.answer(event, Reply.DONE)
+        turn.respond(event, ActionStatus.DONE)
     else:
-        turn.answer(event, Reply.ALREADY, f"{event.worker} is {_hold_of(turn, event) or 'not cordoned'}")
+        turn.respond(event, ActionStatus.ALREADY, f"{event.worker} is {_cordon_of(turn, event) or 'not cordoned'}")
 
 
-def _drain(turn: Turn, event: WorkerAct) -> bool:
+def _drain(turn: Turn, event: WorkerAction) -> bool:
     """Cordon a worker, and recall what it has not started; False if nothing changed."""
-    changed = _set_hold(turn, event, Hold.DRAINING)
+    changed = _set_cordon(turn, event, Hold.DRAINING)
     for task in _tasks_on(turn, event.worker):
         if task.state is TaskState.ASSIGNED:
             stop_requests.request(
@@ -59,7 +59,7 @@ def _drain(turn: Turn, event: WorkerAct) -> bool:
     return changed
 
 
-def _evict(turn: Turn, event: WorkerAct) -> bool:
+def _evict(turn: Turn, event: WorkerAction) -> bool:
     """Stop all tasks of a worker that are not being stopped yet; False if there are none."""
     asked = False
     for task in _tasks_on(turn, event.worker):
@@ -70,9 +70,9 @@ def _evict(turn: Turn, event: WorkerAct) -> bool:
     return asked
 
 
-def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
+def _set_cordon(turn: Turn, event: WorkerAction, hold: Hold) -> bool:
     """Set or clear a cordon, in the worker's row and in memory; False if nothing changed."""
-    if _hold_of(turn, event) is hold:
+    if _cordon_of(turn, event) is hold:
         return False
     memory = turn.memory
     worker, row = memory.workers.get(event.worker), memory.held.get(event.worker)
@@ -80,7 +80,7 @@ def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
     if worker is not None:
         worker.hold, worker.hold_why = hold, why
         if hold:
-            reservations.give_all_back(turn, worker)
+            reservations.release_all(turn, worker)
         memory.refresh(worker)
         turn.save_worker(worker)
     elif row is not None:
@@ -88,7 +88,7 @@ def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
     return True
 
 
-def _hold_of(turn: Turn, event: WorkerAct) -> Hold:
+def _cordon_of(turn: Turn, event: WorkerAction) -> Hold:
     row = turn.memory.held.get(event.worker)
     return Hold(row.hold) if row is not None else Hold.NONE
 
@@ -99,5 +99,5 @@ def _tasks_on(turn: Turn, worker_id: str) -> Iterator[Task]:
         yield from [task for lease in worker.leases.values() for task in lease.members.values()]
 
 
-def _say(event: WorkerAct) -> str:
+def _say(event: WorkerAction) -> str:
     return f"{event.why} ({event.by})" if event.why else f"by {event.by}"

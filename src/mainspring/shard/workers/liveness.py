@@ -33,7 +33,7 @@ from mainspring.shard.events import (
     WorkerGone,
     WorkerLeaving,
     WorkerRegistered,
-    WorkerUnheard,
+    WorkerSilent,
 )
 from mainspring.shard.placement import reservations
 from mainspring.shard.state.memory import ShardMemory
@@ -49,15 +49,15 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     if worker is None:
-        worker = memory.meet(event.worker)
+        worker = memory.add_worker(event.worker)
     if worker.status is WorkerStatus.READY or worker.status is WorkerStatus.SUSPECT:
         memory.capacity -= worker.total
     offer = event.offer
     worker.total = Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes)
     worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
-    worker.status, worker.heard, worker.refused = WorkerStatus.READY, memory.life, set()
+    worker.status, worker.last_heartbeat, worker.refused = WorkerStatus.READY, memory.life, set()
     worker.leaving = False
-    memory.departures.forget(worker.id)
+    memory.recent_workers.forget(worker.id)
     memory.capacity += worker.total
     turn.send(worker, Welcome(event.session))
     _compare(turn, worker, frozenset(event.holds))
@@ -71,42 +71,46 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     """Carry over what can't be loaded from rows when the memory is reloaded within a term: mainly worker reports."""
     after.life = before.life
     after.capacity = before.capacity
-    after.barred = before.barred
-    after.overtaken = before.overtaken
-    after.hold_from = before.hold_from
-    after.retry_pace = before.retry_pace
+    after.faulty_shapes = before.faulty_shapes
+    after.intake_overrides = before.intake_overrides
+    after.suspended_from = before.suspended_from
+    after.retry_limiter = before.retry_limiter
     if before.rules.version > after.rules.version:
         after.rule(before.rules)
-    after.groups.stamps, after.groups.purses = before.groups.stamps, before.groups.purses
-    after.claims, after.departures = before.claims, before.departures
-    after.claims.begin_again()
-    for shape, fault in before.barred.items():
+    after.groups.stamps, after.groups.rate_budgets = before.groups.stamps, before.groups.rate_budgets
+    after.claims, after.recent_workers = before.claims, before.recent_workers
+    after.claims.reset_undelivered()
+    for shape, fault in before.faulty_shapes.items():
         after.queues.park(shape, f"placement failed: {fault}")
     for old in before.workers.values():
-        worker = after.meet(old.id)
+        worker = after.add_worker(old.id)
         worker.session, worker.total, worker.labels, worker.zone = old.session, old.total, old.labels, old.zone
-        worker.version, worker.status, worker.heard = old.version, old.status, old.heard
+        worker.version, worker.status, worker.last_heartbeat = old.version, old.status, old.last_heartbeat
         worker.refused, worker.leaving = old.refused, old.leaving
         after.refresh(worker)
 
 
 def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
     """Carry over what was reported of attempts within this term, and keep waiting for acknowledgments."""
-    after.headway = {attempt: said for attempt, said in before.headway.items() if attempt in after.attempts}
+    after.attempt_progress = {
+        attempt: said for attempt, said in before.attempt_progress.items() if attempt in after.attempts
+    }
     for lease in after.leases.values():
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
         if worker is not None and worker.session and (known is None or not known.received):
             lease.received = False
-            after.set_length(after.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+            after.set_timer_after(
+                after.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
+            )
 
 
-def hear(turn: Turn, event: WorkerEvent) -> bool:
+def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
     """Record a heartbeat; False if the session is not the current one, and the event has to be dropped."""
     worker = turn.memory.workers.get(event.worker)
     if worker is None or worker.session != event.session:
         turn.batch.effects.append(CloseLink(event.worker, event.session))
         return False
-    worker.heard = turn.memory.life
+    worker.last_heartbeat = turn.memory.life
     if worker.status is WorkerStatus.SUSPECT:
         worker.status = WorkerStatus.READY
         turn.memory.refresh(worker)
@@ -117,15 +121,15 @@ def leave(turn: Turn, event: WorkerLeaving) -> None:
     """A worker accepts no more work: its running tasks continue, or are returned by the worker."""
     worker = turn.memory.workers[event.worker]
     worker.leaving = True
-    reservations.give_all_back(turn, worker)
+    reservations.release_all(turn, worker)
     turn.memory.refresh(worker)
     turn.save_worker(worker)
 
 
-def say_goodbye(turn: Turn, event: WorkerGone) -> None:
+def remove_gone(turn: Turn, event: WorkerGone) -> None:
     """Remove a worker that shut down cleanly. Tasks that it should have had are queued again."""
     worker = turn.memory.workers[event.worker]
-    _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
+    _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
     turn.batch.effects.append(CloseLink(event.worker, event.session))
 
 
@@ -134,7 +138,7 @@ def watch(turn: Turn, worker: Worker) -> None:
     if not worker.watched:
         turn.memory.watches += 1
         worker.watched = turn.memory.watches
-        _look_again(turn, worker, turn.memory.tuning.suspect_after_seconds)
+        _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
@@ -148,46 +152,46 @@ def due(turn: Turn, timer: TimerDue) -> None:
 def silence_due(turn: Turn, timer: TimerDue) -> None:
     """Check whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
-    quiet, tuning = turn.memory.life - worker.heard, turn.memory.tuning
+    silent_seconds, scheduler_settings = turn.memory.life - worker.last_heartbeat, turn.memory.scheduler_settings
     if worker.wants is not None:
-        _forget_idle(turn, worker, quiet)
-    elif quiet >= tuning.lost_after_seconds:
-        _give_up(turn, worker)
-    elif quiet >= tuning.suspect_after_seconds:
+        _forget_idle(turn, worker, silent_seconds)
+    elif silent_seconds >= scheduler_settings.lost_after_seconds:
+        _mark_lost(turn, worker)
+    elif silent_seconds >= scheduler_settings.suspect_after_seconds:
         if worker.status is WorkerStatus.READY:
             worker.status = WorkerStatus.SUSPECT
             turn.memory.refresh(worker)
-        _look_again(turn, worker, tuning.lost_after_seconds - quiet)
+        _look_again(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
     else:
-        _look_again(turn, worker, tuning.suspect_after_seconds - quiet)
+        _look_again(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
 
 
-def unheard(turn: Turn, event: WorkerUnheard) -> None:
-    """Note a worker that is silent according to its row: it is checked when the turn closes (`give_up_unheard`).
+def silent_workers(turn: Turn, event: WorkerSilent) -> None:
+    """Note a worker that is silent according to its row: it is checked when the turn closes (`remove_silent`).
 
     A worker that is not here belonged to an older leader, and holds nothing: only its row has to be corrected.
     """
     memory = turn.memory
     if event.row.id in memory.workers:
-        turn.unheard.append(event.row.id)
-    elif memory.life >= memory.tuning.lost_after_seconds:
+        turn.silent_workers.append(event.row.id)
+    elif memory.life >= memory.scheduler_settings.lost_after_seconds:
         known = memory.held.get(event.row.id)
         hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
         status = WorkerStatus.GONE if is_claimant(event.row.id) else WorkerStatus.LOST
         row = replace(event.row, status=status, since=turn.now, hold=hold, hold_why=why)
         turn.save_worker_row(row)
-        memory.departures.note_row(row)
+        memory.recent_workers.note_row(row)
 
 
-def give_up_unheard(turn: Turn) -> None:
+def remove_silent(turn: Turn) -> None:
     """Mark workers lost that are silent according to their rows, if this shard has not heard them either."""
     memory = turn.memory
-    for name in turn.unheard:
+    for name in turn.silent_workers:
         worker = memory.workers.get(name)
         if worker is None or worker.wants is not None:
             continue
-        if memory.life - worker.heard >= memory.tuning.lost_after_seconds:
-            _give_up(turn, worker)
+        if memory.life - worker.last_heartbeat >= memory.scheduler_settings.lost_after_seconds:
+            _mark_lost(turn, worker)
 
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:
@@ -220,14 +224,14 @@ def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:
             if attempt in holds:
                 stop_requests.signal(turn, task)
             else:
-                _take_back(turn, attempt, f"{worker.id} reconnected without it", worker_lost=True)
+                _reclaim(turn, attempt, f"{worker.id} reconnected without it", worker_lost=True)
     for attempt in sorted(holds):
         known = turn.memory.attempts.get(attempt)
         if known is None or known.worker_id != worker.id:
             stop_requests.disown(turn, worker.id, attempt)
 
 
-def _take_back(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> None:
+def _reclaim(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> None:
     task = turn.memory.attempts[attempt]
     if task.state is TaskState.ASSIGNED:
         reports.give_back(turn, task, because=because)
@@ -235,37 +239,37 @@ def _take_back(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> 
         reports.lose(turn, task, because=because, worker_lost=worker_lost)
 
 
-def _give_up(turn: Turn, worker: Worker) -> None:
-    quiet = turn.memory.life - worker.heard
-    _let_go(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {quiet:.0f} s")
+def _mark_lost(turn: Turn, worker: Worker) -> None:
+    silent_seconds = turn.memory.life - worker.last_heartbeat
+    _remove_worker(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {silent_seconds:.0f} s")
 
 
-def _forget_idle(turn: Turn, worker: Worker, quiet: float) -> None:
+def _forget_idle(turn: Turn, worker: Worker, silent_seconds: float) -> None:
     """Forget an HTTP worker that holds nothing and has no open claim."""
-    most = turn.memory.tuning.claim_silence_seconds
-    if quiet >= most and not worker.leases and not worker.wants:
-        _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {quiet:.0f} s")
+    most = turn.memory.scheduler_settings.claim_heartbeat_timeout_seconds
+    if silent_seconds >= most and not worker.leases and not worker.wants:
+        _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {silent_seconds:.0f} s")
     else:
         _look_again(turn, worker, most)
 
 
-def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
+def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
     """Remove a worker: its leases end, and it is forgotten until it registers again."""
     if worker.status is not WorkerStatus.EXPECTED:
         turn.memory.capacity -= worker.total
-    turn.memory.departures.note(worker, turn.now)
+    turn.memory.recent_workers.note(worker, turn.now)
     worker.status = status
     turn.memory.refresh(worker)
     for lease in list(worker.leases.values()):
         for attempt in list(lease.members):
-            _take_back(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
-    reservations.give_all_back(turn, worker)
+            _reclaim(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
+    reservations.release_all(turn, worker)
     turn.save_worker(worker)
     del turn.memory.workers[worker.id]
-    for run_id in list(turn.memory.kin_parked):
-        turn.memory.wake_kin(run_id)
+    for run_id in list(turn.memory.affinity_parked):
+        turn.memory.wake_affinity(run_id)
 
 
 def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
     timer = TimerDue(kind=TimerKind.SILENCE, subject=worker.id, stamp=worker.watched)
-    turn.memory.set_length(seconds, timer)
+    turn.memory.set_timer_after(seconds, timer)

@@ -10,19 +10,19 @@ from mainspring.shard.effects import ClaimedAttempt
 class Claim(msgspec.Struct, kw_only=True):
     """One worker waits for work."""
 
-    ticket: int
+    request_id: int
     worker: str
     left: int
     """How many more tasks it takes."""
     hold_seconds: float
     until: float
     """When it gets a reply at the latest, in shard time."""
-    is_over: bool = False
+    has_expired: bool = False
     claimed: list[ClaimedAttempt] = []
     """The content of its reply when the turn closes."""
 
 
-class ClaimBook:
+class OpenClaims:
     """All open claims, by ticket. The oldest claim of a worker is served first."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class ClaimBook:
 
     def add(self, claim: Claim) -> None:
         """Add a claim."""
-        self.open[claim.ticket] = claim
-        self._of.setdefault(claim.worker, {})[claim.ticket] = claim
+        self.open[claim.request_id] = claim
+        self._of.setdefault(claim.worker, {})[claim.request_id] = claim
 
-    def close(self, ticket: int) -> Claim | None:
+    def close(self, request_id: int) -> Claim | None:
         """Remove a claim, if it is open."""
-        claim = self.open.pop(ticket, None)
-        self.ready.pop(ticket, None)
+        claim = self.open.pop(request_id, None)
+        self.ready.pop(request_id, None)
         if claim is not None:
             mine = self._of[claim.worker]
-            del mine[ticket]
+            del mine[request_id]
             if not mine:
                 del self._of[claim.worker]
         return claim
@@ -61,10 +61,10 @@ class ClaimBook:
         """Total number of tasks that a worker still claims."""
         return sum(claim.left for claim in self._of.get(worker, {}).values())
 
-    def begin_again(self) -> None:
+    def reset_undelivered(self) -> None:
         """Discard the last decisions: nothing was claimed that had no reply."""
         for claim in self.open.values():
             claim.left += len(claim.claimed)
             claim.claimed = []
-        self.ready = {ticket: None for ticket, claim in self.open.items() if claim.is_over}
+        self.ready = {request_id: None for request_id, claim in self.open.items() if claim.has_expired}
         self.recalled = []

@@ -14,12 +14,12 @@ from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.resources import NAMES, Resources
 from mainspring.core.model.worker import Worker
 
-REMEMBERED = timedelta(days=1)
-MOST_REMEMBERED = 4_096
+RECENT_PERIOD = timedelta(days=1)
+MAX_RECENT_WORKERS = 4_096
 """Scanning all of them takes 2 ms, and happens only if no current worker matches."""
 
 
-class Departed(msgspec.Struct, frozen=True, kw_only=True):
+class RecentWorker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that left or was lost."""
 
     worker: Worker
@@ -28,10 +28,10 @@ class Departed(msgspec.Struct, frozen=True, kw_only=True):
     """When it left or was lost."""
 
 
-class Departures:
+class RecentWorkers:
     """Workers that are gone, latest last."""
 
-    def __init__(self, gone: Iterable[Departed] = ()) -> None:
+    def __init__(self, gone: Iterable[RecentWorker] = ()) -> None:
         self._gone = {one.worker.id: one for one in gone}
 
     def note(self, worker: Worker, now: datetime) -> None:
@@ -48,18 +48,18 @@ class Departures:
         offer = msgspec.json.decode(row.offer, type=dict[str, int])
         total = Resources(*(offer.get(name, 0) for name in NAMES))
         labels = msgspec.json.decode(row.labels, type=dict[str, str])
-        self._put(Worker(id=row.id, total=total, labels=labels, zone=row.zone), row.last_heard_at)
+        self._put(Worker(id=row.id, total=total, labels=labels, zone=row.zone), row.last_heartbeat_at)
 
     def forget(self, worker_id: str) -> None:
         """Remove a worker that has registered."""
         self._gone.pop(worker_id, None)
 
-    def lately(self, now: datetime) -> Iterator[Departed]:
+    def recent(self, now: datetime) -> Iterator[RecentWorker]:
         """Workers connected within the last day, latest first."""
-        return (one for one in reversed(self._gone.values()) if now - one.until <= REMEMBERED)
+        return (one for one in reversed(self._gone.values()) if now - one.until <= RECENT_PERIOD)
 
     def _put(self, worker: Worker, until: datetime) -> None:
         self.forget(worker.id)
-        self._gone[worker.id] = Departed(worker=worker, until=until)
-        if len(self._gone) > MOST_REMEMBERED:
+        self._gone[worker.id] = RecentWorker(worker=worker, until=until)
+        if len(self._gone) > MAX_RECENT_WORKERS:
             del self._gone[next(iter(self._gone))]

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from mainspring.core.lifecycle import failures, timeouts
 from mainspring.core.lifecycle.failure_policy import FailureClass
-from mainspring.core.lifecycle.retry_policy import Ending, decide_failure
+from mainspring.core.lifecycle.retry_policy import FailedAttempt, decide_failure
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.artifacts import ArtifactRow
 from mainspring.core.model.batch import LateResult
-from mainspring.core.model.task import AttemptEnd, RecordedAttempt, StopKind, StopRequest, Task, TaskState, Trail
+from mainspring.core.model.task import AttemptEnd, RecordedAttempt, RetryState, StopKind, StopRequest, Task, TaskState
 from mainspring.protocol.wire import Answer, Outcome, Verdict
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import LookUpAttempt, Send
@@ -24,8 +24,8 @@ from mainspring.shard.events import (
     AttemptsReceived,
     AttemptStarted,
     CheckpointSaved,
-    WorkerBeat,
     WorkerEvent,
+    WorkerHeartbeat,
 )
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, progress
@@ -34,7 +34,7 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 _OVER_TIME = frozenset({StopKind.TIMEOUT, StopKind.STALL})
-_SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
+_RECORDED_ENDS = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
 
 
 def received(turn: Turn, event: AttemptsReceived) -> None:
@@ -76,7 +76,7 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
     """The process of an attempt has ended: record the result, and reply once it is durable."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
-        _answer_stranger(turn, event)
+        _answer_unknown(turn, event)
         return
     _answer(turn, event, Verdict.APPLIED)
     settle(turn, task, event)
@@ -94,7 +94,7 @@ def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
         case Outcome.FAILED:
             _fail(turn, run, task, event)
         case Outcome.STOPPED:
-            _settle_stop(turn, run, task, stop, by=event.worker)
+            _record_stop(turn, run, task, stop, by=event.worker)
 
 
 def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
@@ -106,7 +106,7 @@ def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
         turn.save_checkpoint(task, event.attempt, event.document)
 
 
-def progressed(turn: Turn, event: WorkerBeat) -> None:
+def progressed(turn: Turn, event: WorkerHeartbeat) -> None:
     """Record the progress of a worker's attempts."""
     for said in event.progress:
         task = _find_held(turn, event, said.attempt)
@@ -143,8 +143,8 @@ def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
         _conclude_stop(turn, run, task, stop, by="shard", worker=worker)
     else:
         lost = failures.lost(because)
-        ending = Ending(end=AttemptEnd.LOST, failure=lost, worker=worker, worker_lost=worker_lost)
-        _settle_failure(turn, run, task, ending, None, by="shard", because=because)
+        ending = FailedAttempt(end=AttemptEnd.LOST, failure=lost, worker=worker, worker_lost=worker_lost)
+        _record_failure(turn, run, task, ending, None, by="shard", because=because)
 
 
 def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str, because: str) -> None:
@@ -158,7 +158,7 @@ def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> Non
     """The attempt succeeded. If its output can't be added to the run, the attempt failed (DAG-5)."""
     task.tries += 1
     grows = run.spec(task.position).grows and not run.is_replaced(task)
-    fault = progress.grow(turn, run, task, event.output) if grows else None
+    fault = progress.expand(turn, run, task, event.output) if grows else None
     if fault is not None:
         _keep_artifacts(turn, task, event, succeeded=False)
         turn.end_attempt(task, AttemptEnd.FAILED, why=fault)
@@ -178,8 +178,8 @@ def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: b
     for one in event.artifacts:
         row = ArtifactRow(
             run_id=task.run_id, task_id=task.id, attempt_id=event.attempt, path=one.path, task=task.name,
-            partition=task.birth.index if task.birth is not None and task.birth.label else None, tenant=task.tenant,
-            size_bytes=one.size_bytes, sha256=one.sha256, place=one.place, keep_seconds=one.keep_seconds,
+            partition=task.origin.index if task.origin is not None and task.origin.label else None, tenant=task.tenant,
+            size_bytes=one.size_bytes, sha256=one.sha256, location=one.location, keep_seconds=one.keep_seconds,
             succeeded=succeeded, stored_at=turn.now,
         )  # fmt: skip
         turn.batch.artifacts.append(row)
@@ -195,7 +195,7 @@ def start(turn: Turn, task: Task) -> None:
     """Move a task that a worker holds to RUNNING; its time limit begins."""
     task.started_at = turn.now
     task.ran_on = task.worker_id
-    turn.memory.wake_kin(task.run_id)
+    turn.memory.wake_affinity(task.run_id)
     turn.move(task, S.RUNNING, by=task.worker_id or "", because="process started")
     limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
@@ -214,11 +214,11 @@ def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
     task.error = event.error
     _keep_artifacts(turn, task, event, succeeded=False)
     turn.end_attempt(task, AttemptEnd.FAILED, event.error)
-    ending = Ending(end=AttemptEnd.FAILED, failure=failure, worker=event.worker)
-    _settle_failure(turn, run, task, ending, stop, by=event.worker)
+    ending = FailedAttempt(end=AttemptEnd.FAILED, failure=failure, worker=event.worker)
+    _record_failure(turn, run, task, ending, stop, by=event.worker)
 
 
-def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
+def _record_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
     if task.state is S.ASSIGNED:
         give_back(turn, task, because=f"{by} stopped it before it started")
     elif (stop is None or stop.kind is StopKind.HOLD) and _is_leaving(turn, by):
@@ -246,13 +246,13 @@ def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *,
         case StopKind.CANCEL:
             progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
         case StopKind.TIMEOUT | StopKind.STALL:
-            spec, job, tuning = run.spec(task.position), run.subject(), turn.memory.tuning
+            spec, job, scheduler_settings = run.spec(task.position), run.subject(), turn.memory.scheduler_settings
             if stop.kind is StopKind.STALL:
-                failure = failures.stalled(timeouts.stall_limit(spec, tuning), job=job)
+                failure = failures.stalled(timeouts.stall_limit(spec, scheduler_settings), job=job)
             else:
-                failure = failures.timed_out(timeouts.hard_limit(spec, task.trail, tuning), job=job)
-            ending = Ending(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
-            _settle_failure(turn, run, task, ending, None, by=by)
+                failure = failures.timed_out(timeouts.hard_limit(spec, task.trail, scheduler_settings), job=job)
+            ending = FailedAttempt(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
+            _record_failure(turn, run, task, ending, None, by=by)
         case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
             _note_preemption(task, stop)
             _requeue(turn, run, task, by=stop.by, because=stop.why)
@@ -261,19 +261,26 @@ def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *,
 def _note_preemption(task: Task, stop: StopRequest) -> None:
     """Keep the task that this one was preempted for while it is queued again: diagnosis names it."""
     if stop.preempted_for is not None:
-        task.trail = replace(task.trail or Trail(), preempted_for=stop.preempted_for)
+        task.trail = replace(task.trail or RetryState(), preempted_for=stop.preempted_for)
 
 
-def _settle_failure(
-    turn: Turn, run: RunMemory, task: Task, ending: Ending, stop: StopRequest | None, *, by: str, because: str = ""
+def _record_failure(
+    turn: Turn,
+    run: RunMemory,
+    task: Task,
+    ending: FailedAttempt,
+    stop: StopRequest | None,
+    *,
+    by: str,
+    because: str = "",
 ) -> None:
     """Retry or fail. A task with a cancel request is not retried."""
     circuit_breakers.failed(turn, run, ending.failure)
-    if ending.failure.signature in turn.memory.alike.open:
-        ending = replace(ending, is_common=True)
+    if ending.failure.signature in turn.memory.signature_breakers.open:
+        ending = replace(ending, is_widespread=True)
     step = decide_failure(
-        task, run.spec(task.position), run.job.spec, ending, turn.memory.tuning, retries=run.run.retries,
-        most_memory=_most_memory(turn, ending), now=turn.now,
+        task, run.spec(task.position), run.job.spec, ending, turn.memory.scheduler_settings, retries=run.run.retries,
+        max_memory=_most_memory(turn, ending), now=turn.now,
     )  # fmt: skip
     task.trail = step.trail
     if step.state in FINAL:
@@ -292,7 +299,7 @@ def _settle_failure(
             turn.delay(task, circuit_breakers.retry_at(turn, step.due_at, step.trail.signature))
 
 
-def _most_memory(turn: Turn, ending: Ending) -> int | None:
+def _most_memory(turn: Turn, ending: FailedAttempt) -> int | None:
     """Memory of the largest worker, looked up only if more memory could help."""
     if ending.failure.kind is not FailureClass.RESOURCE:
         return None
@@ -307,7 +314,7 @@ def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -
     progress.queue_again(turn, run, task, by=by, because=because)
 
 
-def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
+def _answer_unknown(turn: Turn, event: AttemptEnded) -> None:
     """Reply to a result of an attempt that is not live: its row decides the verdict, and nothing changes.
 
     The result is kept as late only if the attempt belonged to this worker.
@@ -315,7 +322,7 @@ def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
     if not event.looked_up:
         turn.batch.effects.append(LookUpAttempt(event))
         return
-    verdict = _judge(event, event.recorded)
+    verdict = _verdict_of(event, event.recorded)
     is_own = event.recorded is not None and event.recorded.worker_id == event.worker
     if verdict is Verdict.SUPERSEDED and is_own:
         late = LateResult(
@@ -325,10 +332,10 @@ def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
     _answer(turn, event, verdict)
 
 
-def _judge(event: AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
+def _verdict_of(event: AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
     if recorded is None:
         return Verdict.UNKNOWN
-    if recorded.worker_id == event.worker and recorded.end in _SETTLED:
+    if recorded.worker_id == event.worker and recorded.end in _RECORDED_ENDS:
         return Verdict.ALREADY
     if recorded.end is AttemptEnd.REJECTED:
         return Verdict.REJECTED

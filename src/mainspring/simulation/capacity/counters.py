@@ -13,21 +13,21 @@ from collections import Counter
 from datetime import datetime
 
 from mainspring.core.model.batch import Batch
-from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.model.resources import ZERO_RESOURCES, dominant_share
 from mainspring.core.model.task import AttemptEnd, Priority, StopKind, TaskState
 from mainspring.protocol.wire import Assign, Recall, Stop
 from mainspring.shard.effects import Send
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.simulation.capacity.intake import SimulatedIntake
 from mainspring.simulation.capacity.load import START, Arrival
-from mainspring.simulation.capacity.measurements import Cpu, Line, PoolMeasures, Sample, Share, Spans
+from mainspring.simulation.capacity.measurements import Cpu, Histogram, PoolResult, QueueStats, Sample, Share
 from mainspring.simulation.capacity.scenario import Scenario, tenant_name
 
 SAMPLE_SECONDS = 1.0
 _QUEUED = TaskState.QUEUED
 
 
-class Counting:
+class Counters:
     """Counters of one pool."""
 
     def __init__(
@@ -41,13 +41,13 @@ class Counting:
         self._tasks = {f"job_{kind.name}": kind.tasks() for kind in scenario.jobs}
         self._ready: dict[str, float] = {}
         """By waiting task: since when."""
-        self._delays: dict[tuple[Priority, str], Spans] = {}
+        self._delays: dict[tuple[Priority, str], Histogram] = {}
         self._waited: set[str] = set()
         """Tenants that had work waiting at the last sample."""
         self._now = Sample(at=0.0)
         self._ends: Counter[str] = Counter()
         self._cpu = Cpu()
-        self._found = PoolMeasures(pool=pool, until=0.0)
+        self._found = PoolResult(pool=pool, until=0.0)
 
     def next_sample_at(self) -> float:
         """When the next sample is due."""
@@ -61,7 +61,7 @@ class Counting:
             self._found.runs += 1
             self._found.tasks += tasks
 
-    def turned(self, batch: Batch, closed_at: float, durable_at: float) -> None:
+    def batch_closed(self, batch: Batch, closed_at: float, durable_at: float) -> None:
         """Count a closed batch."""
         for transition in batch.transitions:
             if transition.end is _QUEUED:
@@ -86,11 +86,11 @@ class Counting:
                 self._ended(attempt.end)
         self._cpu.rows += batch.rows()
 
-    def took(self, seconds: float) -> None:
+    def turn_took(self, seconds: float) -> None:
         """Count the CPU time of a turn."""
         self._cpu.seconds += seconds
         self._cpu.turns += 1
-        self._cpu.spans.add(seconds)
+        self._cpu.histogram.add(seconds)
         self._cpu.longest_turn = max(self._cpu.longest_turn, seconds)
 
     def sample(self) -> None:
@@ -106,7 +106,7 @@ class Counting:
         self._found.samples.append(now)
         self._now = Sample(at=now.at + SAMPLE_SECONDS)
 
-    def finish(self, until: float) -> PoolMeasures:
+    def finish(self, until: float) -> PoolResult:
         """Return the results at the end."""
         oldest = self._intake.oldest()
         for task_id, since in self._ready.items():
@@ -117,8 +117,8 @@ class Counting:
         waiting = self._waiting()
         keys = sorted({*self._delays, *waiting})
         self._found.lines = [
-            Line(
-                priority=key[0].name, tenant=key[1], delays=self._delays.get(key, Spans()),
+            QueueStats(
+                priority=key[0].name, tenant=key[1], delays=self._delays.get(key, Histogram()),
                 waiting=waiting.get(key, 0), longest_waiting=max(0.0, until - oldest.get(key, until)),
             )
             for key in keys
@@ -136,10 +136,10 @@ class Counting:
             since = self._ready.pop(one.task, at)
             if since >= 0:
                 key = (priority, memory.runs[one.run].run.tenant)
-                spans = self._delays.get(key)
-                if spans is None:
-                    spans = self._delays[key] = Spans()
-                spans.add(at - since)
+                histogram = self._delays.get(key)
+                if histogram is None:
+                    histogram = self._delays[key] = Histogram()
+                histogram.add(at - since)
 
     def _stopped(self, attempt: str, at: float) -> None:
         task = self._memory.attempts.get(attempt)
@@ -170,10 +170,10 @@ class Counting:
         if len(both) < 2:
             return
         memory = self._memory
-        had = {tenant: dominant_share(memory.use.get(tenant, NOTHING), memory.capacity) for tenant in both}
-        together, weights = sum(had.values()), sum(self._weights[tenant] for tenant in both)
+        had = {tenant: dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity) for tenant in both}
+        group_receivers, weights = sum(had.values()), sum(self._weights[tenant] for tenant in both)
         for tenant in both:
             share = self._found.shares.setdefault(tenant, Share())
             share.had += had[tenant]
-            share.due += together * self._weights[tenant] / weights
+            share.due += group_receivers * self._weights[tenant] / weights
             share.seconds += 1

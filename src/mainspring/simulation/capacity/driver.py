@@ -20,29 +20,29 @@ from mainspring.core.fairness.quotas import Quota, QuotaRow
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
-from mainspring.host.batch_sizer import Pace
-from mainspring.host.loop import EVENTS_AT_ONCE, LEAST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
-from mainspring.shard.events import Event, Ruled, RunArrived, StoreLagged, WorkerBeat, WorkerRegistered
+from mainspring.host.batch_sizer import BatchSizer
+from mainspring.host.loop import MAX_EVENTS_PER_STEP, MAX_WAIT_SECONDS, MIN_WAIT_SECONDS
+from mainspring.shard.events import Event, RulesChanged, RunArrived, StoreLagged, WorkerHeartbeat, WorkerRegistered
 from mainspring.shard.shard import Shard
-from mainspring.simulation.capacity.counters import Counting
+from mainspring.simulation.capacity.counters import Counters
 from mainspring.simulation.capacity.intake import SimulatedIntake
 from mainspring.simulation.capacity.load import START, Arrival, PoolLoad
-from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.scenario import Scenario, tenant_name
-from mainspring.simulation.capacity.virtual_workers import PlayedFleet
+from mainspring.simulation.capacity.virtual_workers import VirtualWorkers
 
 Watch = Callable[[float], bool]
 """Called with the simulated seconds of a pool; False stops the simulation."""
 
 
-def play_pool(
+def simulate_pool(
     scenario: Scenario, pool: int, seed: int, *, cpu: Callable[[], float], watch: Watch = lambda _: True
-) -> PoolMeasures:
+) -> PoolResult:
     """Simulate a pool. `cpu` returns the CPU time used so far."""
-    return _PoolPlay(scenario, pool, seed, cpu).run(watch)
+    return _PoolSimulation(scenario, pool, seed, cpu).run(watch)
 
 
-class _PoolPlay:
+class _PoolSimulation:
     """The simulation of one pool."""
 
     def __init__(self, scenario: Scenario, pool: int, seed: int, cpu: Callable[[], float]) -> None:
@@ -51,57 +51,57 @@ class _PoolPlay:
         load = PoolLoad(scenario, pool, seed)
         self._arrivals = load.arrivals()
         self._next_arrival: Arrival | None = next(self._arrivals, None)
-        self._shard = Shard(load.shard, seed=(seed, pool), tuning=scenario.tuning())
-        self._fleet = PlayedFleet(scenario, pool)
+        self._shard = Shard(load.shard, seed=(seed, pool), scheduler_settings=scenario.scheduler_settings())
+        self._fleet = VirtualWorkers(scenario, pool)
         self._intake = SimulatedIntake(scenario.host.read)
-        self._counting = Counting(scenario, pool, self._shard.memory, self._intake)
-        self._pace = Pace()
+        self._counters = Counters(scenario, pool, self._shard.memory, self._intake)
+        self._pace = BatchSizer()
         self._cpu = cpu
         self._urgent: deque[Event] = deque()
-        self._ordinary: deque[Event] = deque([Ruled(rules=rules_of(scenario, pool))])
+        self._ordinary: deque[Event] = deque([RulesChanged(rules=rules_of(scenario, pool))])
         self._busy_until = self._begin
         """When the current commit ends."""
         self._turned_at = self._begin
 
-    def run(self, watch: Watch) -> PoolMeasures:
+    def run(self, watch: Watch) -> PoolResult:
         """Run to the end, or until the watch stops it."""
         at = self._begin
         while at < self._end and watch(at - self._begin):
             self._gather(at)
             self._turn(at)
             at = max(self._next_moment(at), self._busy_until)
-            while self._counting.next_sample_at() <= min(at, self._end):
-                self._counting.sample()
-        return self._counting.finish(min(at, self._end))
+            while self._counters.next_sample_at() <= min(at, self._end):
+                self._counters.sample()
+        return self._counters.finish(min(at, self._end))
 
     def _next_moment(self, at: float) -> float:
         """When the next event is due."""
         if self._urgent or self._ordinary or self._shard.has_more():
             return at
-        moment = min(self._turned_at + LONGEST_WAIT_SECONDS, self._fleet.next_at())
+        moment = min(self._turned_at + MAX_WAIT_SECONDS, self._fleet.next_at())
         if self._next_arrival is not None:
             moment = min(moment, self._next_arrival.at + self._host.read)
         if self._intake.due_at is not None:
             moment = min(moment, self._intake.due_at)
         timer = self._shard.seconds_to_timer(START + timedelta(seconds=at))
         if timer is not None:
-            moment = min(moment, at + max(timer, LEAST_WAIT_SECONDS))
+            moment = min(moment, at + max(timer, MIN_WAIT_SECONDS))
         return max(moment, at)
 
     def _gather(self, at: float) -> None:
         """Collect everything that has happened until now, by lane."""
         while self._next_arrival is not None and self._next_arrival.at <= at:
             self._intake.arrive(self._next_arrival)
-            self._counting.arrived(self._next_arrival)
+            self._counters.arrived(self._next_arrival)
             self._next_arrival = next(self._arrivals, None)
         if self._intake.due_at is not None and self._intake.due_at <= at:
             for arrival in self._intake.read(self._shard.memory, self._pace.hold, at):
                 lane = self._urgent if arrival.run.priority is Priority.P0 else self._ordinary
                 lane.append(RunArrived(run=arrival.run, job=arrival.job))
                 if arrival.left is not None:
-                    self._fleet.fates.left[arrival.run.id] = arrival.left
-        for event in self._fleet.words(at):
-            if isinstance(event, WorkerBeat | WorkerRegistered):
+                    self._fleet.task_outcomes.left[arrival.run.id] = arrival.left
+        for event in self._fleet.events_until(at):
+            if isinstance(event, WorkerHeartbeat | WorkerRegistered):
                 self._urgent.append(event)
             else:
                 self._ordinary.append(event)
@@ -111,13 +111,13 @@ class _PoolPlay:
         now, shard = START + timedelta(seconds=at), self._shard
         began = self._cpu()
         shard.begin(now=now, budget=self._pace.rows() * 2 // 3)
-        if self._pace.hold is not shard.memory.hold_from:
+        if self._pace.hold is not shard.memory.suspended_from:
             shard.take([StoreLagged(hold=self._pace.hold)], now=now)
         is_urgent = any(isinstance(event, RunArrived) for event in self._urgent)
         while (self._urgent or self._ordinary) and not shard.is_spent():
             shard.take(self._next_events(), now=now)
         batch = shard.finish(now=now, urgent=is_urgent)
-        self._counting.took(self._cpu() - began)
+        self._counters.turn_took(self._cpu() - began)
         self._turned_at = at
         rows = batch.rows()
         if not rows and not batch.effects:
@@ -125,15 +125,15 @@ class _PoolPlay:
         seconds = self._host.commit + rows * self._host.row
         self._busy_until = at + seconds
         self._pace.observe(rows, seconds)
-        self._counting.turned(batch, at, self._busy_until)
-        self._intake.settled(batch.runs, self._busy_until)
+        self._counters.batch_closed(batch, at, self._busy_until)
+        self._intake.batch_durable(batch.runs, self._busy_until)
         for effect in batch.effects:
-            self._fleet.hear(effect, self._busy_until)
+            self._fleet.apply_effect(effect, self._busy_until)
 
     def _next_events(self) -> list[Event]:
         events: list[Event] = []
         for lane in (self._urgent, self._ordinary):
-            while lane and len(events) < EVENTS_AT_ONCE:
+            while lane and len(events) < MAX_EVENTS_PER_STEP:
                 events.append(lane.popleft())
         return events
 
@@ -147,8 +147,8 @@ def rules_of(scenario: Scenario, pool: int) -> SharingRules:
     rows = {}
     for tenant in tenants:
         weight = scenario.weight(tenant)
-        promised = int(scenario.tenants.guaranteed * cores * weight / weights)
-        quota = Quota(weight=weight, guaranteed=Resources(cpu_millis=promised))
+        guaranteed_tenants = int(scenario.tenants.guaranteed * cores * weight / weights)
+        quota = Quota(weight=weight, guaranteed=Resources(cpu_millis=guaranteed_tenants))
         rows[tenant_name(tenant)] = QuotaRow(
             tenant=tenant_name(tenant), pool="", quota=quota, raised=None, version=1, updated_at=START,
             updated_by="simulation",

@@ -17,7 +17,7 @@ _LONGEST = 2.0
 """The maximum, as a multiple of p99."""
 
 
-class Takes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DurationSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Duration percentiles in seconds, interpolated logarithmically."""
 
     p10: float
@@ -26,10 +26,10 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     p99: float
 
 
-class Lengths:
+class DurationModel:
     """Draws durations from texts: the same text always gives the same duration."""
 
-    def __init__(self, takes: Takes) -> None:
+    def __init__(self, takes: DurationSpec) -> None:
         points = [
             (0.0, takes.p10 * _SHORTEST), (0.1, takes.p10), (0.5, takes.p50), (0.9, takes.p90), (0.99, takes.p99),
             (1.0, takes.p99 * _LONGEST),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mainspring.definitions.quantities import say_seconds
+from mainspring.definitions.quantities import format_seconds
 from mainspring.simulation.capacity.report import Fairness, Report, Timing
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def say_delay(seconds: float) -> str:
+def format_delay(seconds: float) -> str:
     """Format a delay: `7 ms`, `1.3s`, `2m 05s`."""
-    return f"{seconds * 1_000:.3g} ms" if seconds < 1 else say_seconds(seconds)
+    return f"{seconds * 1_000:.3g} ms" if seconds < 1 else format_seconds(seconds)
 
 
-def say_part(part: float) -> str:
+def format_percent(part: float) -> str:
     """Format a fraction: `74 %`."""
     return f"{part * 100:.3g} %"
 
 
-def say_error(error: float | None) -> str:
+def format_share_error(error: float | None) -> str:
     """Format the deviation of a share: `+12 %`; `-` if it was not compared."""
     return "-" if error is None else f"{error * 100:+.3g} %"
 
@@ -30,7 +30,7 @@ def say_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def say_short(count: float) -> str:
+def format_short(count: float) -> str:
     """Format a number for an axis: `12k`, `1.5M`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if count >= size:
@@ -43,7 +43,7 @@ def headline(report: Report) -> str:
     sizes = (
         f"{_several(report.workers, 'worker')} in {_several(report.zones, 'zone')} and "
         f"{_several(report.pools, 'pool')}, {_several(report.tenants_count, 'tenant')}, "
-        f"{_several(report.tasks, 'task')} in {say_seconds(report.seconds)}"
+        f"{_several(report.tasks, 'task')} in {format_seconds(report.seconds)}"
     )
     return f"{sizes}; seed {report.seed}, scale {report.scale:g}"
 
@@ -58,28 +58,31 @@ def partial(report: Report) -> str:
 
 def sentences(report: Report) -> Iterator[tuple[str, str]]:
     """One sentence for each remaining subject."""
-    yield "used", f"{say_part(report.used_mean)} of the cores on average, {say_part(report.used_most)} at most"
-    yield "fairness", _say_fairness(report.fairness)
+    yield (
+        "used",
+        f"{format_percent(report.used_mean)} of the cores on average, {format_percent(report.used_most)} at most",
+    )
+    yield "fairness", _format_fairness(report.fairness)
     yield "preempted", f"{say_count(report.preemptions)} attempts were preempted"
     yield "attempts", ", ".join(f"{say_count(count)} {end}" for end, count in report.ends.items()) or "none ended"
     if report.timing is not None:
-        yield "decisions", _say_timing(report.timing)
+        yield "decisions", _format_timing(report.timing)
 
 
 def _several(count: int, noun: str) -> str:
     return f"{say_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def _say_fairness(fairness: Fairness | None) -> str:
+def _format_fairness(fairness: Fairness | None) -> str:
     if fairness is None:
         return "no two tenants of a pool had work waiting for long: nothing to compare"
     return (
-        f"shares are {say_part(fairness.mean_error)} off the weights on average; the worst is "
-        f"{say_error(fairness.worst_error)}, {fairness.worst_tenant}'s; {fairness.tenants} tenants were compared"
+        f"shares are {format_percent(fairness.mean_error)} off the weights on average; the worst is "
+        f"{format_share_error(fairness.worst_error)}, {fairness.worst_tenant}'s; {fairness.tenants} tenants were compared"
     )
 
 
-def _say_timing(timing: Timing) -> str:
+def _format_timing(timing: Timing) -> str:
     return (
         f"{timing.cpu_micros_per_task:.3g} µs of CPU for each task placed; a turn takes {timing.turn_p50_ms:.2g} ms, "
         f"1 % of them over {timing.turn_p99_ms:.2g} ms, the longest {timing.longest_turn_ms:.3g} ms (on this machine: "

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from mainspring.core.admission.intake import Waiting, choose, decide_wants, on_their_way
+from mainspring.core.admission.intake import Waiting, choose, plan_intake, tasks_in_transit
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
-from mainspring.host.intake import CHUNK_TASKS, HIGH_WATER_TASKS, MOST_ON_THEIR_WAY
+from mainspring.host.intake import CHUNK_TASKS, HIGH_WATER_TASKS, MAX_IN_TRANSIT
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.simulation.capacity.load import Arrival
 
@@ -35,7 +35,7 @@ class SimulatedIntake:
         self._waiting.setdefault((run.priority, run.tenant), deque()).append(arrival)
         self._begin(arrival.at)
 
-    def settled(self, runs: Iterable[Run], at: float) -> None:
+    def batch_durable(self, runs: Iterable[Run], at: float) -> None:
         """The rows of these runs are durable: there may be capacity for others."""
         for run in runs:
             self._handed.pop(run.id, None)
@@ -45,10 +45,10 @@ class SimulatedIntake:
     def read(self, memory: ShardMemory, hold: Priority | None, at: float) -> list[Arrival]:
         """Read what the shard has capacity for; the next read begins if there was something."""
         self.due_at = None
-        below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
+        below = Priority.P1 if len(self._handed) >= MAX_IN_TRANSIT else hold
         waiting = [Waiting(*key) for key in self._waiting if below is None or key[0] < below]
-        coming = on_their_way(self._handed.values(), memory.runs)
-        wants = decide_wants(sorted(waiting), memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
+        coming = tasks_in_transit(self._handed.values(), memory.runs)
+        wants = plan_intake(sorted(waiting), memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         found: list[Arrival] = []
         for want in wants:
             line = self._waiting[want.priority, want.tenant]

@@ -16,7 +16,7 @@ import msgspec
 from mainspring.core.model.job import Edge, Job, JobSpec, TaskSpec, compile_job
 from mainspring.core.model.run import Run
 from mainspring.protocol.ids import new_id
-from mainspring.simulation.capacity.duration_model import Lengths
+from mainspring.simulation.capacity.duration_model import DurationModel
 from mainspring.simulation.capacity.scenario import JobKind, Load, Scenario, tenant_name
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,11 +89,11 @@ class PoolLoad:
         self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
     ) -> Iterator[Arrival]:
         """Standing load at the beginning: as much as arrives during one task duration."""
-        pick, lengths = _Pick(tenants), Lengths(kind.takes)
-        count, within = round(rate * lengths.mean), self._scenario.warm_up * _STANDING_WITHIN
+        pick, durations = _Pick(tenants), DurationModel(kind.takes)
+        count, within = round(rate * durations.mean), self._scenario.warm_up * _STANDING_WITHIN
         for place in range(count):
             at = -self._scenario.warm_up + within * place / count
-            left = lengths.left(random.random(), random.random())
+            left = durations.left(random.random(), random.random())
             yield self._arrival(random, at, number, kind, pick(random), left)
 
     def _burst(self, random: Random, number: int, load: Load, kind: JobKind) -> Iterator[Arrival]:

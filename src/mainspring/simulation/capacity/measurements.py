@@ -9,10 +9,10 @@ import msgspec
 
 _PER_DOUBLING = 32
 """Steps of 2 %."""
-_SHORTEST_SECONDS = 0.00001
+_MIN_SECONDS = 0.00001
 
 
-class Spans(msgspec.Struct):
+class Histogram(msgspec.Struct):
     """Histogram of durations with steps of 2 %: percentiles of any number of values in little memory."""
 
     counts: dict[int, int] = {}
@@ -21,12 +21,12 @@ class Spans(msgspec.Struct):
     def add(self, seconds: float) -> None:
         """Add a duration."""
         step = 0
-        if seconds > _SHORTEST_SECONDS:
-            step = math.ceil(math.log2(seconds / _SHORTEST_SECONDS) * _PER_DOUBLING)
+        if seconds > _MIN_SECONDS:
+            step = math.ceil(math.log2(seconds / _MIN_SECONDS) * _PER_DOUBLING)
         self.counts[step] = self.counts.get(step, 0) + 1
         self.longest = max(self.longest, seconds)
 
-    def join(self, other: Spans) -> None:
+    def join(self, other: Histogram) -> None:
         """Merge another histogram."""
         for step, count in other.counts.items():
             self.counts[step] = self.counts.get(step, 0) + count
@@ -41,7 +41,7 @@ class Spans(msgspec.Struct):
         for step in sorted(self.counts):
             left -= self.counts[step]
             if left <= 0:
-                return float(min(_SHORTEST_SECONDS * 2 ** (step / _PER_DOUBLING), self.longest))
+                return float(min(_MIN_SECONDS * 2 ** (step / _PER_DOUBLING), self.longest))
         return 0.0
 
 
@@ -93,12 +93,12 @@ class Share(msgspec.Struct, kw_only=True):
         self.seconds += other.seconds
 
 
-class Line(msgspec.Struct, kw_only=True):
+class QueueStats(msgspec.Struct, kw_only=True):
     """Tasks of one tenant and priority."""
 
     priority: str
     tenant: str
-    delays: Spans
+    delays: Histogram
     """From ready to durably assigned."""
     waiting: int = 0
     """At the end."""
@@ -113,7 +113,7 @@ class Cpu(msgspec.Struct, kw_only=True):
     placed: int = 0
     rows: int = 0
     longest_turn: float = 0.0
-    spans: Spans = msgspec.field(default_factory=Spans)
+    histogram: Histogram = msgspec.field(default_factory=Histogram)
     """Of turns."""
 
     def join(self, other: Cpu) -> None:
@@ -123,17 +123,17 @@ class Cpu(msgspec.Struct, kw_only=True):
         self.placed += other.placed
         self.rows += other.rows
         self.longest_turn = max(self.longest_turn, other.longest_turn)
-        self.spans.join(other.spans)
+        self.histogram.join(other.histogram)
 
 
-class PoolMeasures(msgspec.Struct, kw_only=True):
+class PoolResult(msgspec.Struct, kw_only=True):
     """Result of one pool."""
 
     pool: int
     until: float
     """How far it was simulated; less than the scenario if it was interrupted."""
     samples: list[Sample] = []
-    lines: list[Line] = []
+    lines: list[QueueStats] = []
     shares: dict[str, Share] = {}
     """By tenant."""
     ends: dict[str, int] = {}
@@ -147,26 +147,26 @@ class PoolMeasures(msgspec.Struct, kw_only=True):
     cpu: Cpu = msgspec.field(default_factory=Cpu)
 
 
-def lines_joined(pools: Iterable[PoolMeasures]) -> dict[tuple[str, str], Line]:
+def merge_queue_stats(pools: Iterable[PoolResult]) -> dict[tuple[str, str], QueueStats]:
     """Merge the queues of all pools by priority and tenant. The inputs are not changed."""
-    found: dict[tuple[str, str], Line] = {}
+    found: dict[tuple[str, str], QueueStats] = {}
     for pool in pools:
         for line in pool.lines:
             mine = found.setdefault(
-                (line.priority, line.tenant), Line(priority=line.priority, tenant=line.tenant, delays=Spans())
+                (line.priority, line.tenant), QueueStats(priority=line.priority, tenant=line.tenant, delays=Histogram())
             )
-            add_line(mine, line)
+            add_queue_stats(mine, line)
     return found
 
 
-def add_line(to: Line, line: Line) -> None:
+def add_queue_stats(to: QueueStats, line: QueueStats) -> None:
     """Add the counts of one queue to another."""
     to.delays.join(line.delays)
     to.waiting += line.waiting
     to.longest_waiting = max(to.longest_waiting, line.longest_waiting)
 
 
-def samples_joined(pools: Iterable[PoolMeasures]) -> list[Sample]:
+def merge_samples(pools: Iterable[PoolResult]) -> list[Sample]:
     """Merge the samples of all pools, for as long as each was simulated."""
     found: dict[float, Sample] = {}
     for pool in pools:
@@ -175,7 +175,7 @@ def samples_joined(pools: Iterable[PoolMeasures]) -> list[Sample]:
     return [found[at] for at in sorted(found)]
 
 
-def counts_joined(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sum counts by name."""
     found: dict[str, int] = {}
     for one in counts:

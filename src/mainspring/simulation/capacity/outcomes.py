@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.protocol.wire import Assignment
-from mainspring.simulation.capacity.duration_model import Lengths, chance
+from mainspring.simulation.capacity.duration_model import DurationModel, chance
 from mainspring.simulation.capacity.load import LISTS, work_of
 from mainspring.simulation.capacity.scenario import JobKind, Outage, Scenario
 
@@ -21,14 +21,14 @@ _WORD = 4
 class _Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the tasks of a job."""
 
-    lengths: Lengths
+    durations: DurationModel
     fails: float
     outages: tuple[Outage, ...]
     gives: str
     """Output of its list task."""
 
 
-class Fates:
+class TaskOutcomes:
     """Outcomes of all attempts of a scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -43,7 +43,7 @@ class Fates:
             if outage.at <= at < outage.at + outage.lasts:
                 return outage.fails_after * (0.5 + 0.5 * chance(assignment.task)), DOWN
         left = self.left.pop(assignment.run, None) if self.left else None
-        seconds = kind.lengths.of(assignment.task) if left is None else left
+        seconds = kind.durations.of(assignment.task) if left is None else left
         draw = chance(f"{assignment.task}:{assignment.number}")
         return seconds, _own_error(draw / kind.fails) if draw < kind.fails else None
 
@@ -58,7 +58,7 @@ class Fates:
 
 def _kind(kind: JobKind, scenario: Scenario) -> _Kind:
     return _Kind(
-        lengths=Lengths(kind.takes),
+        durations=DurationModel(kind.takes),
         fails=kind.fails,
         outages=tuple(outage for outage in scenario.outages if kind.name in outage.jobs),
         gives=msgspec.json.encode(list(range(kind.fan_out))).decode(),
@@ -67,8 +67,8 @@ def _kind(kind: JobKind, scenario: Scenario) -> _Kind:
 
 def _own_error(part: float) -> str:
     """A rare error: many with the same signature would open a circuit breaker."""
-    number, word = int(part * len(_LETTERS) ** _WORD), ""
+    number, report_line = int(part * len(_LETTERS) ** _WORD), ""
     for _ in range(_WORD):
         number, place = divmod(number, len(_LETTERS))
-        word += _LETTERS[place]
-    return msgspec.json.encode({"type": "ValueError", "message": f"there is no {word}"}).decode()
+        report_line += _LETTERS[place]
+    return msgspec.json.encode({"type": "ValueError", "message": f"there is no {report_line}"}).decode()

@@ -8,16 +8,16 @@ from html import escape
 from mainspring.core.model.task import Priority
 from mainspring.simulation.capacity import plots
 from mainspring.simulation.capacity.figures import (
+    format_delay,
+    format_percent,
+    format_share_error,
+    format_short,
     headline,
     partial,
     say_count,
-    say_delay,
-    say_error,
-    say_part,
-    say_short,
     sentences,
 )
-from mainspring.simulation.capacity.plots import Range, Series, Words
+from mainspring.simulation.capacity.plots import Caption, Range, Series
 from mainspring.simulation.capacity.report import Delays, Report
 
 Rows = Sequence[Sequence[str]]
@@ -70,12 +70,12 @@ def make_page(report: Report) -> str:
 
 
 def _cards(report: Report) -> str:
-    figures = [(f"{row.priority} p99 delay", say_delay(row.delays.p99_seconds)) for row in report.priorities]
+    figures = [(f"{row.priority} p99 delay", format_delay(row.delays.p99_seconds)) for row in report.priorities]
     figures += [
-        ("tasks placed", say_short(report.placed)),
-        ("cores used, mean", say_part(report.used_mean)),
-        ("off its share, mean", "-" if report.fairness is None else say_part(report.fairness.mean_error)),
-        ("preempted", say_short(report.preemptions)),
+        ("tasks placed", format_short(report.placed)),
+        ("cores used, mean", format_percent(report.used_mean)),
+        ("off its share, mean", "-" if report.fairness is None else format_percent(report.fairness.mean_error)),
+        ("preempted", format_short(report.preemptions)),
     ]
     cards = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures)
     return f'<dl class="cards">{"".join(cards)}</dl>'
@@ -99,29 +99,29 @@ def _delays(report: Report) -> str:
         Range(row.priority, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds)
         for row in report.priorities
     ]
-    words = Words("Delay by priority", "From ready to durably assigned: p50, p95 and p99.")
+    words = Caption("Delay by priority", "From ready to durably assigned: p50, p95 and p99.")
     table = [(row.priority, *_delay_cells(row.delays)) for row in report.priorities]
-    return _section(words, plots.ranges(words, rows, say_delay), ("priority", *_DELAY_COLUMNS), table)
+    return _section(words, plots.ranges(words, rows, format_delay), ("priority", *_DELAY_COLUMNS), table)
 
 
 def _use(report: Report) -> str:
-    words = Words("Cores in use", "Fraction of the cores of all live workers, per second.")
+    words = Caption("Cores in use", "Fraction of the cores of all live workers, per second.")
     at, used = _at(report), [moment.used for moment in report.timeline]
-    drawn = plots.lines(words, at, [Series("used", "one", used)], say_part, most=1.0)
-    table = [(_second(moment.at_seconds), say_part(moment.used), say_count(moment.cores), say_count(moment.running))
+    drawn = plots.lines(words, at, [Series("used", "one", used)], format_percent, most=1.0)
+    table = [(_second(moment.at_seconds), format_percent(moment.used), say_count(moment.cores), say_count(moment.running))
              for moment in report.timeline]  # fmt: skip
     return _section(words, drawn, ("second", "used", "cores", "tasks running"), table)
 
 
 def _waiting(report: Report) -> str:
     """One plot for each priority: position says more than color."""
-    words = Words("Tasks waiting", "Ready and not placed, or in intake, per second; each priority on its own scale.")
+    words = Caption("Tasks waiting", "Ready and not placed, or in intake, per second; each priority on its own scale.")
     drawn = "".join(
         plots.lines(
-            Words(f"Tasks waiting, {priority.name}", f"Tasks of {priority.name} waiting, per second."),
+            Caption(f"Tasks waiting, {priority.name}", f"Tasks of {priority.name} waiting, per second."),
             _at(report),
             [Series(priority.name, "one", [moment.waiting[priority.name] for moment in report.timeline])],
-            say_short,
+            format_short,
             height=130,
         )
         for priority in Priority
@@ -135,7 +135,7 @@ def _waiting(report: Report) -> str:
 
 
 def _pace(report: Report) -> str:
-    words = Words("Tasks per second", "Submitted, placed, and ended with success.")
+    words = Caption("Tasks per second", "Submitted, placed, and ended with success.")
     timeline = report.timeline
     series = [
         Series("submitted", "two", [moment.arrived for moment in timeline]),
@@ -148,12 +148,12 @@ def _pace(report: Report) -> str:
         (_second(moment.at_seconds), say_count(moment.arrived), say_count(moment.placed), say_count(moment.ended))
         for moment in timeline[1:]
     ]
-    drawn = plots.lines(words, _at(report)[1:], series, say_short)
+    drawn = plots.lines(words, _at(report)[1:], series, format_short)
     return _section(words, drawn, ("second", "submitted", "placed", "succeeded"), table)
 
 
 def _trouble(report: Report) -> str:
-    words = Words("Failures", "Attempts that failed, were lost with their worker, or were preempted.")
+    words = Caption("Failures", "Attempts that failed, were lost with their worker, or were preempted.")
     timeline = report.timeline
     series = [
         Series("failed", "one", [moment.failed for moment in timeline]),
@@ -164,7 +164,7 @@ def _trouble(report: Report) -> str:
         (_second(moment.at_seconds), say_count(moment.failed), say_count(moment.lost), say_count(moment.preempted))
         for moment in timeline
     ]
-    drawn = plots.lines(words, _at(report), series, say_short)
+    drawn = plots.lines(words, _at(report), series, format_short)
     return _section(words, drawn, ("second", "failed", "lost", "preempted"), table)
 
 
@@ -173,21 +173,21 @@ def _tenants(report: Report) -> str:
     rows = [
         Range(row.tenant, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds) for row in ordered
     ]
-    words = Words(
+    words = Caption(
         "Delay by tenant",
         "p50 (lower end), p95 (mark) and p99 (upper end) of each tenant's tasks.",
     )
     table = [
-        (row.tenant, f"{row.weight:g}", *_delay_cells(row.delays), say_error(row.share_error))
+        (row.tenant, f"{row.weight:g}", *_delay_cells(row.delays), format_share_error(row.share_error))
         for row in reversed(ordered)
     ]
     return _section(
-        words, plots.columns(words, rows, say_delay), ("tenant", "weight", *_DELAY_COLUMNS, "share off by"), table
+        words, plots.columns(words, rows, format_delay), ("tenant", "weight", *_DELAY_COLUMNS, "share off by"), table
     )
 
 
 def _shares(report: Report) -> str:
-    words = Words(
+    words = Caption(
         "Share against weight",
         "Usage of each tenant relative to its weight, while it and others of its pool had work waiting.",
     )
@@ -198,12 +198,12 @@ def _shares(report: Report) -> str:
     if not compared:
         drawn = "<p>No two tenants of a pool had work waiting for long at the same time.</p>"
         return f"<section><h2>{words.title}</h2>{drawn}</section>"
-    table = [(tenant, say_error(error), f"{seconds} s") for error, tenant, seconds in compared]
-    drawn = plots.bars(words, [(tenant, error) for error, tenant, _ in compared], say_error)
+    table = [(tenant, format_share_error(error), f"{seconds} s") for error, tenant, seconds in compared]
+    drawn = plots.bars(words, [(tenant, error) for error, tenant, _ in compared], format_share_error)
     return _section(words, drawn, ("tenant", "off by", "compared for"), table)
 
 
-def _section(words: Words, drawn: str, head: Sequence[str], rows: Rows) -> str:
+def _section(words: Caption, drawn: str, head: Sequence[str], rows: Rows) -> str:
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return (
@@ -223,9 +223,9 @@ def _footer(report: Report) -> str:
 
 
 def _delay_cells(delays: Delays) -> tuple[str, ...]:
-    since = say_delay(delays.longest_waiting_seconds) if delays.waiting else "-"
+    since = format_delay(delays.longest_waiting_seconds) if delays.waiting else "-"
     figures = (delays.p50_seconds, delays.p95_seconds, delays.p99_seconds, delays.longest_seconds)
-    return (say_count(delays.placed), *map(say_delay, figures), say_count(delays.waiting), since)
+    return (say_count(delays.placed), *map(format_delay, figures), say_count(delays.waiting), since)
 
 
 def _at(report: Report) -> list[float]:

@@ -42,7 +42,7 @@ class Range(NamedTuple):
     high: float
 
 
-class Words(NamedTuple):
+class Caption(NamedTuple):
     """Title and description of a plot."""
 
     title: str
@@ -50,7 +50,7 @@ class Words(NamedTuple):
 
 
 def lines(
-    words: Words, at: Sequence[float], series: Sequence[Series], say: Say, *, most: float | None = None,
+    words: Caption, at: Sequence[float], series: Sequence[Series], say: Say, *, most: float | None = None,
     height: int = 240,
 ) -> str:  # fmt: skip
     """Lines over time, each labelled at its end. By default the scale is that of counts."""
@@ -69,7 +69,7 @@ def lines(
     return _svg(words, height, parts)
 
 
-def ranges(words: Words, rows: Sequence[Range], say: Say) -> str:
+def ranges(words: Caption, rows: Sequence[Range], say: Say) -> str:
     """Rows from the low to the high value on a logarithmic scale, with the middle marked and the values written."""
     row_height, left = 46, _LEFT
     height = _TOP + row_height * len(rows) + _BOTTOM
@@ -90,7 +90,7 @@ def ranges(words: Words, rows: Sequence[Range], say: Say) -> str:
     return _svg(words, height, parts)
 
 
-def columns(words: Words, rows: Sequence[Range], say: Say) -> str:
+def columns(words: Caption, rows: Sequence[Range], say: Say) -> str:
     """Many thin ranges side by side on a logarithmic scale, with names and values on hover."""
     height = 260
     up = _logarithmic([value for row in rows for value in (row.low, row.high)], height - _BOTTOM, _TOP)
@@ -116,7 +116,7 @@ def columns(words: Words, rows: Sequence[Range], say: Say) -> str:
     return _svg(words, height, parts)
 
 
-def bars(words: Words, rows: Sequence[tuple[str, float]], say: Say) -> str:
+def bars(words: Caption, rows: Sequence[tuple[str, float]], say: Say) -> str:
     """Many thin bars above and below an axis, with names and values on hover."""
     height = 220
     most = _nice(max((abs(value) for _, value in rows), default=0.0))
@@ -218,7 +218,7 @@ def _caption(height: int, text: str) -> str:
     return f'<text class="tick" x="{_LEFT}" y="{height - 12}">{escape(text)}</text>'
 
 
-def _svg(words: Words, height: float, parts: Sequence[str]) -> str:
+def _svg(words: Caption, height: float, parts: Sequence[str]) -> str:
     name = "".join(letter if letter.isalnum() else "-" for letter in words.title.lower())
     return (
         f'<svg viewBox="0 0 {_WIDTH} {height:g}" role="img" aria-labelledby="{name}-title {name}-about">'

@@ -21,65 +21,67 @@ import msgspec
 
 from mainspring.protocol.clock import cpu_seconds
 from mainspring.protocol.errors import Broken
-from mainspring.simulation.capacity.driver import play_pool
-from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.driver import simulate_pool
+from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.scenario import Scenario
 
 _STEP_SECONDS = 0.25
 """Interval of progress reports, in simulated seconds."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to simulate."""
 
     scenario: Scenario
     seed: int
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProgressReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message of a process: some more seconds were simulated, or a pool is done."""
 
     seconds: float = 0.0
-    measures: PoolMeasures | None = None
+    pool_result: PoolResult | None = None
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Results of the pools, and whether the simulation was interrupted."""
 
-    pools: list[PoolMeasures]
+    pools: list[PoolResult]
     was_interrupted: bool
 
 
-def play_fleet(
+def simulate_fleet(
     scenario: Scenario, seed: int, *, processes: int, progress: Callable[[float], None] = lambda _: None
-) -> Played:
+) -> SimulationResult:
     """Simulate all pools in some processes. `progress` gets the fraction that is done.
 
     When interrupted, it returns what there is; a second interrupt stops at once.
     """
     pools = iter(range(scenario.workers.pools))
-    words: Queue[Word | BaseException | None] = Queue()
-    order = msgspec.json.encode(Order(scenario=scenario, seed=seed))
-    players = [_Player(order) for _ in range(min(processes, scenario.workers.pools))]
+    words: Queue[ProgressReport | BaseException | None] = Queue()
+    order = msgspec.json.encode(SimulationRequest(scenario=scenario, seed=seed))
+    pool_processes = [_PoolProcess(order) for _ in range(min(processes, scenario.workers.pools))]
     lock = threading.Lock()
 
     def draw() -> int | None:
         with lock:
             return next(pools, None)
 
-    threads = [threading.Thread(target=player.work, args=(draw, words), daemon=True) for player in players]
+    threads = [
+        threading.Thread(target=pool_process.work, args=(draw, words), daemon=True) for pool_process in pool_processes
+    ]
     for thread in threads:
         thread.start()
     try:
-        return _collect(scenario, players, words, progress)
+        return _collect(scenario, pool_processes, words, progress)
     finally:
-        for player in players:
-            player.end()
+        for pool_process in pool_processes:
+            pool_process.end()
 
 
 def serve(said: IO[bytes], say: IO[bytes]) -> None:
     """Serve as one of the processes: simulate requested pools until there are no more."""
-    order = msgspec.json.decode(said.readline(), type=Order)
+    order = msgspec.json.decode(said.readline(), type=SimulationRequest)
     is_stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
     for line in said:
@@ -88,18 +90,18 @@ def serve(said: IO[bytes], say: IO[bytes]) -> None:
         def watch(seconds: float) -> bool:
             nonlocal told
             if seconds - told >= _STEP_SECONDS:
-                _say(say, Word(seconds=seconds - told))
+                _say(say, ProgressReport(seconds=seconds - told))
                 told = seconds
             return not is_stopped.is_set()
 
-        measures = play_pool(order.scenario, int(line), order.seed, cpu=cpu_seconds, watch=watch)
-        _say(say, Word(measures=measures))
+        pool_result = simulate_pool(order.scenario, int(line), order.seed, cpu=cpu_seconds, watch=watch)
+        _say(say, ProgressReport(pool_result=pool_result))
         gc.collect()  # the simulated pool is a large reference cycle, which would not be collected soon
         if is_stopped.is_set():
             return
 
 
-class _Player:
+class _PoolProcess:
     """One process, and the thread that talks to it."""
 
     def __init__(self, order: bytes) -> None:
@@ -111,11 +113,11 @@ class _Player:
         self._order = order
         self._is_stopped = threading.Event()
 
-    def work(self, draw: Callable[[], int | None], words: Queue[Word | BaseException | None]) -> None:
+    def work(self, draw: Callable[[], int | None], words: Queue[ProgressReport | BaseException | None]) -> None:
         """Request one pool after another, and pass on the messages."""
         try:
-            for word in self._talk(draw):
-                words.put(word)
+            for report_line in self._talk(draw):
+                words.put(report_line)
         except (OSError, msgspec.MsgspecError, Broken) as error:
             words.put(error)
         words.put(None)
@@ -133,7 +135,7 @@ class _Player:
             if pipe is not None and not pipe.closed:
                 pipe.close()
 
-    def _talk(self, draw: Callable[[], int | None]) -> Iterator[Word]:
+    def _talk(self, draw: Callable[[], int | None]) -> Iterator[ProgressReport]:
         to, back = self._process.stdin, self._process.stdout
         if to is None or back is None:
             raise Broken("a process without pipes")
@@ -147,41 +149,41 @@ class _Player:
                     return  # before it had begun
                 if not line:
                     raise Broken(f"the process that simulated pool {pool} exited with {self._process.wait()}")
-                word = msgspec.json.decode(line, type=Word)
-                yield word
-                if word.measures is not None:
+                report_line = msgspec.json.decode(line, type=ProgressReport)
+                yield report_line
+                if report_line.pool_result is not None:
                     break
 
 
 def _collect(
-    scenario: Scenario, players: list[_Player], words: Queue[Word | BaseException | None],
+    scenario: Scenario, pool_processes: list[_PoolProcess], words: Queue[ProgressReport | BaseException | None],
     progress: Callable[[float], None],
-) -> Played:  # fmt: skip
+) -> SimulationResult:  # fmt: skip
     """Receive messages until all are done."""
     total = scenario.workers.pools * (scenario.lasts + scenario.warm_up)
-    found: list[PoolMeasures] = []
-    done, left, was_interrupted = 0.0, len(players), False
+    found: list[PoolResult] = []
+    done, left, was_interrupted = 0.0, len(pool_processes), False
     while left:
         try:
-            word = words.get()
-            if word is None:
+            report_line = words.get()
+            if report_line is None:
                 left -= 1
-            elif isinstance(word, Word):
-                done += word.seconds
-                if word.measures is not None:
-                    found.append(word.measures)
+            elif isinstance(report_line, ProgressReport):
+                done += report_line.seconds
+                if report_line.pool_result is not None:
+                    found.append(report_line.pool_result)
                 progress(min(1.0, done / total))
             else:
-                raise word
+                raise report_line
         except KeyboardInterrupt:
             if was_interrupted:
                 raise
             was_interrupted = True
-            for player in players:
-                player.stop()
-    return Played(pools=found, was_interrupted=was_interrupted)
+            for pool_process in pool_processes:
+                pool_process.stop()
+    return SimulationResult(pools=found, was_interrupted=was_interrupted)
 
 
-def _say(say: IO[bytes], word: Word) -> None:
-    say.write(msgspec.json.encode(word) + b"\n")
+def _say(say: IO[bytes], report_line: ProgressReport) -> None:
+    say.write(msgspec.json.encode(report_line) + b"\n")
     say.flush()

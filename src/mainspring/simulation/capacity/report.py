@@ -9,19 +9,19 @@ import msgspec
 from mainspring.core.model.task import Priority
 from mainspring.simulation.capacity.measurements import (
     Cpu,
-    Line,
-    PoolMeasures,
+    Histogram,
+    PoolResult,
+    QueueStats,
     Sample,
     Share,
-    Spans,
-    add_line,
-    counts_joined,
-    lines_joined,
-    samples_joined,
+    add_queue_stats,
+    merge_counts,
+    merge_queue_stats,
+    merge_samples,
 )
 from mainspring.simulation.capacity.scenario import Scenario, tenant_name
 
-LEAST_COMPARED_SECONDS = 5
+MIN_COMPARED_SECONDS = 5
 """A tenant that waited beside others for less time is not compared with its weight."""
 
 
@@ -57,7 +57,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     """Deviation of its usage from its weight in that time: 0.1 is a tenth too much. None: not compared."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class TimelinePoint(msgspec.Struct, frozen=True, kw_only=True):
     """State of the simulated workers, and what had happened since the previous point."""
 
     at_seconds: float
@@ -128,18 +128,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tenants: tuple[TenantRow, ...]
     fairness: Fairness | None
     """None: no two tenants of a pool had work waiting for long at the same time."""
-    timeline: tuple[Moment, ...]
+    timeline: tuple[TimelinePoint, ...]
     timing: Timing | None
     """None: omitted."""
 
 
 def make_report(
-    scenario: Scenario, pools: Sequence[PoolMeasures], *, seed: int, scale: float, version: str, with_timing: bool
+    scenario: Scenario, pools: Sequence[PoolResult], *, seed: int, scale: float, version: str, with_timing: bool
 ) -> Report:
     """Compute the figures of some pools of a scenario, as far as they were simulated."""
     pools = sorted(pools, key=lambda pool: pool.pool)
-    lines = lines_joined(pools)
-    timeline = [_moment(sample) for sample in samples_joined(pools)]
+    lines = merge_queue_stats(pools)
+    timeline = [_timeline_point(sample) for sample in merge_samples(pools)]
     tenants = _tenants(scenario, lines, _shares(pools))
     whole = sum(pool.until >= scenario.lasts for pool in pools)
     used = [moment.used for moment in timeline]
@@ -149,7 +149,7 @@ def make_report(
         pools=scenario.workers.pools, workers=scenario.workers.count, zones=scenario.workers.zones,
         tenants_count=scenario.tenants.count, runs=sum(pool.runs for pool in pools),
         tasks=sum(pool.tasks for pool in pools), placed=sum(len(line.delays) for line in lines.values()),
-        ends=counts_joined(pool.ends for pool in pools), preemptions=sum(pool.preempted for pool in pools),
+        ends=merge_counts(pool.ends for pool in pools), preemptions=sum(pool.preempted for pool in pools),
         recalls=sum(pool.recalled for pool in pools), used_mean=_round(sum(used) / len(used) if used else 0.0),
         used_most=max(used, default=0.0), priorities=_priorities(lines), tenants=tenants,
         fairness=_fairness(tenants, _shares(pools)), timeline=tuple(timeline),
@@ -157,7 +157,7 @@ def make_report(
     )  # fmt: skip
 
 
-def _priorities(lines: dict[tuple[str, str], Line]) -> tuple[PriorityRow, ...]:
+def _priorities(lines: dict[tuple[str, str], QueueStats]) -> tuple[PriorityRow, ...]:
     rows = []
     for priority in Priority:
         mine = [line for (name, _), line in lines.items() if name == priority.name]
@@ -166,13 +166,15 @@ def _priorities(lines: dict[tuple[str, str], Line]) -> tuple[PriorityRow, ...]:
     return tuple(rows)
 
 
-def _tenants(scenario: Scenario, lines: dict[tuple[str, str], Line], shares: dict[str, Share]) -> tuple[TenantRow, ...]:
+def _tenants(
+    scenario: Scenario, lines: dict[tuple[str, str], QueueStats], shares: dict[str, Share]
+) -> tuple[TenantRow, ...]:
     rows = []
     for number in range(scenario.tenants.count):
         tenant = tenant_name(number)
         mine = [line for (_, name), line in lines.items() if name == tenant]
         share = shares.get(tenant, Share())
-        is_compared = share.seconds >= LEAST_COMPARED_SECONDS and share.due > 0
+        is_compared = share.seconds >= MIN_COMPARED_SECONDS and share.due > 0
         if mine:
             rows.append(
                 TenantRow(
@@ -184,10 +186,10 @@ def _tenants(scenario: Scenario, lines: dict[tuple[str, str], Line], shares: dic
     return tuple(rows)
 
 
-def _delays(lines: Sequence[Line]) -> Delays:
-    total = Line(priority="", tenant="", delays=Spans())
+def _delays(lines: Sequence[QueueStats]) -> Delays:
+    total = QueueStats(priority="", tenant="", delays=Histogram())
     for line in lines:
-        add_line(total, line)
+        add_queue_stats(total, line)
     delays = total.delays
     return Delays(
         placed=len(delays), p50_seconds=_round(delays.percentile(50)), p95_seconds=_round(delays.percentile(95)),
@@ -196,7 +198,7 @@ def _delays(lines: Sequence[Line]) -> Delays:
     )  # fmt: skip
 
 
-def _shares(pools: Sequence[PoolMeasures]) -> dict[str, Share]:
+def _shares(pools: Sequence[PoolResult]) -> dict[str, Share]:
     found: dict[str, Share] = {}
     for pool in pools:
         for tenant, share in pool.shares.items():
@@ -216,23 +218,23 @@ def _fairness(tenants: Sequence[TenantRow], shares: dict[str, Share]) -> Fairnes
     )  # fmt: skip
 
 
-def _moment(sample: Sample) -> Moment:
+def _timeline_point(sample: Sample) -> TimelinePoint:
     used = sample.used_millis / sample.capacity_millis if sample.capacity_millis else 0.0
-    return Moment(
+    return TimelinePoint(
         at_seconds=sample.at, used=_round(used), cores=sample.capacity_millis // 1_000, running=sample.running,
         waiting={priority.name: sample.waiting[priority] for priority in Priority}, arrived=sample.arrived,
         placed=sample.placed, ended=sample.ended, failed=sample.failed, preempted=sample.preempted, lost=sample.lost,
     )  # fmt: skip
 
 
-def _timing(pools: Sequence[PoolMeasures]) -> Timing:
+def _timing(pools: Sequence[PoolResult]) -> Timing:
     cpu = Cpu()
     for pool in pools:
         cpu.join(pool.cpu)
     return Timing(
         cpu_seconds=_round(cpu.seconds), cpu_micros_per_task=_round(1e6 * cpu.seconds / max(1, cpu.placed)),
-        turns=cpu.turns, rows=cpu.rows, turn_p50_ms=_round(1e3 * cpu.spans.percentile(50)),
-        turn_p99_ms=_round(1e3 * cpu.spans.percentile(99)), longest_turn_ms=_round(1e3 * cpu.longest_turn),
+        turns=cpu.turns, rows=cpu.rows, turn_p50_ms=_round(1e3 * cpu.histogram.percentile(50)),
+        turn_p99_ms=_round(1e3 * cpu.histogram.percentile(99)), longest_turn_ms=_round(1e3 * cpu.longest_turn),
     )  # fmt: skip
 
 

@@ -16,16 +16,16 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from mainspring.core.model.resources import Resources
-from mainspring.core.model.settings import Tuning, read_values, tuning_of
+from mainspring.core.model.settings import SchedulerSettings, read_values, scheduler_settings_of
 from mainspring.core.model.task import Priority
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
-from mainspring.simulation.capacity.duration_model import Takes
+from mainspring.simulation.capacity.duration_model import DurationSpec
 
-MOST_WORKERS = 1_000_000
-MOST_TASKS = 200_000_000
+MAX_WORKERS = 1_000_000
+MAX_TASKS = 200_000_000
 """Of a scenario in total: more would take days."""
-LEAST_TENANTS = 10
+MIN_TENANTS = 10
 """Minimum number of tenants after scaling down, if there are as many."""
 
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
@@ -46,7 +46,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Workers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The workers."""
 
-    count: Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
+    count: Annotated[int, Meta(ge=1, le=MAX_WORKERS)]
     zones: Annotated[int, Meta(ge=1, le=1_000)] = 1
     pools: Annotated[int, Meta(ge=1, le=10_000)] = 1
     machines: Annotated[tuple[Machine, ...], Meta(min_length=1, max_length=100)]
@@ -86,7 +86,7 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     priority: str = "P2"
     cpu: Annotated[int, Meta(ge=0, le=10**8)] = 1_000
     memory: Annotated[int, Meta(ge=0, le=2**53)] = 256 << 20
-    takes: Takes
+    takes: DurationSpec
     fails: Part = 0.0
     """Fraction of attempts that fail, each with an error of its own."""
     stages: Annotated[tuple[Annotated[int, Meta(ge=1, le=1_000)], ...], Meta(min_length=1, max_length=100)] = (1,)
@@ -157,9 +157,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     settings: dict[str, str] = {}
     """Settings of the server, by name (docs/reference/settings.md)."""
 
-    def tuning(self) -> Tuning:
+    def scheduler_settings(self) -> SchedulerSettings:
         """Settings of the shards. Raises Refused."""
-        return tuning_of(read_values(self.settings))
+        return scheduler_settings_of(read_values(self.settings))
 
     def kind(self, name: str) -> JobKind:
         """The job with this name."""
@@ -192,7 +192,7 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     fleet, tenants = scenario.workers, scenario.tenants
     workers = max(fleet.zones, round(fleet.count * factor))
     pools = min(max(1, round(fleet.pools * factor)), workers)
-    several = min(tenants.count, LEAST_TENANTS)
+    several = min(tenants.count, MIN_TENANTS)
     count = max(several, pools, round(tenants.count * factor))
     return replace(
         scenario,
@@ -221,7 +221,7 @@ def faults_of(scenario: Scenario) -> Iterator[Fault]:
     if scenario.workers.pools > scenario.tenants.count:
         yield Fault(where="workers.pools", why=f"must be at most {scenario.tenants.count}: each has a tenant")
     try:
-        scenario.tuning()
+        scenario.scheduler_settings()
     except Refused as refused:
         for fault in refused.faults:
             yield Fault(where=f"settings.{fault.where}", why=fault.why)

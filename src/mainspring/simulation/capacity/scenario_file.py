@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.definitions.files.drafts import flaw_of, invalid
+from mainspring.definitions.files.drafts import invalid, issue_of
 from mainspring.definitions.files.field_values import (
-    Flawed,
     Inside,
     ListOf,
+    Unreadable,
     as_bytes,
     as_count,
     as_flag,
@@ -30,10 +30,10 @@ from mainspring.definitions.files.field_values import (
     measured,
 )
 from mainspring.definitions.files.field_values import Path as Steps
-from mainspring.definitions.files.sources import Flaw, Node, Place, parse
-from mainspring.definitions.quantities import millis_of
+from mainspring.definitions.files.sources import FileIssue, Node, Position, parse
+from mainspring.definitions.quantities import parse_millis
 from mainspring.protocol.errors import Fault, InvalidFile, NotFound
-from mainspring.simulation.capacity.scenario import MOST_TASKS, Scenario, count_tasks, faults_of
+from mainspring.simulation.capacity.scenario import MAX_TASKS, Scenario, count_tasks, faults_of
 
 _SUFFIX = ".yaml"
 _ABOUT_FAULT = " - at `$"
@@ -70,23 +70,23 @@ def text_of(name: str) -> str:
 
 def read_scenario(file: str, text: str) -> Scenario:
     """Parse a scenario. Raises InvalidFile, with the line of every fault."""
-    node, flaws = parse(text)
-    if node is None or flaws:
-        raise invalid(file, text, flaws)
+    node, issues = parse(text)
+    if node is None or issues:
+        raise invalid(file, text, issues)
     read = attempt("the file", lambda: _SCENARIO(node))
-    if isinstance(read, Flawed):
-        raise invalid(file, text, list(read.flaws))
+    if isinstance(read, Unreadable):
+        raise invalid(file, text, list(read.issues))
     places = dict(_places(node, ()))
     try:
         scenario = msgspec.convert(read, type=Scenario)
     except msgspec.ValidationError as error:
-        raise invalid(file, text, [flaw_of(_fault(str(error)), places)]) from error
-    found = [flaw_of(fault, places) for fault in faults_of(scenario)]
+        raise invalid(file, text, [issue_of(_fault(str(error)), places)]) from error
+    found = [issue_of(fault, places) for fault in faults_of(scenario)]
     if found:
         raise invalid(file, text, found)
-    if count_tasks(scenario) > MOST_TASKS:
-        why = f"it has {count_tasks(scenario):,.0f} tasks (limit {MOST_TASKS:,})"
-        raise invalid(file, text, [Flaw(place=Place(0, 0), why=why)])
+    if count_tasks(scenario) > MAX_TASKS:
+        why = f"it has {count_tasks(scenario):,.0f} tasks (limit {MAX_TASKS:,})"
+        raise invalid(file, text, [FileIssue(place=Position(0, 0), why=why)])
     return scenario
 
 
@@ -104,7 +104,7 @@ def _fault(message: str) -> Fault:
     return Fault(where=where.rstrip("`").lstrip("."), why=why)
 
 
-def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Place]]:
+def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Position]]:
     """Position of each part."""
     yield steps, node.place
     if isinstance(node.value, dict):
@@ -117,7 +117,7 @@ def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Place]]:
 
 
 def _millis(node: Node) -> int:
-    return int(measured(node, millis_of))
+    return int(measured(node, parse_millis))
 
 
 def _inside(what: str, fields: Mapping[str, Callable[[Node], object]]) -> Inside:

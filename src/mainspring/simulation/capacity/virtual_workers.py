@@ -23,12 +23,12 @@ from mainspring.shard.events import (
     AttemptsReceived,
     AttemptStarted,
     Event,
-    WorkerBeat,
     WorkerEvent,
+    WorkerHeartbeat,
     WorkerRegistered,
 )
 from mainspring.simulation.capacity.duration_model import chance
-from mainspring.simulation.capacity.outcomes import DOWN, Fates
+from mainspring.simulation.capacity.outcomes import DOWN, TaskOutcomes
 from mainspring.simulation.capacity.scenario import Machine, Outage, Scenario, ZoneLost
 from mainspring.simulation.virtual_worker import BEAT_SECONDS
 
@@ -60,40 +60,40 @@ class _Running(msgspec.Struct, kw_only=True):
 _Step = Callable[[float], Iterator[WorkerEvent]]
 
 
-class PlayedFleet:
+class VirtualWorkers:
     """All virtual workers of a pool: takes the shard's effects, and yields the workers' events."""
 
     def __init__(self, scenario: Scenario, pool: int) -> None:
-        self.fates = Fates(scenario)
+        self.task_outcomes = TaskOutcomes(scenario)
         self._link = scenario.host.link
         self._workers = {worker.name: worker for worker in workers_of(scenario, pool)}
         self._ring = list(self._workers.values())
         self._beats = 0
         self._began = -scenario.warm_up
-        self._said: deque[tuple[float, SimulatedWorker, int, tuple[WorkerEvent, ...]]] = deque()
+        self._in_flight: deque[tuple[float, SimulatedWorker, int, tuple[WorkerEvent, ...]]] = deque()
         """On its way to the server: arrival time, worker, session, events."""
-        self._later: list[tuple[float, int, _Step]] = []
+        self._scheduled: list[tuple[float, int, _Step]] = []
         self._numbers = 0
         self._running: dict[str, _Running] = {}
         self._groups: dict[str, deque[Assignment]] = {}
         """By lease: tasks of its group that have not started."""
         for worker in self._ring:
-            self._do_later(self._began, partial(self._register, worker))
+            self._schedule(self._began, partial(self._register, worker))
         for lost in scenario.zones_lost:
             self._plan_loss(lost)
         for outage in scenario.outages:
-            self._do_later(outage.at, partial(self._break, outage))
+            self._schedule(outage.at, partial(self._start_outage, outage))
 
     def next_at(self) -> float:
         """When the next event is due, as far as known."""
         at = self._beat_at()
-        if self._said:
-            at = min(at, self._said[0][0])
-        return min(at, self._later[0][0]) if self._later else at
+        if self._in_flight:
+            at = min(at, self._in_flight[0][0])
+        return min(at, self._scheduled[0][0]) if self._scheduled else at
 
-    def words(self, until: float) -> Iterator[Event]:
+    def events_until(self, until: float) -> Iterator[Event]:
         """Events until a time, in order; heartbeats last."""
-        said, later = self._said, self._later
+        said, later = self._in_flight, self._scheduled
         while True:
             first = said[0][0] if said else until + 1
             if later and later[0][0] <= until and later[0][0] <= first:
@@ -109,9 +109,9 @@ class PlayedFleet:
             worker = self._ring[self._beats % len(self._ring)]
             self._beats += 1
             if worker.is_up:
-                yield WorkerBeat(worker=worker.name, session=worker.session)
+                yield WorkerHeartbeat(worker=worker.name, session=worker.session)
 
-    def hear(self, effect: Effect, at: float) -> None:
+    def apply_effect(self, effect: Effect, at: float) -> None:
         """Apply an effect of the shard."""
         if isinstance(effect, Send):
             worker = self._workers[effect.worker]
@@ -147,12 +147,12 @@ class PlayedFleet:
         self._begin(worker, message.lease, first, at)
 
     def _begin(self, worker: SimulatedWorker, lease: str, assignment: Assignment, at: float) -> None:
-        seconds, error = self.fates.of(assignment, at)
+        seconds, error = self.task_outcomes.of(assignment, at)
         self._running[assignment.attempt] = _Running(worker=worker, assignment=assignment, lease=lease, ends=0)
         self._end_at(at + seconds, assignment.attempt, Outcome.SUCCEEDED if error is None else Outcome.FAILED, error)
 
     def _end_at(self, at: float, attempt: str, outcome: Outcome, error: str | None) -> None:
-        number = self._do_later(at + self._link, lambda now: self._end(attempt, number, outcome, error, now))
+        number = self._schedule(at + self._link, lambda now: self._end(attempt, number, outcome, error, now))
         self._running[attempt].ends = number
 
     def _end(self, attempt: str, number: int, outcome: Outcome, error: str | None, at: float) -> Iterator[WorkerEvent]:
@@ -161,7 +161,7 @@ class PlayedFleet:
             return
         del self._running[attempt]
         worker = running.worker
-        output = self.fates.output(running.assignment) if outcome is Outcome.SUCCEEDED else None
+        output = self.task_outcomes.output(running.assignment) if outcome is Outcome.SUCCEEDED else None
         yield AttemptEnded(
             worker=worker.name, session=worker.session, attempt=attempt, outcome=outcome, output=output, error=error
         )
@@ -199,7 +199,7 @@ class PlayedFleet:
                 return iter(())
             return self._end(attempt, natural, Outcome.STOPPED, None, now)
 
-        self._do_later(at + self._link, kill)
+        self._schedule(at + self._link, kill)
 
     def _recall(self, worker: SimulatedWorker, message: Recall, at: float) -> None:
         """Return what has not started."""
@@ -218,21 +218,21 @@ class PlayedFleet:
     # failures
 
     def _register(self, worker: SimulatedWorker, _at: float) -> Iterator[WorkerEvent]:
-        yield self._hello(worker, ())
+        yield self._registration(worker, ())
 
-    def _break(self, outage: Outage, at: float) -> Iterator[WorkerEvent]:
+    def _start_outage(self, outage: Outage, at: float) -> Iterator[WorkerEvent]:
         """Begin an outage: running tasks that depend on it fail soon."""
         for attempt, running in self._running.items():
-            if self.fates.needs(running.assignment, outage):
+            if self.task_outcomes.needs(running.assignment, outage):
                 self._end_at(at + outage.fails_after * chance(attempt), attempt, Outcome.FAILED, DOWN)
         return iter(())
 
     def _plan_loss(self, lost: ZoneLost) -> None:
-        self._do_later(lost.at, partial(self._lose, lost.zone))
+        self._schedule(lost.at, partial(self._lose_zone, lost.zone))
         if lost.back_after is not None:
-            self._do_later(lost.at + lost.back_after, partial(self._come_back, lost.zone))
+            self._schedule(lost.at + lost.back_after, partial(self._restore_zone, lost.zone))
 
-    def _lose(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
+    def _lose_zone(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
         for worker in self._ring:
             worker.is_up = worker.is_up and worker.zone != zone
         gone = [attempt for attempt, running in self._running.items() if not running.worker.is_up]
@@ -240,12 +240,12 @@ class PlayedFleet:
             self._groups.pop(self._running.pop(attempt).lease, None)
         return iter(())
 
-    def _come_back(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
+    def _restore_zone(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
         for worker in self._ring:
             if worker.zone == zone and not worker.is_up:
                 worker.is_up = True
                 worker.sessions += 1
-                yield self._hello(worker, ())
+                yield self._registration(worker, ())
 
     def _close(self, effect: CloseLink, at: float) -> None:
         """Register again with all attempts, because the server does not know the session."""
@@ -256,9 +256,9 @@ class PlayedFleet:
         holds = [attempt for attempt, running in self._running.items() if running.worker is worker]
         leases = {self._running[attempt].lease for attempt in holds}
         holds += [one.attempt for lease in sorted(leases) for one in self._groups.get(lease, ())]
-        self._say(worker, at, self._hello(worker, tuple(holds)))
+        self._say(worker, at, self._registration(worker, tuple(holds)))
 
-    def _hello(self, worker: SimulatedWorker, holds: tuple[str, ...]) -> WorkerRegistered:
+    def _registration(self, worker: SimulatedWorker, holds: tuple[str, ...]) -> WorkerRegistered:
         return WorkerRegistered(
             worker=worker.name, session=worker.session, offer=worker.offer, labels={}, zone=f"zone-{worker.zone}",
             version="", holds=holds,
@@ -267,11 +267,11 @@ class PlayedFleet:
     # time
 
     def _say(self, worker: SimulatedWorker, at: float, *events: WorkerEvent) -> None:
-        self._said.append((at + self._link, worker, worker.sessions, events))
+        self._in_flight.append((at + self._link, worker, worker.sessions, events))
 
-    def _do_later(self, at: float, step: _Step) -> int:
+    def _schedule(self, at: float, step: _Step) -> int:
         self._numbers += 1
-        heapq.heappush(self._later, (at, self._numbers, step))
+        heapq.heappush(self._scheduled, (at, self._numbers, step))
         return self._numbers
 
     def _beat_at(self) -> float:

@@ -48,11 +48,11 @@ class LocalEngine:
         self.store = SqliteStore.open(":memory:", clock=clock, run=inline)
         self.host = Host(self.store, clock, "local", draw_nonce=lambda: entropy() >> 1, lease=LEASE)
         self.host.on_lead = self._lead
-        self._kept: dict[str, str] = {}
+        self._job_ids: dict[str, str] = {}
         """Ids of stored jobs, by name."""
         self._random = Random(entropy())
         self._leading: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
-        self._over: dict[str, asyncio.Event] = {}
+        self._ended_events: dict[str, asyncio.Event] = {}
         functions = _functions_of(jobs)
         cores = max((task.resources.cpu_millis for job in jobs for task in job.recorded.spec.tasks), default=0)
         offer = replace(_ROOM, cpu_millis=max(_ROOM.cpu_millis, cores))
@@ -87,12 +87,12 @@ class LocalEngine:
             version=0,
             definition=msgspec.json.encode(anywhere).decode(),
         )
-        kept = self._kept[job.name] = (await self.store.insert_job(row)).id
+        kept = self._job_ids[job.name] = (await self.store.insert_job(row)).id
         return kept
 
     async def submit(self, job: Job[..., Any], params: Mapping[str, Any]) -> str:
         """Create a run of a job; return its id."""
-        kept = self._kept.get(job.name) or await self.keep(job)
+        kept = self._job_ids.get(job.name) or await self.keep(job)
         now = await self.store.time()
         run = Run(
             id=new_id("run", now, self._random),
@@ -106,13 +106,13 @@ class LocalEngine:
             created_at=now,
             start_at=now,
         )
-        self._over[run.id] = asyncio.Event()
+        self._ended_events[run.id] = asyncio.Event()
         await self.store.insert_runs([run])
         return run.id
 
     async def ended(self, run_id: str) -> None:
         """Wait until a submitted run has ended, or can't continue without a person."""
-        await self._over[run_id].wait()
+        await self._ended_events[run_id].wait()
 
     async def result(self, job: Job[..., Any], run_id: str) -> RunResult:
         """Return the result of a run."""
@@ -126,15 +126,15 @@ class LocalEngine:
         if not self._leading.done():
             return None
         leader = self._leading.result()
-        due = leader.shard.memory.instants.next_due()
+        due = leader.shard.memory.timers_at.next_due()
         return None if due is None else due - leader.time.now().timestamp()
 
     def _task_result(self, task: Task) -> TaskResult:
-        birth = task.birth
+        origin = task.origin
         return TaskResult(
             name=task.name,
-            label=birth.label if birth is not None else "",
-            partition=birth.index if birth is not None and birth.label else None,
+            label=origin.label if origin is not None else "",
+            partition=origin.index if origin is not None and origin.label else None,
             state=task.state.value,
             output=None if task.output is None else msgspec.json.decode(task.output),
             error=None if task.error is None else msgspec.json.decode(task.error),
@@ -151,8 +151,8 @@ class LocalEngine:
     def _committed(self, _number: int, batch: Batch) -> None:
         for run in batch.runs:
             is_over = run.ended_at is not None or run.held is not None or run.state is RunState.PAUSED
-            if is_over and run.id in self._over:
-                self._over[run.id].set()
+            if is_over and run.id in self._ended_events:
+                self._ended_events[run.id].set()
 
     async def _serve(self) -> None:
         await self.worker.serve(await self._leading)

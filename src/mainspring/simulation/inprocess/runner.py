@@ -10,48 +10,48 @@ from typing import Any
 
 from mainspring.client.results import RunResult
 from mainspring.dsl.job import Job
-from mainspring.protocol.clock import MachineClock
-from mainspring.shard.state.memory import LONGEST_TURN_SECONDS
+from mainspring.protocol.clock import SystemClock
+from mainspring.shard.state.memory import MAX_TURN_SECONDS
 from mainspring.simulation.inprocess.engine import LocalEngine, quiet
 from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
 
 
-def run_here(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+def run_in_process(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
     """Run a job, and wait for its end."""
 
     async def run() -> RunResult:
-        return await _run(LocalEngine([job], MachineClock(), lambda _: None), job, params)
+        return await _run(LocalEngine([job], SystemClock(), lambda _: None), job, params)
 
     def start() -> RunResult:
         with quiet(), asyncio.Runner() as runner:
             return runner.run(run())
 
-    return _outside_of_loops(start)
+    return _run_outside_loop(start)
 
 
-def run_virtually(job: Job[..., Any], params: Mapping[str, Any], start: datetime) -> RunResult:
+def run_in_virtual_time(job: Job[..., Any], params: Mapping[str, Any], start: datetime) -> RunResult:
     """Run a job on a virtual clock that begins at `start`."""
     loop = VirtualLoop()
 
     async def run() -> RunResult:
         engine = LocalEngine([job], VirtualClock(loop, start), loop.count_threads)
-        loop.look_far(lambda: far(engine, loop))
+        loop.set_idle_estimate(lambda: idle_seconds(engine, loop))
         return await _run(engine, job, params)
 
     def begin() -> RunResult:
         with quiet(), asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(run())
 
-    return _outside_of_loops(begin)
+    return _run_outside_loop(begin)
 
 
-def far(engine: LocalEngine, loop: VirtualLoop) -> float | None:
+def idle_seconds(engine: LocalEngine, loop: VirtualLoop) -> float | None:
     """Seconds in which nothing happens without an outside event; None if not known.
 
     While functions run, their limits count a maximum per turn (`shard/state/timers.py`).
     """
     if engine.worker.calls:
-        return min(LONGEST_TURN_SECONDS, loop.seconds_to_function())
+        return min(MAX_TURN_SECONDS, loop.seconds_to_function())
     return engine.seconds_to_retry()
 
 
@@ -62,7 +62,7 @@ async def _run(engine: LocalEngine, job: Job[..., Any], params: Mapping[str, Any
         return await engine.result(job, run_id)
 
 
-def _outside_of_loops(start: Callable[[], RunResult]) -> RunResult:
+def _run_outside_loop(start: Callable[[], RunResult]) -> RunResult:
     """Run in another thread if this one has a running loop (a notebook, an async test)."""
     try:
         asyncio.get_running_loop()

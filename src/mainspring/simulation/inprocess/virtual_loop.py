@@ -1,7 +1,7 @@
 """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
 1. While a thread computes or a socket is awaited, time passes as outside: nothing is skipped.
-2. A known idle period is skipped by `far`; otherwise the clock goes from one timer to the next.
+2. A known idle period is skipped by `idle_seconds`; otherwise the clock goes from one timer to the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.task_context.task_context import is_inside
 
 STEP_SECONDS = 1e-6
@@ -29,8 +29,8 @@ class _Jump(selectors.DefaultSelector):
         super().__init__()
         self.passed = 0.0
         self.threads = 0
-        self.far: Callable[[], float | None] = lambda: None
-        self._machine = MachineClock()
+        self.idle_seconds: Callable[[], float | None] = lambda: None
+        self._machine = SystemClock()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready; time passes if nothing is."""
@@ -43,7 +43,7 @@ class _Jump(selectors.DefaultSelector):
             ready = super().select(timeout)
             self.passed += self._machine.monotonic() - began
             return ready
-        self.passed += max(timeout, self.far() or 0.0)
+        self.passed += max(timeout, self.idle_seconds() or 0.0)
         return []
 
 
@@ -64,9 +64,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """A thread has started to compute (1), or is no longer waited for (-1)."""
         self._jump.threads += change
 
-    def look_far(self, far: Callable[[], float | None]) -> None:
+    def set_idle_estimate(self, idle_seconds: Callable[[], float | None]) -> None:
         """Set the function that returns the idle seconds when nothing is ready; None if not known."""
-        self._jump.far = far
+        self._jump.idle_seconds = idle_seconds
 
     def seconds_to_function(self) -> float:
         """Seconds until the first timer of a user function; infinite if there is none."""

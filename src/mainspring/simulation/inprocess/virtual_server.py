@@ -12,24 +12,24 @@ from mainspring.client.results import RunResult
 from mainspring.core.model.run import Run
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import next_window
-from mainspring.definitions.quantities import seconds_of
+from mainspring.definitions.quantities import parse_seconds
 from mainspring.dsl.job import Job
-from mainspring.host.leader_client import HostReach
+from mainspring.host.leader_client import LocalLeaderClient
 from mainspring.host.outbox.alert_episodes import Alerting
 from mainspring.host.outbox.delivery import OutboxDelivery
 from mainspring.host.schedules.evaluation_context import make_context
-from mainspring.host.schedules.evaluator import Settler
-from mainspring.host.schedules.schedule_actions import ScheduleBook
-from mainspring.host.schedules.schedule_outbox import ASIDE, FireNews
-from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.host.schedules.evaluator import ScheduleEvaluator
+from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
+from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess.engine import POOL, TENANT, LocalEngine, quiet
-from mainspring.simulation.inprocess.runner import far
+from mainspring.simulation.inprocess.runner import idle_seconds
 from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
 from mainspring.store.ports.front import RunFilter
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_MOST_RUNS = 1_000
+_MAX_RUNS = 1_000
 _MOMENT_SECONDS = 0.1
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class World:
 
     def advance(self, length: str | float) -> None:
         """Advance the clock: everything due happens, with a moment more for what is due at the end."""
-        seconds = seconds_of(length) + _MOMENT_SECONDS
+        seconds = parse_seconds(length) + _MOMENT_SECONDS
         self._until = self._clock.monotonic() + seconds
         self._run(self._clock.sleep(seconds))
 
@@ -83,22 +83,27 @@ class World:
     async def _start(self) -> None:
         engine = LocalEngine(self._given, self._clock, self._loop.count_threads)
         self._engine = await self._running.enter_async_context(engine.running())
-        self._loop.look_far(self._far)
-        settler = Settler(engine.store, make_context())
-        triggers = Triggers(engine.store, self._clock, settler)
-        news = FireNews(engine.store, settler, lambda: HostReach(engine.host))
-        receivers = {**Alerting(engine.store).receivers(), **news.receivers()}
+        self._loop.set_idle_estimate(self._idle_seconds)
+        evaluator = ScheduleEvaluator(engine.store, make_context())
+        triggers = TriggerLoop(engine.store, self._clock, evaluator)
+        schedule_outbox = ScheduleOutbox(engine.store, evaluator, lambda: LocalLeaderClient(engine.host))
+        receivers = {**Alerting(engine.store).receivers(), **schedule_outbox.receivers()}
         outbox = OutboxDelivery(
-            engine.store, self._clock, "local", receivers, aside=ASIDE, together=news.receivers_together()
+            engine.store,
+            self._clock,
+            "local",
+            receivers,
+            concurrent_kinds=CONCURRENT_KINDS,
+            group_receivers=schedule_outbox.group_receivers(),
         )
-        book = ScheduleBook(engine.store, pool=POOL)
+        schedule_actions = ScheduleActions(engine.store, pool=POOL)
         for job in self._given:
             await engine.keep(job)
         for job in self._given:
             definition = job.schedule_definition()
             if definition is not None and job.schedule is not None:
                 spec = job.schedule.spec(definition)
-                await book.create(job.tenant or TENANT, spec, by="test")
+                await schedule_actions.create(job.tenant or TENANT, spec, by="test")
                 self._specs.append(spec)
         loops = {"triggers": triggers.run, "outbox": outbox.run}
         await self._running.enter_async_context(engine.host.background.running(loops))
@@ -112,7 +117,7 @@ class World:
     async def _results(self, job: Job[..., Any]) -> list[RunResult]:
         engine = self._known(job)
         wanted = RunFilter(tenant=job.tenant or TENANT, job=job.name)
-        found = await engine.store.list_runs(wanted, limit=_MOST_RUNS)
+        found = await engine.store.list_runs(wanted, limit=_MAX_RUNS)
         runs: list[Run] = sorted((one.run for one in found), key=lambda run: run.created_at)
         return [await engine.result(job, run.id) for run in runs]
 
@@ -123,14 +128,14 @@ class World:
             )
         return self._engine
 
-    def _far(self) -> float | None:
+    def _idle_seconds(self) -> float | None:
         """Seconds in which nothing happens: until a retry, the next window, or the end of `advance`."""
         if self._engine is None:
             return None
         now = self._clock.wall()
         windows = [next_window(spec.trigger, now) for spec in self._specs]
         waits = [(window - now).total_seconds() for window in windows if window is not None]
-        waits += [self._until - self._clock.monotonic(), far(self._engine, self._loop) or 0.0]
+        waits += [self._until - self._clock.monotonic(), idle_seconds(self._engine, self._loop) or 0.0]
         return min((wait for wait in waits if wait > 0), default=None)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

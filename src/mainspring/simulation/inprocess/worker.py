@@ -25,13 +25,22 @@ from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import ExpressionFailed, Refused
-from mainspring.protocol.wire import Assignment, FromWorker, Offer, Outcome, Register, Seen
+from mainspring.protocol.wire import Assignment, FileProbed, FromWorker, Offer, Outcome, Register
 from mainspring.simulation.virtual_worker import BEAT_SECONDS
 from mainspring.task_context.task_context import inside
-from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
-from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.agent.instructions import (
+    Instruction,
+    Persist,
+    Prolong,
+    RunFileProbe,
+    Send,
+    Start,
+    StopAttempt,
+    Withdraw,
+)
+from mainspring.worker.agent.state_machine import StateMachine
 from mainspring.worker.executors.executor import failure
-from mainspring.worker.executors.python.function_calls import Functions, call_failure, give
+from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
 _LAST_SECONDS = 1.0
 """How long to wait for a thread whose function was told to stop."""
@@ -57,7 +66,7 @@ class LocalWorker:
         self._hello = Register("local", "local:1", offer, dict(labels))
         self._clock = clock
         self._on_threads = on_threads
-        self._duties = Duties()
+        self._state_machine = StateMachine()
         self._leader: Leader | None = None
         self._link: Link | None = None
         self._latest: dict[str, asyncio.Task[None]] = {}
@@ -73,12 +82,12 @@ class LocalWorker:
 
     async def serve(self, leader: Leader) -> None:
         """Work for a leader until its link is closed, or until cancelled; then nothing is left running."""
-        self._leader, self._link = leader, leader.open_link(self._duties.register(self._hello))
+        self._leader, self._link = leader, leader.open_link(self._state_machine.register(self._hello))
         beating = start_task(self._beat(), "heartbeats")
         try:
             while not self._link.closed:
                 for message in await self._link.next():
-                    self._do(self._duties.take(message))
+                    self._do(self._state_machine.take(message))
         finally:
             beating.cancel()
             for call in list(self.calls.values()):
@@ -87,17 +96,17 @@ class LocalWorker:
             for thread in self._stopped:
                 thread.join(_LAST_SECONDS)
 
-    def moved(self, attempt: str, percent: float | None, note: str) -> None:
+    def progressed(self, attempt: str, percent: float | None, note: str) -> None:
         """Report the progress of a function."""
-        self._duties.moved(attempt, percent, note)
+        self._state_machine.progressed(attempt, percent, note)
 
-    def saved(self, attempt: str, document: str) -> None:
+    def checkpoint_saved(self, attempt: str, document: str) -> None:
         """Save a checkpoint of a function."""
-        self._do(self._duties.saved(attempt, document))
+        self._do(self._state_machine.checkpoint_saved(attempt, document))
 
-    def asked(self, attempt: str, seconds: float) -> None:
+    def extension_requested(self, attempt: str, seconds: float) -> None:
         """Request an extension for a function."""
-        self._do(self._duties.asked(attempt, seconds))
+        self._do(self._state_machine.extension_requested(attempt, seconds))
 
     async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
         """Call a function in its own thread. When cancelled, it is asked to stop, and no longer waited for."""
@@ -118,7 +127,7 @@ class LocalWorker:
             try:
                 result = context.run(function, **arguments)
             except BaseException as raised:  # noqa: BLE001 - whatever a function raises is its answer
-                error = _bearable(raised)
+                error = _task_error(raised)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result, error)
 
@@ -140,34 +149,36 @@ class LocalWorker:
     async def _beat(self) -> None:
         while True:
             await self._clock.sleep(BEAT_SECONDS)
-            self._do(self._duties.beat())
+            self._do(self._state_machine.beat())
 
-    def _do(self, steps: list[Step]) -> None:
+    def _do(self, instructions: list[Instruction]) -> None:
         """Execute instructions of the state machine. This object is the journal."""
         said: list[FromWorker] = []
-        waiting = deque(steps)
+        waiting = deque(instructions)
         while waiting:
-            step = waiting.popleft()
-            match step:
-                case Say():
-                    said.append(step.message)
+            instruction = waiting.popleft()
+            match instruction:
+                case Send():
+                    said.append(instruction.message)
                 case Start():
-                    self._start(step.assignment, step.lease)
-                case Kill():
-                    if step.attempt in self.calls:
-                        self.calls[step.attempt].stop()
-                case TakeBack():
-                    back = [one for one in step.attempts if one in self.calls and self.calls[one].take_back()]
-                    waiting.extend(self._duties.unbegun(back))
+                    self._start(instruction.assignment, instruction.lease)
+                case StopAttempt():
+                    if instruction.attempt in self.calls:
+                        self.calls[instruction.attempt].stop()
+                case Withdraw():
+                    back = [one for one in instruction.attempts if one in self.calls and self.calls[one].take_back()]
+                    waiting.extend(self._state_machine.withdrawn(back))
                 case Prolong():
-                    if step.attempt in self.calls:
-                        self.calls[step.attempt].until = self._clock.wall() + timedelta(seconds=step.seconds)
-                case LookFor():
-                    said.append(Seen(step.question, exists=Path(step.path).exists()))
-                case Keep():
+                    if instruction.attempt in self.calls:
+                        self.calls[instruction.attempt].until = self._clock.wall() + timedelta(
+                            seconds=instruction.seconds
+                        )
+                case RunFileProbe():
+                    said.append(FileProbed(instruction.question, exists=Path(instruction.path).exists()))
+                case Persist():
                     pass
                 case _:
-                    raise TypeError(f"no handler for {step}")
+                    raise TypeError(f"no handler for {instruction}")
         if said and self._leader is not None and self._link is not None and not self._link.closed:
             self._leader.receive(self._link, said)
 
@@ -182,12 +193,12 @@ class LocalWorker:
         if before is not None:
             await asyncio.wait([before])
         if call.begin(self._functions):
-            self._do(self._duties.started(attempt))
+            self._do(self._state_machine.started(attempt))
             outcome, output, error = await call.ended()
             self.raised.pop(task, None)
             if call.raised is not None:
                 self.raised[task] = call.raised
-            self._do(self._duties.ended(attempt, outcome, output, error))
+            self._do(self._state_machine.ended(attempt, outcome, output, error))
         self.calls.pop(attempt, None)
         if self._latest.get(lease) is asyncio.current_task():
             del self._latest[lease]
@@ -243,10 +254,10 @@ class _Call:
         if read_work(self.assignment.work) is None:
             return Outcome.SUCCEEDED, "null", None
         try:
-            call = functions.arrange(self.assignment, self)
+            call = functions.prepare_call(self.assignment, self)
         except (Refused, ExpressionFailed) as error:
             self.raised = error
-            return Outcome.FAILED, None, failure("Call", str(error), klass="permanent")
+            return Outcome.FAILED, None, failure("Call", str(error), error_class="permanent")
         try:
             with inside(call.context):
                 if inspect.iscoroutinefunction(call.function):
@@ -261,24 +272,24 @@ class _Call:
                 return Outcome.SUCCEEDED, "null", None
             self.raised = raised
             return Outcome.FAILED, None, call_failure(raised)
-        output, unfit = give(result)
+        output, unfit = encode_result(result)
         if unfit is not None:
             self.raised = Refused(f"the return value of {self.assignment.name} can't be its output: {unfit}")
         return Outcome.SUCCEEDED if unfit is None else Outcome.FAILED, output, unfit
 
     # the voice of the context: any thread may speak
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
-        self._loop.call_soon_threadsafe(self._worker.moved, self.assignment.attempt, percent, note)
+        self._loop.call_soon_threadsafe(self._worker.progressed, self.assignment.attempt, percent, note)
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Save a checkpoint."""
-        self._loop.call_soon_threadsafe(self._worker.saved, self.assignment.attempt, document)
+        self._loop.call_soon_threadsafe(self._worker.checkpoint_saved, self.assignment.attempt, document)
 
     def extend(self, seconds: float) -> None:
         """Request more time."""
-        self._loop.call_soon_threadsafe(self._worker.asked, self.assignment.attempt, seconds)
+        self._loop.call_soon_threadsafe(self._worker.extension_requested, self.assignment.attempt, seconds)
 
     def deadline(self) -> datetime | None:
         """When the attempt will be stopped."""
@@ -302,6 +313,6 @@ def _ask_to_stop(thread: Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
 
 
-def _bearable(raised: BaseException) -> BaseException:
+def _task_error(raised: BaseException) -> BaseException:
     """An exception that a future accepts: not StopIteration."""
     return RuntimeError("the function raised StopIteration") if isinstance(raised, StopIteration) else raised

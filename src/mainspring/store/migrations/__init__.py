@@ -5,8 +5,8 @@ begins with three lines that say what it does, what that means for older servers
 A database remembers in `schema_migrations` which it has seen, with a digest, so that
 
 1. each is carried out once, in one transaction with its entry: killed in the middle, it is as if it had never begun;
-2. one that was changed after it was carried out is noticed (StoreUnfit);
-3. a database that has been migrated by a later release is not touched by an older one (StoreUnfit).
+2. one that was changed after it was carried out is noticed (StoreUnusable);
+3. a database that has been migrated by a later release is not touched by an older one (StoreUnusable).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.protocol.errors import StoreUnfit
+from mainspring.protocol.errors import StoreUnusable
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,16 +45,16 @@ def migrations(database: Literal["postgres", "sqlite"]) -> list[Migration]:
 def outstanding(known: Sequence[Migration], done: Mapping[int, str]) -> Sequence[Migration]:
     """What is left to do, given what a database remembers (version to digest).
 
-    Raises StoreUnfit if the database has seen something else than what this release knows.
+    Raises StoreUnusable if the database has seen something else than what this release knows.
     """
     for version, digest in sorted(done.items()):
         if version > len(known):
-            raise StoreUnfit(
+            raise StoreUnusable(
                 f"the store has schema {version}, and this release knows schemas up to {len(known)}: "
                 "it has been used by a later release; use that one, or restore a backup",
                 reason="later_release",
             )
         if known[version - 1].sha256 != digest:
             message = f"migration {known[version - 1].name} is not the one that this store was made with"
-            raise StoreUnfit(message, reason="other_migration")
+            raise StoreUnusable(message, reason="other_migration")
     return known[len(done) :]

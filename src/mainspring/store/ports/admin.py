@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from mainspring.core.model.audit_entry import AuditEntry, AuditRow, ChainHead
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 
 Seal = Callable[[Sequence[AuditEntry], Mapping[str, ChainHead]], list[AuditRow]]
 """`core.audit_trail.seal`."""
@@ -25,7 +25,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     """Whose chain."""
     actor: str | None = None
-    act: str | None = None
+    action: str | None = None
     object: str | None = None
     since: datetime | None = None
     before: datetime | None = None
@@ -48,8 +48,8 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
 
 
-class MeasureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that somebody changed at run time (OPS-5). The fields are the columns of `measures`."""
+class SettingOverride(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that somebody changed at run time (OPS-5). The fields are the columns of `setting_overrides`."""
 
     name: str
     value: str
@@ -155,18 +155,20 @@ class Tenants(Protocol):
         ...
 
 
-class Measures(Protocol):
+class SettingOverrides(Protocol):
     """For settings at run time (OPS-5)."""
 
-    async def measures(self) -> list[MeasureRow]:
+    async def setting_overrides(self) -> list[SettingOverride]:
         """All that were changed, by name."""
         ...
 
-    async def put_measure(self, row: MeasureRow, expected: int | None, audit: AuditEntry) -> MeasureRow:
+    async def put_setting_override(
+        self, row: SettingOverride, expected: int | None, audit: AuditEntry
+    ) -> SettingOverride:
         """Change a setting; `version` and `updated_at` are the store's. Raises Outdated as `put_tenant` does."""
         ...
 
-    async def drop_measure(self, name: str, audit: AuditEntry) -> bool:
+    async def drop_setting_override(self, name: str, audit: AuditEntry) -> bool:
         """Let a setting be what it is by default; False if it was, and then there is no entry."""
         ...
 
@@ -191,7 +193,7 @@ class Webhooks(Protocol):
         ...
 
     async def add_deliveries(
-        self, rows: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None = None
+        self, rows: Sequence[DeliveryRow], outgoing: Sequence[OutboxRow], audit: AuditEntry | None = None
     ) -> None:
         """Keep messages that are to be sent, and for each, in the same order, what sends it.
 
@@ -199,11 +201,11 @@ class Webhooks(Protocol):
         """
         ...
 
-    async def note_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
+    async def record_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
         """What became of a message just now: one try more."""
         ...
 
-    async def resend(self, id: str, outgoing: Outgoing, audit: AuditEntry) -> bool:
+    async def resend(self, id: str, outgoing: OutboxRow, audit: AuditEntry) -> bool:
         """Let a message be sent once more: it waits again. False if there is none."""
         ...
 

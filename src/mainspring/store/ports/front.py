@@ -47,7 +47,7 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Where other servers and workers reach it, such as `http://10.0.0.5:8484`."""
     version: str
     started_at: datetime
-    heard_at: datetime
+    last_heartbeat_at: datetime
     """Written again every few seconds."""
 
 
@@ -124,8 +124,8 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """It has moved to history."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A transition and its place in the story of its shard."""
+class TransitionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A transition and its location in the story of its shard."""
 
     shard: str
     batch_no: int
@@ -176,8 +176,8 @@ class Lists(Protocol):
         """The story of a task, in order, as far as it is kept; at most 1,000 transitions, the latest ones."""
         ...
 
-    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
-        """What happened in a shard after this place of its story, in order: the live stream (OBS-4)."""
+    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[TransitionRecord]:
+        """What happened in a shard after this location of its story, in order: the live stream (OBS-4)."""
         ...
 
     async def list_decisions(
@@ -236,14 +236,14 @@ class Lists(Protocol):
 class Liveness(Protocol):
     """The second watch over workers: what servers heard, beside the shard's own memory (LIV-1)."""
 
-    async def heard(self, shard: str, workers: Sequence[str]) -> datetime:
+    async def record_heartbeats(self, shard: str, workers: Sequence[str]) -> datetime:
         """Note for these workers of the shard that they were heard of now, by the store's clock; returns that time.
 
         One that a batch is just writing may be left out: the batch says when it was heard of.
         """
         ...
 
-    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
+    async def silent_workers(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that are neither lost nor gone, and were last heard of at least `age` ago, longest ago first.
 
         Of those that claim their work (`core/model/worker.py`), which may be silent for longer: at least `claimant_age`
@@ -255,11 +255,11 @@ class Liveness(Protocol):
 class Cluster(Protocol):
     """For servers that share a store."""
 
-    async def server_heard(self, server: ServerRow) -> None:
-        """Write this server's row, with the store's time in `heard_at`."""
+    async def record_server_heartbeat(self, server: ServerRow) -> None:
+        """Write this server's row, with the store's time in `last_heartbeat_at`."""
         ...
 
-    async def server_gone(self, name: str) -> None:
+    async def delete_server(self, name: str) -> None:
         """Take a server's row away: it ends."""
         ...
 

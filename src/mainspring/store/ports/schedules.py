@@ -1,7 +1,8 @@
 """The part of the store's port for schedules, their fires, events, backfills, and alerts.
 
 The promises at the top of `store/ports/store.py` hold here too. Everything that happens to a schedule is one call of
-`settle` (or of `receive_events`, which is the same with events): the store takes some schedules under lock, hands over
+`evaluate_schedules` (or of `receive_events`, which is the same with events): the store takes some schedules under
+lock, hands over
 what is known of each, `decide` says what follows, and what it says is written in the same transaction. So a window's
 outcome, its run, the schedule's next time and whatever is to be sent appear together or not at all (TRG-4), no rule is
 in SQL, and no server leads: any number of them may settle at once.
@@ -9,7 +10,7 @@ in SQL, and no server leads: any number of them may settle at once.
 `decide` is called inside the transaction and may be called again if the transaction has to be repeated: it is a pure
 function of its argument. It is given only schedules that are not deleted and can be read: one that can't is complained
 about and put off for ten minutes, and none of its windows is lost. Every settling raises, having written nothing,
-StaleWrite if a fire would take the place of one that has another run (I-30: a window runs once in each generation),
+StaleWrite if a fire would take the location of one that has another run (I-30: a window runs once in each generation),
 Conflict if a schedule is to have the name of another, and Broken if a decision is about a schedule that is no case.
 """
 
@@ -22,40 +23,40 @@ from typing import Protocol
 import msgspec
 
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.schedule_rows import (
-    MOST_ENDED,
-    MOST_OPEN_FIRES,
-    OTHER_FIRES,
+    MAX_ENDED_RUNS,
+    MAX_OPEN_FIRES,
+    MAX_UPSTREAM_FIRES,
     BackfillRow,
-    Case,
     Decide,
-    Docket,
     EndedRun,
+    EvaluationBatch,
     EventRow,
     FireRow,
-    OtherSchedule,
-    Ruling,
     ScheduleChange,
+    ScheduleDecision,
     ScheduleRow,
+    ScheduleSnapshot,
+    UpstreamSchedule,
 )
 from mainspring.core.model.task import Task
 from mainspring.core.schedules.windows import Outcome
 
 __all__ = [
-    "MOST_ENDED",
-    "MOST_OPEN_FIRES",
-    "OTHER_FIRES",
+    "MAX_ENDED_RUNS",
+    "MAX_OPEN_FIRES",
+    "MAX_UPSTREAM_FIRES",
     "BackfillRow",
-    "Case",
     "Decide",
-    "Docket",
+    "EvaluationBatch",
     "EventRow",
     "FireRow",
-    "OtherSchedule",
-    "Ruling",
     "ScheduleChange",
+    "ScheduleDecision",
     "ScheduleRow",
+    "ScheduleSnapshot",
+    "UpstreamSchedule",
 ]
 
 
@@ -67,14 +68,14 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
     body_hash: str
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a settling did."""
 
     now: datetime
     schedules: int
     """How many were taken. As many as were asked for: there may be more."""
-    decisions: tuple[Ruling, ...] = ()
-    made_before: tuple[str, ...] = ()
+    decisions: tuple[ScheduleDecision, ...] = ()
+    replayed_ids: tuple[str, ...] = ()
     """Ids of what was made when the key came first: this time nothing was."""
 
     def made(self) -> list[str]:
@@ -165,24 +166,24 @@ class Schedules(Protocol):
         """When the next schedule is due, by the store's clock; it may be in the past. None: none ever is."""
         ...
 
-    async def settle_due(self, limit: int, decide: Decide) -> Settled:
+    async def evaluate_due(self, limit: int, decide: Decide) -> EvaluationResult:
         """Take schedules that are due (`next_at` is not after the store's time), the most overdue first.
 
         What somebody else has under lock is left out: nobody waits for anybody.
         """
         ...
 
-    async def settle_waiting(self, limit: int, older_than_seconds: float, decide: Decide) -> Settled:
+    async def evaluate_waiting(self, limit: int, older_than_seconds: float, decide: Decide) -> EvaluationResult:
         """Take schedules with windows that wait and that were not looked at for so long. Leaves out what is locked."""
         ...
 
-    async def settle(
+    async def evaluate_schedules(
         self,
         ids: Sequence[str],
         decide: Decide,
         audit: AuditEntry | None = None,
         key: IdempotencyKey | None = None,
-    ) -> Settled:
+    ) -> EvaluationResult:
         """Take these schedules, and wait for those that somebody else has. What is not there is left out.
 
         With a key under which something was ruled before, answers with what was made then, and rules nothing; raises
@@ -198,7 +199,7 @@ class Schedules(Protocol):
         """
         ...
 
-    async def unnoted_ends(self, before: datetime, limit: int) -> list[EndedRun]:
+    async def unprocessed_run_ends(self, before: datetime, limit: int) -> list[EndedRun]:
         """Runs of fires that ended before then, are not in history, and whose end is not on their fire."""
         ...
 
@@ -243,7 +244,7 @@ class Events(Protocol):
 class Alerts(Protocol):
     """For `host/outbox/alert_episodes.py` and the API."""
 
-    async def open_alert(self, row: AlertRow, outgoing: Sequence[Outgoing]) -> bool:
+    async def open_alert(self, row: AlertRow, outgoing: Sequence[OutboxRow]) -> bool:
         """Begin an episode, and write what is to be sent about it; False if one is open under its key.
 
         Then the one that is open counts one more and takes over the summary, and nothing is sent.
@@ -251,7 +252,7 @@ class Alerts(Protocol):
         ...
 
     async def resolve_alert(
-        self, key: str, at: datetime, outgoing: Callable[[AlertRow], Sequence[Outgoing]]
+        self, key: str, at: datetime, outgoing: Callable[[AlertRow], Sequence[OutboxRow]]
     ) -> AlertRow | None:
         """End the open episode of a key, and write what is to be sent about it; None if none is open."""
         ...
@@ -264,7 +265,7 @@ class Alerts(Protocol):
 class DeadLetters(Protocol):
     """For the API's dead letters (RTY-5)."""
 
-    async def list_dead(
+    async def list_dead_letters(
         self, tenant: str | None, job: str | None, before: tuple[datetime, str] | None, limit: int
     ) -> list[Task]:
         """Tasks that failed for good: FAILED or TIMED_OUT, also of runs in history, without those that were replaced,

@@ -20,25 +20,25 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring.core.admission.intake import IntakeRequest as IntakeRequest  # noqa: PLC0414 - a part of this port
 from mainspring.core.admission.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
-from mainspring.core.admission.intake import Want as Want  # noqa: PLC0414 - a part of this port
 from mainspring.core.limits.limit_shares import ShareRow
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
+    BulkOperation,
     Checkpoint,
     DurationRow,
-    Outgoing,
-    Spread,
-    TallyRow,
+    FailureCountRow,
+    OutboxRow,
     WorkerRow,
 )
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import RecordedAttempt, Task
 from mainspring.protocol.errors import KeyReused
-from mainspring.store.ports.admin import Audit, Measures, Tenants, Webhooks
+from mainspring.store.ports.admin import Audit, SettingOverrides, Tenants, Webhooks
 from mainspring.store.ports.artifacts import Artifacts
 from mainspring.store.ports.front import Cluster, Lists, Liveness, Tokens
 from mainspring.store.ports.schedules import Alerts, DeadLetters, Events, Schedules
@@ -59,13 +59,13 @@ class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new leader needs: adopted runs that are not final, all their tasks, their jobs, open spreads."""
+    """What a new leader needs: adopted runs that are not final, all their tasks, their jobs, open bulk_operations."""
 
     runs: list[Run]
     tasks: list[Task]
     """Ordered by run, then position."""
     jobs: list[JobRow]
-    spreads: list[Spread]
+    bulk_operations: list[BulkOperation]
     checkpoints: list[Checkpoint] = []
     """The latest of each task of these runs that has one."""
     workers: list[WorkerRow] = []
@@ -75,8 +75,8 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     durations: list[DurationRow] = []
     """Of the shard, the 20,000 that were updated last; `load_run` leaves them out."""
     shares: list[ShareRow] = []
-    """Parts of limits that the shard holds, by limit; `load_run` leaves them out."""
-    tallies: list[TallyRow] = []
+    """Parts of rate_usage that the shard holds, by limit; `load_run` leaves them out."""
+    failure_counts: list[FailureCountRow] = []
     """Those of the shard whose part began in the latest 65 minutes, by time and tenant; `load_run` leaves them out."""
     unreadable: dict[str, str] = {}
     """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
@@ -147,7 +147,8 @@ class Memory(Protocol):
     """For loading what a shard keeps in memory."""
 
     async def load(self, shard: str) -> ShardRows:
-        """All active work of a shard: runs that are adopted and not final, their tasks, jobs and open spreads."""
+        """All active work of a shard: runs that are adopted and not final, their tasks, jobs and open
+        bulk_operations."""
         ...
 
     async def load_run(self, run_id: str) -> ShardRows:
@@ -180,7 +181,7 @@ class Intake(Protocol):
         """
         ...
 
-    async def intake(self, shard: str, wants: Sequence[Want]) -> list[Run]:
+    async def intake(self, shard: str, wants: Sequence[IntakeRequest]) -> list[Run]:
         """For each want at most so many runs, oldest start first, in the order of the wants."""
         ...
 
@@ -225,7 +226,7 @@ class Submission(Protocol):
         """
         ...
 
-    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+    async def insert_keyed(self, requests: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make each of these runs unless its key was used before, and answer for each when all are durable.
 
         The answer is the run's id, or that of the first run that was made under the key, or KeyReused if that had
@@ -246,7 +247,7 @@ class Submission(Protocol):
 class Outbox(Protocol):
     """For `host/outbox/delivery.py`."""
 
-    async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+    async def claim_outbox(self, holder: str, limit: int, lease: timedelta) -> list[OutboxRow]:
         """Undelivered rows that are due, the oldest of each key, none of whose key is held by somebody else.
 
         They are the holder's for `lease`; afterwards anybody may take them again. The holder itself gets what it holds
@@ -288,7 +289,7 @@ PRUNABLE = (
 
 class Store(
     Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Schedules, Events, Alerts,
-    DeadLetters, Audit, Tenants, Measures, Webhooks, Rules, SharedLimits, Artifacts,
+    DeadLetters, Audit, Tenants, SettingOverrides, Webhooks, Rules, SharedLimits, Artifacts,
     WorkerIdentities, Protocol,
 ):  # fmt: skip
     """All of it. One object, given to whoever needs a part."""

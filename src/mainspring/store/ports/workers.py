@@ -71,7 +71,7 @@ class WorkerIdentities(Protocol):
         """End a join token now; False if there is none, or it had been ended. The entry is written if there is one."""
         ...
 
-    async def enrol(self, row: IdentityRow, audit: AuditEntry) -> bool:
+    async def enroll(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the identity of a worker that joined at its `enrolled_at`, and count that use of its join token.
 
         False, having written nothing, if the token is used up or no longer good. Who had joined with the same token,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.model.audit_entry import AuditEntry, ChainHead
-from mainspring.core.model.batch import Outgoing
-from mainspring.protocol.errors import Outdated
-from mainspring.store.ports.admin import DeliveryRow, MeasureRow, Seal, TenantRow, WebhookRow
+from mainspring.core.model.batch import OutboxRow
+from mainspring.protocol.errors import VersionMismatch
+from mainspring.store.ports.admin import DeliveryRow, Seal, SettingOverride, TenantRow, WebhookRow
 from mainspring.store.postgres import audit as audit_log
 from mainspring.store.postgres import rows
 from mainspring.store.postgres.audit import write_audit
@@ -37,13 +37,13 @@ def put(table: str, struct: type[msgspec.Struct], keys: int = 1) -> str:
 
 
 _PUT_TENANT = put("tenants", TenantRow)
-_PUT_MEASURE = put("measures", MeasureRow)
+_PUT_SETTING_OVERRIDE = put("setting_overrides", SettingOverride)
 _PUT_WEBHOOK = put("webhooks", WebhookRow)
 _NEW_DELIVERIES = f"""
     INSERT INTO webhook_deliveries ({rows.DELIVERIES.select()}) SELECT * FROM {from_json("$1", rows.DELIVERIES)}
     ON CONFLICT (id) DO NOTHING RETURNING id
 """
-_NOTE_DELIVERY = statements.note_delivery(NOW)
+_RECORD_DELIVERY = statements.record_delivery(NOW)
 
 
 class PostgresAdmin(PostgresCalls, AdminLists):
@@ -61,13 +61,15 @@ class PostgresAdmin(PostgresCalls, AdminLists):
         """Describe a tenant."""
         return await self._call(_keep, _PUT_TENANT, rows.TENANTS, row, expected, audit)
 
-    async def put_measure(self, row: MeasureRow, expected: int | None, audit: AuditEntry) -> MeasureRow:
+    async def put_setting_override(
+        self, row: SettingOverride, expected: int | None, audit: AuditEntry
+    ) -> SettingOverride:
         """Change a setting."""
-        return await self._call(_keep, _PUT_MEASURE, rows.MEASURES, row, expected, audit)
+        return await self._call(_keep, _PUT_SETTING_OVERRIDE, rows.SETTING_OVERRIDES, row, expected, audit)
 
-    async def drop_measure(self, name: str, audit: AuditEntry) -> bool:
+    async def drop_setting_override(self, name: str, audit: AuditEntry) -> bool:
         """Let a setting be what it is by default."""
-        return await self._call(_change, statements.DROP_MEASURE, name, audit)
+        return await self._call(_change, statements.DROP_SETTING_OVERRIDE, name, audit)
 
     async def put_webhook(self, row: WebhookRow, expected: int | None, audit: AuditEntry) -> WebhookRow:
         """Keep a webhook."""
@@ -78,17 +80,17 @@ class PostgresAdmin(PostgresCalls, AdminLists):
         return await self._call(_change, statements.DROP_WEBHOOK, id, audit)
 
     async def add_deliveries(
-        self, rows: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None = None
+        self, rows: Sequence[DeliveryRow], outgoing: Sequence[OutboxRow], audit: AuditEntry | None = None
     ) -> None:
         """Keep messages that are to be sent."""
         if rows:
             await self._call(_add_deliveries, rows, outgoing, audit)
 
-    async def note_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
+    async def record_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
         """What became of a message."""
-        await self._call(Connection.execute, _NOTE_DELIVERY, id, state, status, fault)
+        await self._call(Connection.execute, _RECORD_DELIVERY, id, state, status, fault)
 
-    async def resend(self, id: str, outgoing: Outgoing, audit: AuditEntry) -> bool:
+    async def resend(self, id: str, outgoing: OutboxRow, audit: AuditEntry) -> bool:
         """Let a message be sent once more."""
         return await self._call(_change, statements.RESEND, id, audit, outgoing)
 
@@ -106,12 +108,12 @@ async def keep(
     """Keep a row of which versions are counted, in a transaction that the caller began."""
     found = await connection.fetchrow(statement, as_json([row]), expected)
     if found is None:
-        raise Outdated(f"it is not version {expected} any more")
+        raise VersionMismatch(f"it is not version {expected} any more")
     await write_audit(connection, audit)
     return codec.struct(found)
 
 
-async def _change(connection: Connection, statement: str, key: str, audit: AuditEntry, *outgoing: Outgoing) -> bool:
+async def _change(connection: Connection, statement: str, key: str, audit: AuditEntry, *outgoing: OutboxRow) -> bool:
     async with transaction(connection):
         is_there = await change(connection, statement, [key], audit)
         if is_there and outgoing:
@@ -128,9 +130,9 @@ async def change(connection: Connection, statement: str, key: Sequence[str], aud
 
 
 async def _add_deliveries(
-    connection: Connection, new: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None
+    connection: Connection, new: Sequence[DeliveryRow], outgoing: Sequence[OutboxRow], audit: AuditEntry | None
 ) -> None:
-    firsts: dict[str, Outgoing] = {}
+    firsts: dict[str, OutboxRow] = {}
     for row, message in zip(new, outgoing, strict=True):
         firsts.setdefault(row.id, message)
     async with transaction(connection):

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from mainspring.core.model.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
+from mainspring.core.model.batch import Batch, BreakerRow, BulkOperation, OutboxRow, TaskChange
 from mainspring.core.model.run import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.core.model.task import Task
 from mainspring.protocol.errors import Fenced, StaleWrite
@@ -28,7 +28,7 @@ from mainspring.store.postgres.connection.connection_pool import Connection, tra
 from mainspring.store.postgres.queries import NOW, interval
 from mainspring.store.postgres.rows import as_json, columns_as_json, from_json
 from mainspring.store.sql.rows import Codec
-from mainspring.store.sql.sharing_statements import KEPT_TALLIES
+from mainspring.store.sql.sharing_statements import KEPT_FAILURE_COUNTS
 from mainspring.store.sql.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 
 FENCE = """
@@ -105,14 +105,14 @@ _SMALL = f"""
 """There is no transaction around it that could be given up, so it fails by itself if a row is not as expected: nothing
 else in it divides."""
 
-_SPREAD_KEY = ("run_id", "parent", "generation", "kind")
-_SPREADS = f"""
-    INSERT INTO spreads ({rows.SPREADS.select()}) SELECT * FROM {from_json("$1", rows.SPREADS)}
-    ON CONFLICT ({", ".join(_SPREAD_KEY)}) DO UPDATE SET total = excluded.total, done = excluded.done
+_BULK_OPERATION_KEY = ("run_id", "parent", "generation", "kind")
+_BULK_OPERATIONS = f"""
+    INSERT INTO bulk_operations ({rows.BULK_OPERATIONS.select()}) SELECT * FROM {from_json("$1", rows.BULK_OPERATIONS)}
+    ON CONFLICT ({", ".join(_BULK_OPERATION_KEY)}) DO UPDATE SET total = excluded.total, done = excluded.done
 """
-_SPREADS_OVER = f"""
-    DELETE FROM spreads USING ROWS FROM ({from_json("$1", rows.SPREADS, _SPREAD_KEY)}) AS u
-    WHERE {" AND ".join(f"spreads.{name} = u.{name}" for name in _SPREAD_KEY)}
+_DELETE_BULK_OPERATIONS = f"""
+    DELETE FROM bulk_operations USING ROWS FROM ({from_json("$1", rows.BULK_OPERATIONS, _BULK_OPERATION_KEY)}) AS u
+    WHERE {" AND ".join(f"bulk_operations.{name} = u.{name}" for name in _BULK_OPERATION_KEY)}
 """
 _OUTBOX = f"""
     INSERT INTO outbox ({rows.OUTBOX.select()}, due_at)
@@ -152,14 +152,14 @@ _DURATIONS = f"""
 _SHARES = """
     WITH u AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS u ("limit", granted, needed)),
     given_back AS (
-        DELETE FROM shares USING u
-        WHERE shares."limit" = u."limit" AND holder = $1 AND least(shares.granted, u.granted) = 0 AND u.needed = 0
+        DELETE FROM limit_shares USING u
+        WHERE limit_shares."limit" = u."limit" AND holder = $1 AND least(limit_shares.granted, u.granted) = 0 AND u.needed = 0
     )
-    UPDATE shares SET granted = least(shares.granted, u.granted), needed = u.needed FROM u
-    WHERE shares."limit" = u."limit" AND holder = $1 AND NOT (least(shares.granted, u.granted) = 0 AND u.needed = 0)
+    UPDATE limit_shares SET granted = least(limit_shares.granted, u.granted), needed = u.needed FROM u
+    WHERE limit_shares."limit" = u."limit" AND holder = $1 AND NOT (least(limit_shares.granted, u.granted) = 0 AND u.needed = 0)
 """
-_TALLIES = f"""
-    INSERT INTO tallies ({rows.TALLIES.select()}) SELECT * FROM {from_json("$1", rows.TALLIES)}
+_FAILURE_COUNTS = f"""
+    INSERT INTO failure_counts ({rows.FAILURE_COUNTS.select()}) SELECT * FROM {from_json("$1", rows.FAILURE_COUNTS)}
     ON CONFLICT (shard, since, tenant) DO UPDATE SET failures = excluded.failures
 """
 _DECISIONS = f"""
@@ -170,9 +170,9 @@ _ARTIFACTS = f"""
     INSERT INTO artifacts ({rows.ARTIFACTS.select()}) SELECT * FROM {from_json("$1", rows.ARTIFACTS)}
     ON CONFLICT DO NOTHING
 """
-_OLD_TALLIES = f"DELETE FROM tallies WHERE shard = $1 AND since < {NOW} - {interval(KEPT_TALLIES)}"
+_OLD_FAILURE_COUNTS = f"DELETE FROM failure_counts WHERE shard = $1 AND since < {NOW} - {interval(KEPT_FAILURE_COUNTS)}"
 
-_GOING_ON = f"""
+_INSERT_BULK_OPERATIONS = f"""
     SELECT count(*) FROM runs
     WHERE id = ANY($1::text[]) AND (shard <> $2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
 """
@@ -288,8 +288,8 @@ async def _write_large(connection: Connection, term: Term, number: int, batch: B
 
 async def _write_rest(connection: Connection, batch: Batch) -> None:
     """What most batches have nothing of."""
-    if batch.spreads:
-        await _write_spreads(connection, batch.spreads)
+    if batch.bulk_operations:
+        await _write_bulk_operations(connection, batch.bulk_operations)
     if batch.late:
         await _append(connection, "late_results", rows.LATE, batch.late)
     if batch.outbox:
@@ -315,19 +315,22 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
 
 
 async def _write_sharing(connection: Connection, shard: str, batch: Batch) -> None:
-    """What the shard uses of limits, and what failed in it."""
+    """What the shard uses of rate_usage, and what failed in it."""
     if batch.shares:
         latest = {share.limit: share for share in batch.shares}
         granted = [share.granted for share in latest.values()]
         needed = [share.needed for share in latest.values()]
         await connection.execute(_SHARES, shard, list(latest), granted, needed)
-    if batch.tallies:
-        counted = {(tally.shard, tally.tenant, tally.since): tally for tally in batch.tallies}
-        await connection.execute(_TALLIES, as_json(list(counted.values())))
-        await connection.execute(_OLD_TALLIES, shard)
+    if batch.failure_counts:
+        counted = {
+            (failure_count.shard, failure_count.tenant, failure_count.since): failure_count
+            for failure_count in batch.failure_counts
+        }
+        await connection.execute(_FAILURE_COUNTS, as_json(list(counted.values())))
+        await connection.execute(_OLD_FAILURE_COUNTS, shard)
 
 
-async def write_outbox(connection: Connection, outgoing: Sequence[Outgoing]) -> None:
+async def write_outbox(connection: Connection, outgoing: Sequence[OutboxRow]) -> None:
     """Keep what is to be sent. What is there already is not kept again."""
     await connection.execute(_OUTBOX, as_json(outgoing))
 
@@ -360,14 +363,17 @@ async def _change_tasks(connection: Connection, shard: str, changes: Sequence[Ta
     _expect(_count(status), len(changes), _CHANGED_TASK)
 
 
-async def _write_spreads(connection: Connection, spreads: Sequence[Spread]) -> None:
-    latest = {(spread.run_id, spread.parent, spread.generation, spread.kind): spread for spread in spreads}
-    going_on = [spread for spread in latest.values() if spread.done < spread.total]
-    if going_on:
-        await connection.execute(_SPREADS, as_json(going_on))
-    over = [spread for spread in latest.values() if spread.done >= spread.total]
+async def _write_bulk_operations(connection: Connection, bulk_operations: Sequence[BulkOperation]) -> None:
+    latest = {
+        (bulk_operation.run_id, bulk_operation.parent, bulk_operation.generation, bulk_operation.kind): bulk_operation
+        for bulk_operation in bulk_operations
+    }
+    unfinished = [bulk_operation for bulk_operation in latest.values() if bulk_operation.done < bulk_operation.total]
+    if unfinished:
+        await connection.execute(_BULK_OPERATIONS, as_json(unfinished))
+    over = [bulk_operation for bulk_operation in latest.values() if bulk_operation.done >= bulk_operation.total]
     if over:
-        await connection.execute(_SPREADS_OVER, as_json(over))
+        await connection.execute(_DELETE_BULK_OPERATIONS, as_json(over))
 
 
 async def _write_breakers(connection: Connection, breakers: Sequence[BreakerRow]) -> None:
@@ -381,9 +387,9 @@ async def _write_breakers(connection: Connection, breakers: Sequence[BreakerRow]
 
 
 async def _archive(connection: Connection, shard: str, run_ids: Sequence[str]) -> None:
-    going_on = await connection.fetchval(_GOING_ON, run_ids, shard)
-    if going_on:
-        raise StaleWrite(f"{going_on} of {len(run_ids)} rows: a run to archive that is not final")
+    unfinished = await connection.fetchval(_INSERT_BULK_OPERATIONS, run_ids, shard)
+    if unfinished:
+        raise StaleWrite(f"{unfinished} of {len(run_ids)} rows: a run to archive that is not final")
     await connection.execute(_ARCHIVE_TASKS, run_ids)
     await connection.execute(_ARCHIVE_RUNS, run_ids)
     await connection.execute(_DROP_CHECKPOINTS, run_ids)

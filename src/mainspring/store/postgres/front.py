@@ -21,47 +21,47 @@ from mainspring.store.sql import lists as listing
 
 # liveness
 
-_HEARD = f"""
+_RECORD_HEARTBEATS = f"""
     WITH free AS (
         SELECT id FROM workers WHERE id = ANY($2::text[]) AND shard = $1 FOR UPDATE SKIP LOCKED
     ), heard AS (
-        UPDATE workers SET last_heard_at = {NOW} FROM free WHERE workers.id = free.id
+        UPDATE workers SET last_heartbeat_at = {NOW} FROM free WHERE workers.id = free.id
     )
     SELECT {NOW}
 """
-_UNHEARD = listing.UNHEARD.replace("$2", f"{NOW} - $2::interval").replace("$4", f"{NOW} - $4::interval")
+_SILENT_WORKERS = listing.SILENT_WORKERS.replace("$2", f"{NOW} - $2::interval").replace("$4", f"{NOW} - $4::interval")
 
 
-async def heard(connection: Connection, shard: str, workers: Sequence[str]) -> datetime:
+async def record_heartbeats(connection: Connection, shard: str, workers: Sequence[str]) -> datetime:
     """Note that workers were heard of."""
-    at: datetime = await connection.fetchval(_HEARD, shard, workers)
+    at: datetime = await connection.fetchval(_RECORD_HEARTBEATS, shard, workers)
     return at
 
 
-async def unheard(
+async def silent_workers(
     connection: Connection, shard: str, age: timedelta, limit: int, claimant_age: timedelta
 ) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
-    return rows.WORKERS.readable_structs(await connection.fetch(_UNHEARD, shard, age, limit, claimant_age))
+    return rows.WORKERS.readable_structs(await connection.fetch(_SILENT_WORKERS, shard, age, limit, claimant_age))
 
 
 # cluster
 
-_SERVER_HEARD = f"""
-    INSERT INTO servers (name, address, version, started_at, heard_at) VALUES ($1, $2, $3, $4, {NOW})
+_RECORD_SERVER_HEARTBEAT = f"""
+    INSERT INTO servers (name, address, version, started_at, last_heartbeat_at) VALUES ($1, $2, $3, $4, {NOW})
     ON CONFLICT (name) DO UPDATE SET
         address = excluded.address, version = excluded.version, started_at = excluded.started_at,
-        heard_at = excluded.heard_at
+        last_heartbeat_at = excluded.last_heartbeat_at
 """
 _SERVERS = listing.SERVERS.replace("$1", f"{NOW} - $1::interval")
 
 
-async def server_heard(connection: Connection, server: ServerRow) -> None:
+async def record_server_heartbeat(connection: Connection, server: ServerRow) -> None:
     """Write a server's row."""
-    await connection.execute(_SERVER_HEARD, server.name, server.address, server.version, server.started_at)
+    await connection.execute(_RECORD_SERVER_HEARTBEAT, server.name, server.address, server.version, server.started_at)
 
 
-async def server_gone(connection: Connection, name: str) -> None:
+async def delete_server(connection: Connection, name: str) -> None:
     """Take a server's row away."""
     await connection.execute("DELETE FROM servers WHERE name = $1", name)
 

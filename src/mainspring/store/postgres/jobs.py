@@ -9,11 +9,11 @@ from mainspring.store.ports.front import JobDay
 from mainspring.store.postgres.audit import write_audit
 from mainspring.store.postgres.connection.connection_pool import Connection, transaction
 from mainspring.store.sql import job_statements as statements
-from mainspring.store.sql.job_statements import Phrases
+from mainspring.store.sql.job_statements import Expressions
 
 _DELETE_JOB = statements.DELETE_JOB.format(now="statement_timestamp()")
 _BY_ALL = statements.job_days(
-    Phrases(
+    Expressions(
         source='{table} AS runs WHERE runs.job_id COLLATE "C" = ANY($1::text[])',
         day="floor(date_part('epoch', {}) / 86400)::bigint",
         milliseconds="date_part('epoch', {1} - {0}) * 1000",
@@ -33,7 +33,7 @@ _HASH = "SET LOCAL enable_sort = off; SET LOCAL work_mem = '32MB'"
 async def task_states(connection: Connection, run_id: str, tasks: int) -> dict[str, dict[str, int]]:
     """How many tasks of a run are in which state, by name."""
     found = await connection.fetch(statements.TASK_STATES, run_id)
-    if statements.how_many(found) >= tasks:
+    if statements.count_states(found) >= tasks:
         return statements.states_by_name(found)
     return statements.states_by_name(found, await connection.fetch(statements.TASK_STATES_IN_HISTORY, run_id))
 

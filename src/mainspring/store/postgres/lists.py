@@ -10,7 +10,7 @@ import asyncpg
 from mainspring.core.model.batch import Checkpoint, WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.task import Attempt, Task, Transition
-from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter, Told
+from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter, TransitionRecord
 from mainspring.store.postgres import rows
 from mainspring.store.postgres.connection.connection_pool import Connection
 from mainspring.store.postgres.queries import time
@@ -122,11 +122,11 @@ async def transitions_of(connection: Connection, task_id: str) -> list[Transitio
 
 async def transitions_after(
     connection: Connection, shard: str, batch_no: int, ordinal: int, limit: int
-) -> list[Told]:  # fmt: skip
+) -> list[TransitionRecord]:  # fmt: skip
     """What happened in a shard."""
     found = await connection.fetch(listing.TRANSITIONS_AFTER, shard, batch_no, ordinal, limit)
     return [
-        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
+        TransitionRecord(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
         for shard, batch_no, ordinal, *transition in found
         for read in rows.TRANSITIONS.readable_structs([transition])
     ]

@@ -21,10 +21,10 @@ from mainspring.store.sql.pruning import CHUNK, Prunable, prunable
 _PRUNABLE = prunable(run_ids="(SELECT unnest(x.run_ids) AS id)")
 BY_DAY = tuple(table for tables in _PRUNABLE.values() for table in tables if table.by_day)
 
-MOST_ROWS_TO_MOVE = 100_000
+MAX_ROWS_TO_MOVE = 100_000
 """A day with more rows than this in the default partition stays there: moving them would hold up too many."""
 
-MOST_DAYS_AT_ONCE = 10
+MAX_DAYS_PER_CALL = 10
 
 _LOCK = 0x6D61696E_64617973
 """The advisory lock of whoever makes or drops days ("maindays")."""
@@ -61,10 +61,10 @@ async def prune(connection: Connection, what: str, age: timedelta) -> Pruned:
         for table in _PRUNABLE[what]:
             if table.by_day:
                 old = [day for day in await _days(connection, table) if _midnight(day + timedelta(days=1)) <= before]
-                for day in old[:MOST_DAYS_AT_ONCE]:
+                for day in old[:MAX_DAYS_PER_CALL]:
                     await _drop_day(connection, table, day)
-                days += len(old[:MOST_DAYS_AT_ONCE])
-                more = more or len(old) > MOST_DAYS_AT_ONCE
+                days += len(old[:MAX_DAYS_PER_CALL])
+                more = more or len(old) > MAX_DAYS_PER_CALL
             rows += await _delete_chunk(connection, table, before, CHUNK - rows)
     return Pruned(what=what, rows=rows, days=days, more=more or rows == CHUNK)
 
@@ -91,7 +91,7 @@ async def _make_day(connection: Connection, table: Prunable, day: date) -> None:
     of_the_day = f"{table.at} >= '{start.isoformat()}' AND {table.at} < '{end.isoformat()}'"
     await connection.execute(f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE")
     astray = f"SELECT count(*) FROM (SELECT 1 FROM {default} WHERE {of_the_day} LIMIT $1) AS rows"
-    if await connection.fetchval(astray, MOST_ROWS_TO_MOVE + 1) > MOST_ROWS_TO_MOVE:
+    if await connection.fetchval(astray, MAX_ROWS_TO_MOVE + 1) > MAX_ROWS_TO_MOVE:
         return
     await connection.execute(f"""
         CREATE TABLE {name} (LIKE {table.table} INCLUDING ALL);

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority, RecordedAttempt, Task
-from mainspring.store.ports.store import ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.ports.store import IntakeRequest, ShardRow, ShardRows, Term, Waiting
 from mainspring.store.postgres import rows
 from mainspring.store.postgres.connection.connection_pool import Connection, transaction
 from mainspring.store.sql import statements
 from mainspring.store.sql.loading import Loader, unless_moving
 from mainspring.store.sql.schedule_evaluation import PUT_OFF
-from mainspring.store.sql.sharing_statements import KEPT_TALLIES
+from mainspring.store.sql.sharing_statements import KEPT_FAILURE_COUNTS
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 
 NOW = "statement_timestamp()"
@@ -95,29 +95,29 @@ _LOAD = (
         ORDER BY found.run_id, found.position""",
     f"""SELECT {rows.JOBS.select()} FROM jobs
         WHERE id IN (SELECT job_id FROM runs WHERE shard = $1 AND {statements.ACTIVE}) ORDER BY id""",
-    f"""SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id IN ({_ACTIVE_RUNS})
+    f"""SELECT {rows.BULK_OPERATIONS.select()} FROM bulk_operations WHERE run_id IN ({_ACTIVE_RUNS})
         ORDER BY run_id, parent, generation, kind""",
     f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY task_id",
     f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = $1 AND hold <> '' ORDER BY id",
     f"SELECT {rows.BREAKERS.select()} FROM breakers WHERE shard = $1 ORDER BY kind, subject",
     f"""SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = $1
-        ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}""",
-    f'SELECT {rows.SHARES.select()} FROM shares WHERE holder = $1 ORDER BY "limit"',
-    f"""SELECT {rows.TALLIES.select()} FROM tallies
-        WHERE shard = $1 AND since > {NOW} - {interval(KEPT_TALLIES)} ORDER BY since, tenant""",
+        ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MAX_DURATIONS}""",
+    f'SELECT {rows.SHARES.select()} FROM limit_shares WHERE holder = $1 ORDER BY "limit"',
+    f"""SELECT {rows.FAILURE_COUNTS.select()} FROM failure_counts
+        WHERE shard = $1 AND since > {NOW} - {interval(KEPT_FAILURE_COUNTS)} ORDER BY since, tenant""",
 )
 _LOAD_RUN = (
     f"SELECT {rows.RUNS.select()} FROM runs WHERE id = $1",
     f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('$1')} ORDER BY position",
     f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = $1)",
-    f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = $1 ORDER BY parent, generation, kind",
+    f"SELECT {rows.BULK_OPERATIONS.select()} FROM bulk_operations WHERE run_id = $1 ORDER BY parent, generation, kind",
     f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id = $1 ORDER BY task_id",
 )
 
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
-    rows.SHARES, rows.TALLIES,
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.SHARES, rows.FAILURE_COUNTS,
 )  # fmt: skip
 
 
@@ -181,14 +181,14 @@ _WAITING = f"""
 """
 _INTAKE = f"""
     SELECT {rows.RUNS.select("found")}
-    FROM unnest($2::bigint[], $3::text[], $4::bigint[]) WITH ORDINALITY AS want (priority, tenant, runs, place)
+    FROM unnest($2::bigint[], $3::text[], $4::bigint[]) WITH ORDINALITY AS want (priority, tenant, runs, location)
     CROSS JOIN LATERAL (
         SELECT * FROM runs
         WHERE shard = $1 AND priority = want.priority AND tenant = want.tenant AND {statements.IN_INTAKE}
           AND start_at <= {NOW}
         ORDER BY start_at, id LIMIT want.runs
     ) AS found
-    ORDER BY want.place, found.start_at, found.id
+    ORDER BY want.location, found.start_at, found.id
 """
 _NEXT_START = f"SELECT min(start_at) FROM runs WHERE shard = $1 AND {statements.DELAYED} AND start_at > {NOW}"
 
@@ -199,7 +199,7 @@ async def waiting(connection: Connection, shard: str, limit: int, after: str) ->
     return [Waiting(Priority(priority), tenant) for priority, tenant in found]
 
 
-async def intake(connection: Connection, shard: str, wants: Sequence[Want]) -> list[Run]:
+async def intake(connection: Connection, shard: str, wants: Sequence[IntakeRequest]) -> list[Run]:
     """The oldest waiting runs of some tenants."""
     priorities = [want.priority for want in wants]
     tenants = [want.tenant for want in wants]
@@ -258,7 +258,7 @@ _POSTPONE = """
 """
 
 
-async def take_outgoing(connection: Connection, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+async def claim_outbox(connection: Connection, holder: str, limit: int, lease: timedelta) -> list[OutboxRow]:
     """Take what is due, one row of each key."""
     taken, faults = rows.OUTBOX.readable(await connection.fetch(_TAKE_OUTGOING, holder, limit, lease), "id")
     UNREADABLE.log("outgoing", faults)

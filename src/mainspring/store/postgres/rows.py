@@ -24,13 +24,13 @@ from mainspring.core.model.artifacts import ArtifactRow
 from mainspring.core.model.audit_entry import AuditEntry, AuditRow, ChainHead
 from mainspring.core.model.batch import (
     BreakerRow,
+    BulkOperation,
     Checkpoint,
     DurationRow,
+    FailureCountRow,
     LateResult,
-    Outgoing,
+    OutboxRow,
     RejectedEvent,
-    Spread,
-    TallyRow,
     WorkerRow,
 )
 from mainspring.core.model.decisions import Decision
@@ -38,7 +38,7 @@ from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.model.task import Attempt, RecordedAttempt, Task, Transition
-from mainspring.store.ports.admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.admin import DeliveryRow, SettingOverride, TenantRow, WebhookRow
 from mainspring.store.ports.front import ServerRow, TokenRow
 from mainspring.store.ports.schedules import AlertRow
 from mainspring.store.ports.store import ShardRow, Term
@@ -73,8 +73,8 @@ TRANSITIONS = _codec(Transition)
 ATTEMPTS = _codec(Attempt)
 RECORDED = _codec(RecordedAttempt)
 LATE = _codec(LateResult)
-SPREADS = _codec(Spread)
-OUTBOX = _codec(Outgoing)
+BULK_OPERATIONS = _codec(BulkOperation)
+OUTBOX = _codec(OutboxRow)
 REJECTED = _codec(RejectedEvent)
 WORKERS = _codec(WorkerRow)
 CHECKPOINTS = _codec(Checkpoint)
@@ -92,7 +92,7 @@ ENTRIES = _codec(AuditEntry)
 AUDIT = _codec(AuditRow)
 HEADS = _codec(ChainHead)
 TENANTS = _codec(TenantRow)
-MEASURES = _codec(MeasureRow)
+SETTING_OVERRIDES = _codec(SettingOverride)
 WEBHOOKS = _codec(WebhookRow)
 DELIVERIES = _codec(DeliveryRow)
 POOLS = _codec(PoolRow)
@@ -103,7 +103,7 @@ GROUPS = _codec(GroupRow)
 FREEZES = _codec(FreezeRow)
 SHARES = _codec(ShareRow)
 LIMITS = _codec(LimitRow)
-TALLIES = _codec(TallyRow)
+FAILURE_COUNTS = _codec(FailureCountRow)
 DECISIONS = _codec(Decision)
 JOIN_TOKENS = _codec(JoinTokenRow)
 IDENTITIES = _codec(IdentityRow)
@@ -122,7 +122,7 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     AuditRow: AUDIT,
     ChainHead: HEADS,
     TenantRow: TENANTS,
-    MeasureRow: MEASURES,
+    SettingOverride: SETTING_OVERRIDES,
     WebhookRow: WEBHOOKS,
     DeliveryRow: DELIVERIES,
     PoolRow: POOLS,

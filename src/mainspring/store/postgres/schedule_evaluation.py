@@ -20,15 +20,15 @@ from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
     BackfillRow,
     Decide,
-    Docket,
+    EvaluationBatch,
     EventRow,
     FireRow,
-    OtherSchedule,
     ScheduleChange,
     ScheduleRow,
+    UpstreamSchedule,
 )
 from mainspring.protocol.errors import Conflict, KeyReused
-from mainspring.store.ports.schedules import IdempotencyKey, NewSchedule, Settled
+from mainspring.store.ports.schedules import EvaluationResult, IdempotencyKey, NewSchedule
 from mainspring.store.postgres import rows
 from mainspring.store.postgres.audit import write_audit
 from mainspring.store.postgres.batch import write_outbox
@@ -36,13 +36,13 @@ from mainspring.store.postgres.connection.connection_pool import Connection, tra
 from mainspring.store.postgres.queries import NOW, time
 from mainspring.store.postgres.rows import as_json, from_json
 from mainspring.store.postgres.submission import first_use, keep_key, make_runs
-from mainspring.store.sql import schedule_evaluation as settling
+from mainspring.store.sql import schedule_evaluation as evaluation
 from mainspring.store.sql import schedule_statements as statements
-from mainspring.store.sql.schedule_evaluation import Facts, JobKey, Writings
+from mainspring.store.sql.schedule_evaluation import EvaluationWrites, Facts, JobKey
 
 _Rows = Sequence[asyncpg.Record]
 
-_LOOKED_AT = "coalesce(looked_at, 'epoch'::timestamptz)"
+_EVALUATED_AT = "coalesce(evaluated_at, 'epoch'::timestamptz)"
 
 
 def _take(where: str) -> str:
@@ -51,8 +51,8 @@ def _take(where: str) -> str:
 
 _TAKE_DUE = _take(f"{statements.IS_DUE} AND next_at <= {NOW} ORDER BY next_at, id LIMIT $1 FOR UPDATE SKIP LOCKED")
 _TAKE_WAITING = _take(
-    f"""{statements.IS_LOOKED_AT} AND {_LOOKED_AT} <= {NOW} - $2::interval
-        ORDER BY {_LOOKED_AT}, id LIMIT $1 FOR UPDATE SKIP LOCKED"""
+    f"""{statements.IS_BEING_EVALUATED} AND {_EVALUATED_AT} <= {NOW} - $2::interval
+        ORDER BY {_EVALUATED_AT}, id LIMIT $1 FOR UPDATE SKIP LOCKED"""
 )
 _TAKE_NAMED = _take("id = ANY($1::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE")
 _TAKE_FOR_EVENTS = _take(
@@ -60,7 +60,7 @@ _TAKE_FOR_EVENTS = _take(
         ORDER BY id FOR UPDATE"""
 )
 _PUT_OFF = """
-    UPDATE schedules SET looked_at = $2, next_at = CASE WHEN next_at <= $2 THEN $2::timestamptz + $3 ELSE next_at END
+    UPDATE schedules SET evaluated_at = $2, next_at = CASE WHEN next_at <= $2 THEN $2::timestamptz + $3 ELSE next_at END
     WHERE id = ANY($1::text[])
 """
 
@@ -68,8 +68,8 @@ _PUT_OFF = """
 def _of_each(names: str, arrays: str, statement: str) -> str:
     """What a statement finds for each element of some arrays, which it calls `given`."""
     return f"""
-        SELECT {names}found.* FROM unnest({arrays}) WITH ORDINALITY AS given (a, b, place)
-        CROSS JOIN LATERAL ({statement}) AS found ORDER BY given.place
+        SELECT {names}found.* FROM unnest({arrays}) WITH ORDINALITY AS given (a, b, location)
+        CROSS JOIN LATERAL ({statement}) AS found ORDER BY given.location
     """
 
 
@@ -95,7 +95,7 @@ def _change_schedules(names: Sequence[str]) -> str:
     """
 
 
-_PLANS = _change_schedules(settling.PLAN)
+_PLANS = _change_schedules(evaluation.PLAN)
 _CHANGED = _change_schedules(rows.SCHEDULES.after("id"))
 _FIRES = f"""
     INSERT INTO fires ({rows.FIRES.select()}) SELECT * FROM {from_json("$1", rows.FIRES)}
@@ -144,25 +144,25 @@ async def insert_schedules(connection: Connection, new: Sequence[NewSchedule]) -
             await write_audit(connection, one.audit)
 
 
-async def settle_due(connection: Connection, limit: int, decide: Decide) -> Settled:
+async def evaluate_due(connection: Connection, limit: int, decide: Decide) -> EvaluationResult:
     """Settle what is due."""
     async with transaction(connection):
-        return await _settle(connection, await connection.fetch(_TAKE_DUE, limit), decide)
+        return await _evaluate(connection, await connection.fetch(_TAKE_DUE, limit), decide)
 
 
-async def settle_waiting(connection: Connection, limit: int, age: timedelta, decide: Decide) -> Settled:
+async def evaluate_waiting(connection: Connection, limit: int, age: timedelta, decide: Decide) -> EvaluationResult:
     """Settle what waits and was not looked at for some time."""
     async with transaction(connection):
-        return await _settle(connection, await connection.fetch(_TAKE_WAITING, limit, age), decide, ends=True)
+        return await _evaluate(connection, await connection.fetch(_TAKE_WAITING, limit, age), decide, ends=True)
 
 
-async def settle(
+async def evaluate_schedules(
     connection: Connection,
     ids: Sequence[str],
     decide: Decide,
     audit: AuditEntry | None,
     key: IdempotencyKey | None,
-) -> Settled:
+) -> EvaluationResult:
     """Settle some schedules, once if there is a key: whoever comes with the same one waits for the schedules first."""
     async with transaction(connection):
         taken = await connection.fetch(_TAKE_NAMED, ids)
@@ -170,48 +170,48 @@ async def settle(
         if key is not None and first is not None:
             made = tuple(first.replay(key))
             await write_audit(connection, audit)
-            return Settled(now=await time(connection), schedules=len(ids), made_before=made)
-        settled = await _settle(connection, taken, decide, ends=True)
-        if settled.decisions:
+            return EvaluationResult(now=await time(connection), schedules=len(ids), replayed_ids=made)
+        evaluated = await _evaluate(connection, taken, decide, ends=True)
+        if evaluated.decisions:
             await write_audit(connection, audit)
-            if key is not None and not await keep_key(connection, key, settled.made()):
+            if key is not None and not await keep_key(connection, key, evaluated.made()):
                 raise KeyReused(f"key {key.key!r} was used at the same time, for another body")
-    return settled
+    return evaluated
 
 
 async def receive_events(
     connection: Connection, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None
-) -> tuple[list[bool], Settled]:
+) -> tuple[list[bool], EvaluationResult]:
     """Keep events that are new, and settle the schedules that wait for their types."""
     async with transaction(connection):
         await write_audit(connection, audit)
         now = await time(connection)
-        firsts = settling.first_of_each(tenant, events, now)
+        firsts = evaluation.first_of_each(tenant, events, now)
         kept = {tuple(row) for row in await connection.fetch(_NEW_EVENTS, as_json(firsts))}
         new = [event for event in firsts if (event.source, event.id) in kept]
         if not new:
-            return [False] * len(events), Settled(now=now, schedules=0)
+            return [False] * len(events), EvaluationResult(now=now, schedules=0)
         types = sorted({event.type for event in new})
         taken = await connection.fetch(_TAKE_FOR_EVENTS, tenant, types)
-        settled = await _settle(connection, taken, decide, events=new, ends=True)
-        named = settling.led_to(settled.decisions, new)
+        evaluated = await _evaluate(connection, taken, decide, events=new, ends=True)
+        named = evaluation.led_to(evaluated.decisions, new)
         if named:
             await connection.execute(_LED_TO, tenant, *_two(named), list(named.values()))
-    return settling.answers(events, new), settled
+    return evaluation.answers(events, new), evaluated
 
 
-async def _settle(
+async def _evaluate(
     connection: Connection,
     taken: _Rows,
     decide: Decide,
     *,
     events: Sequence[EventRow] = (),
     ends: bool = False,
-) -> Settled:
+) -> EvaluationResult:
     """Decide about schedules that are locked, and write what follows."""
     now = await time(connection)
     if not taken:
-        return Settled(now=now, schedules=0)
+        return EvaluationResult(now=now, schedules=0)
     schedules, faults = rows.SCHEDULES.readable(taken, "id")
     open_fires, more = rows.FIRES.readable(
         await connection.fetch(_OPEN_FIRES, [schedule.id for schedule in schedules]), "schedule_id"
@@ -221,8 +221,8 @@ async def _settle(
     backfills, unreadable_backfills = await _backfills(connection, open_fires)
     faults |= more | unreadable_jobs | unreadable_ends | unreadable_backfills
     if faults:
-        settling.complain(faults)
-        await connection.execute(_PUT_OFF, list(faults), now, settling.PUT_OFF)
+        evaluation.log_faults(faults)
+        await connection.execute(_PUT_OFF, list(faults), now, evaluation.PUT_OFF)
         schedules = [schedule for schedule in schedules if schedule.id not in faults]
     facts = Facts(
         jobs=jobs,
@@ -231,10 +231,10 @@ async def _settle(
         backfills=backfills,
         others=await _others(connection, schedules),
     )
-    cases = settling.cases(schedules, facts)
-    decisions = tuple(decide(Docket(now=now, cases=cases, events=tuple(events))))
-    await _write(connection, settling.writings(cases, decisions))
-    return Settled(now=now, schedules=len(taken), decisions=decisions)
+    cases = evaluation.cases(schedules, facts)
+    decisions = tuple(decide(EvaluationBatch(now=now, cases=cases, events=tuple(events))))
+    await _write(connection, evaluation.evaluation_writes(cases, decisions))
+    return EvaluationResult(now=now, schedules=len(taken), decisions=decisions)
 
 
 # what is known
@@ -244,8 +244,8 @@ async def _jobs(
     connection: Connection, schedules: Sequence[ScheduleRow]
 ) -> tuple[dict[JobKey, JobRow], dict[str, str]]:
     """The latest version of each of their jobs, each read once: a definition can be large."""
-    keys = sorted({settling.job_of(schedule) for schedule in schedules})
-    return settling.read_jobs(rows.JOBS, await connection.fetch(_LATEST_JOBS, *_two(keys)), schedules)
+    keys = sorted({evaluation.job_of(schedule) for schedule in schedules})
+    return evaluation.read_jobs(rows.JOBS, await connection.fetch(_LATEST_JOBS, *_two(keys)), schedules)
 
 
 async def _ends(
@@ -253,25 +253,25 @@ async def _ends(
 ) -> tuple[dict[str, list[RunState]], dict[str, str]]:
     ids = [schedule.id for schedule in schedules]
     since = [schedule.enabled_since for schedule in schedules]
-    return settling.read_ends(await connection.fetch(_ENDS, ids, since))
+    return evaluation.read_ends(await connection.fetch(_ENDS, ids, since))
 
 
 async def _backfills(connection: Connection, fires: Sequence[FireRow]) -> tuple[dict[str, BackfillRow], dict[str, str]]:
-    ids = settling.backfills_of(fires)
+    ids = evaluation.backfills_of(fires)
     found = await connection.fetch(_BACKFILLS, ids) if ids else []
-    return settling.read_backfills(rows.BACKFILLS, found, fires)
+    return evaluation.read_backfills(rows.BACKFILLS, found, fires)
 
 
-async def _others(connection: Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, OtherSchedule]:
-    keys = settling.others_of(schedules)
+async def _others(connection: Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, UpstreamSchedule]:
+    keys = evaluation.others_of(schedules)
     if not keys:
         return {}
     oldest, faults = rows.SCHEDULES.readable(await connection.fetch(_OLDEST_SCHEDULES, *_two(keys)), "id")
     ids = [schedule.id for schedule in oldest]
     fires, more = rows.FIRES.readable(await connection.fetch(_LATEST_FIRES, ids), "schedule_id")
-    settling.complain(faults | more)
+    evaluation.log_faults(faults | more)
     successes = {row["a"]: row["run_ended_at"] for row in await connection.fetch(_LATEST_SUCCESSES, ids)}
-    return settling.others(oldest, fires, successes)
+    return evaluation.others(oldest, fires, successes)
 
 
 def _two(keys: Iterable[JobKey]) -> tuple[list[str], list[str]]:
@@ -283,14 +283,14 @@ def _two(keys: Iterable[JobKey]) -> tuple[list[str], list[str]]:
 # what follows
 
 
-async def _write(connection: Connection, new: Writings) -> None:
+async def _write(connection: Connection, new: EvaluationWrites) -> None:
     if new.fires:
         status = await connection.execute(_FIRES, as_json(new.fires))
-        settling.expect_fires(int(status.rpartition(" ")[2]), new.fires)
+        evaluation.expect_fires(int(status.rpartition(" ")[2]), new.fires)
     if new.runs:
         await make_runs(connection, new.runs)
     if new.plans:
-        plans = [{name: getattr(plan, name) for name in ("id", *settling.PLAN)} for plan in new.plans]
+        plans = [{name: getattr(plan, name) for name in ("id", *evaluation.PLAN)} for plan in new.plans]
         await connection.execute(_PLANS, as_json(plans))
     if new.schedules:
         try:

@@ -1,6 +1,6 @@
-"""Who may use what, and limits that hold for the cluster, on PostgreSQL, as the port has them.
+"""Who may use what, and rate_usage that hold for the cluster, on PostgreSQL, as the port has them.
 
-How something is taken from a limit is in `limits.py`.
+How something is taken from a limit is in `rate_usage.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.core.fairness.quotas import P0Grant, QuotaRow
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.limits.concurrency_groups import GroupRow, limit_of
 from mainspring.core.limits.limit_shares import ShareRow, grant
-from mainspring.core.limits.rate_grants import Allowance, LimitRow, Wish
+from mainspring.core.limits.rate_grants import LimitRow, RateGrant, RateRequest
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.task import Priority
 from mainspring.protocol.errors import Fenced
@@ -52,10 +52,10 @@ _REPLACE = {table.struct: _replace(table) for table in (statements.GRANTS, state
 # It holds off an election until the end of the transaction, and so does the fence of a batch.
 _IS_LED = f"{statements.IS_LED} FOR SHARE"
 _SHARE = f"""
-    INSERT INTO shares ({rows.SHARES.select()}) VALUES ($1, $2, $3, $4)
+    INSERT INTO limit_shares ({rows.SHARES.select()}) VALUES ($1, $2, $3, $4)
     ON CONFLICT ("limit", holder) DO UPDATE SET granted = excluded.granted, needed = excluded.needed
 """
-_SHARES = f'SELECT {rows.SHARES.select()} FROM shares WHERE "limit" = ANY($1::text[]) ORDER BY "limit", holder'
+_SHARES = f'SELECT {rows.SHARES.select()} FROM limit_shares WHERE "limit" = ANY($1::text[]) ORDER BY "limit", holder'
 _WAITING_RUNS = f"""
     SELECT p.priority, ({statements.waiting_runs(now=NOW, priority="p.priority", most="$2::bigint")})
     FROM unnest($3::bigint[]) AS p (priority)
@@ -110,7 +110,7 @@ class PostgresSharing(PostgresCalls):
         return await self._call(_put, row, expected, audit)
 
     async def drop_group(self, tenant: str, name: str, audit: AuditEntry) -> bool:
-        """Take a group away, with its shares."""
+        """Take a group away, with its limit_shares."""
         return await self._call(_drop_group, tenant, name, audit)
 
     async def freeze(self, row: FreezeRow, audit: AuditEntry) -> FreezeRow:
@@ -121,23 +121,23 @@ class PostgresSharing(PostgresCalls):
         """Let it go on."""
         return await self._call(_drop, statements.FREEZES, [kind.value, subject], audit)
 
-    # limits
+    # rate_usage
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
         """Let a shard have more of a limit."""
         return await self._call(_take_share, term, limit, total, wanted)
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """All holders of some limits."""
+        """All holders of some rate_usage."""
         return rows.SHARES.readable_structs(await self._call(Connection.fetch, _SHARES, limits))
 
-    async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+    async def take_rate_grants(self, requests: Sequence[RateRequest]) -> list[RateGrant]:
         """Take from rates."""
-        return await self._call_by_key(self._allowances.take, wishes) if wishes else []
+        return await self._call_by_key(self._allowances.take, requests) if requests else []
 
     async def count_intake(self, shard: str, most: int) -> Mapping[Priority, int]:
         """How many runs wait in intake. May take longer than other calls."""
-        return await self._call_patiently(_count_intake, shard, most)
+        return await self._call_maintenance(_count_intake, shard, most)
 
 
 async def _version(connection: Connection) -> int:
@@ -170,7 +170,7 @@ async def _keep(connection: Connection, row: S, expected: int | None, audit: Aud
 
 
 async def _put_anew(connection: Connection, row: S, audit: AuditEntry) -> S:
-    """Keep a row in the place of one with the same key."""
+    """Keep a row in the location of one with the same key."""
     async with transaction(connection):
         found = await connection.fetchrow(_REPLACE[type(row)], as_json([row]))
         assert found is not None

@@ -1,7 +1,8 @@
 """The store on PostgreSQL, for servers: any number of processes share it.
 
 A shard's batches go through one connection of their own, opened when it is first needed and again after a failure;
-everything else shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them: every call
+everything else limit_shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them:
+every call
 has a deadline, and raises nothing but what the port promises.
 """
 
@@ -12,16 +13,17 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import Batch, Outgoing, WorkerRow
+from mainspring.core.model.batch import Batch, OutboxRow, WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import RecordedAttempt, Task
-from mainspring.protocol.clock import Clock, MachineClock
-from mainspring.protocol.errors import Fenced, KeyReused, StoreUnfit
+from mainspring.protocol.clock import Clock, SystemClock
+from mainspring.protocol.errors import Fenced, KeyReused, StoreUnusable
 from mainspring.store.migrations import migrations, outstanding
 from mainspring.store.ports.front import ServerRow, TokenRow
 from mainspring.store.ports.store import (
     IdempotencyKey,
+    IntakeRequest,
     KeyedRun,
     OnWork,
     Pruned,
@@ -30,7 +32,6 @@ from mainspring.store.ports.store import (
     Store,
     Term,
     Waiting,
-    Want,
 )
 from mainspring.store.postgres import front, queries, submission
 from mainspring.store.postgres import partitions as days
@@ -74,14 +75,15 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
     ) -> PostgresStore:
         """Connect to the store at `url`, migrating it if needed.
 
-        `lease` is the shortest that shards will be led with. Raises StoreUnfit if the time limits don't fit into it,
+        `lease` is the shortest that shards will be led with. Raises StoreUnusable if the time rate_usage don't fit
+        into it,
         or if the server or its schema can't be used.
         """
         limits = limits or Limits()
         limits.check(lease)
-        store = cls(url, clock=clock or MachineClock(), limits=limits, connections=connections)
+        store = cls(url, clock=clock or SystemClock(), limits=limits, connections=connections)
         try:
-            async with store._patient.connection() as connection:
+            async with store._maintenance.connection() as connection:
                 await _check_server(connection, limits)
                 await _migrate(connection)
         except BaseException:
@@ -92,7 +94,7 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
     async def close(self) -> None:
         """Let go of all connections."""
         await self._wakeups.close()
-        for pool in [self._pool, self._by_key, self._patient, *self._writers.values()]:
+        for pool in [self._pool, self._by_key, self._maintenance, *self._writers.values()]:
             await pool.close()
 
     async def settings_report(self) -> dict[str, str]:
@@ -137,11 +139,11 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
     async def load(self, shard: str) -> ShardRows:
         """All active work of a shard. May take longer than other calls."""
-        return await self._call_patiently(queries.load, shard)
+        return await self._call_maintenance(queries.load, shard)
 
     async def load_run(self, run_id: str) -> ShardRows:
         """One run that is not in history. May take longer than other calls."""
-        return await self._call_patiently(queries.load_run, run_id)
+        return await self._call_maintenance(queries.load_run, run_id)
 
     async def jobs(self, ids: Sequence[str]) -> list[JobRow]:
         """The definitions with these ids."""
@@ -157,7 +159,7 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
         """Who has intake, by priority."""
         return await self._call(queries.waiting, shard, limit, after)
 
-    async def intake(self, shard: str, wants: Sequence[Want]) -> list[Run]:
+    async def intake(self, shard: str, wants: Sequence[IntakeRequest]) -> list[Run]:
         """Runs to adopt, as many as wanted of each tenant."""
         return await self._call(queries.intake, shard, wants)
 
@@ -187,10 +189,10 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
         self._wakeups.work(by_shard(runs, made))
         return ids
 
-    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+    async def insert_keyed(self, requests: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
-        ends, made = await self._call_by_key(submission.insert_keyed, wishes)
-        self._wakeups.work(by_shard((wish.run for wish in wishes), made))
+        ends, made = await self._call_by_key(submission.insert_keyed, requests)
+        self._wakeups.work(by_shard((request.run for request in requests), made))
         return ends
 
     async def run(self, run_id: str) -> Run | None:
@@ -199,27 +201,27 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
     async def tasks(self, run_id: str) -> list[Task]:
         """The tasks of one run, also from history."""
-        return await self._call_patiently(queries.tasks, run_id)
+        return await self._call_maintenance(queries.tasks, run_id)
 
     # liveness
 
-    async def heard(self, shard: str, workers: Sequence[str]) -> datetime:
+    async def record_heartbeats(self, shard: str, workers: Sequence[str]) -> datetime:
         """Note that workers were heard of."""
-        return await self._call(front.heard, shard, workers)
+        return await self._call(front.record_heartbeats, shard, workers)
 
-    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
+    async def silent_workers(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that were not heard of for some time."""
-        return await self._call(front.unheard, shard, age, limit, claimant_age)
+        return await self._call(front.silent_workers, shard, age, limit, claimant_age)
 
     # cluster
 
-    async def server_heard(self, server: ServerRow) -> None:
+    async def record_server_heartbeat(self, server: ServerRow) -> None:
         """Write a server's row."""
-        await self._call(front.server_heard, server)
+        await self._call(front.record_server_heartbeat, server)
 
-    async def server_gone(self, name: str) -> None:
+    async def delete_server(self, name: str) -> None:
         """Take a server's row away."""
-        await self._call(front.server_gone, name)
+        await self._call(front.delete_server, name)
 
     async def servers(self, age: timedelta) -> list[ServerRow]:
         """Servers that were heard of of late."""
@@ -253,9 +255,9 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
     # outbox
 
-    async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+    async def claim_outbox(self, holder: str, limit: int, lease: timedelta) -> list[OutboxRow]:
         """Take what is due to be delivered."""
-        return await self._call(queries.take_outgoing, holder, limit, lease)
+        return await self._call(queries.claim_outbox, holder, limit, lease)
 
     async def delivered(self, ids: Sequence[str]) -> None:
         """Mark what has been delivered."""
@@ -273,11 +275,11 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
     async def prepare_days(self, ahead: int) -> None:
         """Make partitions for today and the days ahead."""
-        await self._call_patiently(days.prepare_days, ahead)
+        await self._call_maintenance(days.prepare_days, ahead)
 
     async def prune(self, what: str, age: timedelta) -> Pruned:
         """Drop days that are old, and a chunk of what is in no day."""
-        return await self._call_patiently(days.prune, what, age)
+        return await self._call_maintenance(days.prune, what, age)
 
     # how
 
@@ -294,10 +296,11 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
 
 async def _check_server(connection: Connection, limits: Limits) -> None:
-    """Raises StoreUnfit if the server is too old, or does not keep the limits that a take-over relies on (I-25)."""
+    """Raises StoreUnusable if the server is too old, or does not keep the rate_usage that a take-over relies on
+    (I-25)."""
     version = connection.get_server_version()
     if version.major < OLDEST_SERVER:
-        raise StoreUnfit(f"PostgreSQL {version.major} is too old: it must be {OLDEST_SERVER} or later")
+        raise StoreUnusable(f"PostgreSQL {version.major} is too old: it must be {OLDEST_SERVER} or later")
     wanted = {
         "lock_timeout": limits.lock,
         "idle_in_transaction_session_timeout": limits.idle_in_transaction,
@@ -306,7 +309,7 @@ async def _check_server(connection: Connection, limits: Limits) -> None:
     found = await settings_of(connection, list(wanted))
     for name, seconds in wanted.items():
         if int(found[name]) != round(seconds * 1000):
-            raise StoreUnfit(f"{name} is {found[name]} ms, although {seconds:g} s was asked for: is there a proxy?")
+            raise StoreUnusable(f"{name} is {found[name]} ms, although {seconds:g} s was asked for: is there a proxy?")
 
 
 async def _migrate(connection: Connection) -> None:

@@ -109,33 +109,35 @@ async def insert_runs(
 
 
 async def insert_keyed(
-    connection: Connection, wishes: Sequence[KeyedRun]
+    connection: Connection, requests: Sequence[KeyedRun]
 ) -> tuple[list[str | KeyReused], Sequence[Run]]:
     """Make runs that have a key each, once; the answers, and the runs that were not there before."""
-    firsts = keys.firsts(wishes)
-    given = [(wish.key.tenant, wish.key.key, wish.key.body_hash, wish.run.id) for wish in firsts]
+    firsts = keys.firsts(requests)
+    given = [(request.key.tenant, request.key.key, request.key.body_hash, request.run.id) for request in firsts]
     columns = [list(column) for column in zip(*given, strict=True)]
     if not columns:
         return [], ()
-    if len(firsts) == len(wishes) <= AT_ONCE and await _insert_at_once(connection, columns, firsts):
-        return [wish.run.id for wish in wishes], [wish.run for wish in wishes]
+    if len(firsts) == len(requests) <= AT_ONCE and await _insert_at_once(connection, columns, firsts):
+        return [request.run.id for request in requests], [request.run for request in requests]
     async with transaction(connection):
         taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
-        new = [wish for wish in firsts if keys.name(wish.key) in taken]
-        used = [wish.key for wish in firsts if keys.name(wish.key) not in taken]
+        new = [request for request in firsts if keys.name(request.key) in taken]
+        used = [request.key for request in firsts if keys.name(request.key) not in taken]
         before = await _uses(connection, used) if used else {}
-        answers = keys.answers(wishes, new, before)
-        made = await make_runs(connection, [wish.run for wish in new], keys.entries(wishes, answers))
+        answers = keys.answers(requests, new, before)
+        made = await make_runs(connection, [request.run for request in new], keys.entries(requests, answers))
     return answers, made
 
 
-async def _insert_at_once(connection: Connection, columns: Sequence[Sequence[str]], wishes: Sequence[KeyedRun]) -> bool:
+async def _insert_at_once(
+    connection: Connection, columns: Sequence[Sequence[str]], requests: Sequence[KeyedRun]
+) -> bool:
     """Make runs whose keys are all new; False, having written nothing, if that can't be done, for whatever reason.
 
     Which of several reasons is given is decided step by step: a key that was used before comes first.
     """
-    runs = [wish.run for wish in wishes]
-    audit = [wish.audit for wish in wishes if wish.audit is not None]
+    runs = [request.run for request in requests]
+    audit = [request.audit for request in requests if request.audit is not None]
     jobs = sorted({run.job_id for run in runs})
     try:
         await connection.fetchval(_INSERT_KEYED, *columns, as_json(runs), jobs, as_json(audit))

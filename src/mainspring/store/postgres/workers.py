@@ -33,7 +33,7 @@ class PostgresWorkers(PostgresCalls, WorkerLists):
         """End a join token."""
         return await self._call(_revoke, "join_tokens", "id", id, audit)
 
-    async def enrol(self, row: IdentityRow, audit: AuditEntry) -> bool:
+    async def enroll(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the identity of a worker that joined."""
         return await self._call(_enrol, row, audit)
 

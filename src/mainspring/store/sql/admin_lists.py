@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mainspring.core.model.audit_entry import AuditRow, ChainHead
-from mainspring.store.ports.admin import AuditFilter, DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.admin import AuditFilter, DeliveryRow, SettingOverride, TenantRow, WebhookRow
 from mainspring.store.sql import admin_statements as statements
 from mainspring.store.sql.lists import Listing
 
@@ -47,9 +47,9 @@ class AdminLists(Protocol):
         """Tenants by name."""
         return await self._listed(TenantRow, statements.tenants(after, limit))
 
-    async def measures(self) -> list[MeasureRow]:
+    async def setting_overrides(self) -> list[SettingOverride]:
         """Settings that were changed."""
-        return await self._listed_readable(MeasureRow, statements.measures())
+        return await self._listed_readable(SettingOverride, statements.setting_overrides())
 
     async def find_webhook(self, id: str) -> WebhookRow | None:
         """A webhook."""

@@ -9,8 +9,8 @@ import msgspec
 
 from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry, AuditRow, ChainHead
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.store.ports.admin import AuditFilter, DeliveryRow, MeasureRow, TenantRow, WebhookRow
-from mainspring.store.sql.lists import MOST, Conditions, Listing, columns
+from mainspring.store.ports.admin import AuditFilter, DeliveryRow, SettingOverride, TenantRow, WebhookRow
+from mainspring.store.sql.lists import MAX_LISTED, Conditions, Listing, columns
 
 _ENTRY = columns(AuditEntry)
 _AUDIT = columns(AuditRow)
@@ -24,7 +24,7 @@ def audit(wanted: AuditFilter, before: tuple[datetime, str] | None, limit: int) 
     """The entries that are wanted, backwards, of both tables."""
     where = Conditions(limit)
     for column, value in (
-        ("tenant", wanted.tenant), ("actor", wanted.actor), ("act", wanted.act), ("object", wanted.object),
+        ("tenant", wanted.tenant), ("actor", wanted.actor), ("action", wanted.action), ("object", wanted.object),
     ):  # fmt: skip
         if value is not None:
             where.require(f"{column} = {{}}", value)
@@ -146,12 +146,12 @@ def put(
 # settings
 
 
-def measures() -> Listing:
+def setting_overrides() -> Listing:
     """What was changed, by name."""
-    return Listing(f"SELECT {columns(MeasureRow)} FROM measures ORDER BY name LIMIT {MOST}", [])
+    return Listing(f"SELECT {columns(SettingOverride)} FROM setting_overrides ORDER BY name LIMIT {MAX_LISTED}", [])
 
 
-DROP_MEASURE = "DELETE FROM measures WHERE name = $1 RETURNING name"
+DROP_SETTING_OVERRIDE = "DELETE FROM setting_overrides WHERE name = $1 RETURNING name"
 
 # webhooks
 
@@ -166,7 +166,7 @@ RESEND = f"""
 """
 
 
-def note_delivery(now: str) -> str:
+def record_delivery(now: str) -> str:
     """One try more. `now` is how the database names the time."""
     return f"""
         UPDATE webhook_deliveries SET state = $2, status = $3, fault = $4, tries = tries + 1, last_at = {now}

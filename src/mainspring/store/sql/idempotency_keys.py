@@ -29,23 +29,23 @@ def name(key: IdempotencyKey) -> tuple[str, str]:
     return key.tenant, key.key
 
 
-def firsts(wishes: Iterable[KeyedRun]) -> list[KeyedRun]:
+def firsts(requests: Iterable[KeyedRun]) -> list[KeyedRun]:
     """The first request of each key, ordered by key: rows are always locked in the same order."""
     found: dict[tuple[str, str], KeyedRun] = {}
-    for wish in wishes:
-        found.setdefault(name(wish.key), wish)
+    for request in requests:
+        found.setdefault(name(request.key), request)
     return [found[one] for one in sorted(found)]
 
 
 def answers(
-    wishes: Sequence[KeyedRun], new: Sequence[KeyedRun], before: Mapping[tuple[str, str], Use]
+    requests: Sequence[KeyedRun], new: Sequence[KeyedRun], before: Mapping[tuple[str, str], Use]
 ) -> list[str | KeyReused]:
     """An answer for each request: the new ones were inserted, the keys of the others were used before."""
-    uses = {**before, **{name(wish.key): Use(wish.key.body_hash, [wish.run.id]) for wish in new}}
+    uses = {**before, **{name(request.key): Use(request.key.body_hash, [request.run.id]) for request in new}}
     found: list[str | KeyReused] = []
-    for wish in wishes:
+    for request in requests:
         try:
-            found.append(uses[name(wish.key)].replay(wish.key)[0])
+            found.append(uses[name(request.key)].replay(request.key)[0])
         except KeyReused as error:
             found.append(error)
     return found
@@ -59,10 +59,10 @@ def by_shard(runs: Iterable[Run], made: Iterable[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def entries(wishes: Iterable[KeyedRun], answers: Iterable[str | KeyReused]) -> list[AuditEntry]:
+def entries(requests: Iterable[KeyedRun], answers: Iterable[str | KeyReused]) -> list[AuditEntry]:
     """The audit entries of these requests; none for a request whose key was used for another body."""
     return [
-        wish.audit
-        for wish, answer in zip(wishes, answers, strict=True)
-        if wish.audit is not None and isinstance(answer, str)
+        request.audit
+        for request, answer in zip(requests, answers, strict=True)
+        if request.audit is not None and isinstance(answer, str)
     ]

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.core.lifecycle.duration_histogram import BASE, LEAST_MILLISECONDS
+from mainspring.core.lifecycle.duration_histogram import BASE, MIN_MILLISECONDS
 from mainspring.protocol.errors import Conflict
 from mainspring.store.ports.front import JobDay
 from mainspring.store.sql.statements import not_replaced, tasks_of
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """So many schedules are named of those that a job can't be deleted for."""
 
 SCHEDULES_OF_JOB = f"""
-    SELECT name FROM schedules WHERE tenant = $1 AND job = $2 AND deleted_at IS NULL ORDER BY name LIMIT {MOST_NAMED}
+    SELECT name FROM schedules WHERE tenant = $1 AND job = $2 AND deleted_at IS NULL ORDER BY name LIMIT {MAX_NAMED}
 """
 VERSIONS = "SELECT id FROM jobs WHERE tenant = $1 AND name = $2"
 DELETE_JOB = "UPDATE jobs SET deleted_at = {now} WHERE tenant = $1 AND name = $2 AND deleted_at IS NULL"
@@ -39,7 +39,7 @@ TASK_STATES_IN_HISTORY = _TASK_STATES.format(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Phrases(NamedTuple):
+class Expressions(NamedTuple):
     """What the two databases call differently."""
 
     source: str
@@ -61,7 +61,7 @@ def states_by_name(*found: Iterable[Iterable[Any]]) -> dict[str, dict[str, int]]
     return states
 
 
-def how_many(found: Iterable[Iterable[Any]]) -> int:
+def count_states(found: Iterable[Iterable[Any]]) -> int:
     """How many tasks `TASK_STATES` found, also those that were replaced."""
     return sum(int(tasks) for _, _, tasks, _ in found)
 
@@ -72,23 +72,23 @@ def refuse_if_used(job: str, schedules: Iterable[Iterable[Any]]) -> None:
         raise Conflict(f"the job {job} has schedules: {names}; delete them first, or give them another job")
 
 
-def job_days(phrases: Phrases) -> str:
+def job_days(expressions: Expressions) -> str:
     """The runs of versions $1 of a job that ended from $2 on and before $3, by day, state, duration and lateness."""
-    day = phrases.day.format("runs.ended_at")
-    duration = _bucket(phrases, "coalesce(runs.started_at, runs.start_at)", "runs.ended_at")
-    lateness = _bucket(phrases, "coalesce(runs.window_at, runs.start_at)", "runs.started_at")
+    day = expressions.day.format("runs.ended_at")
+    duration = _bucket(expressions, "coalesce(runs.started_at, runs.start_at)", "runs.ended_at")
+    lateness = _bucket(expressions, "coalesce(runs.window_at, runs.start_at)", "runs.started_at")
     each = " UNION ALL ".join(
         f"""SELECT {day} AS day, runs.state, {duration} AS duration, {lateness} AS lateness, runs.retries
-            FROM {phrases.source.format(table=table)} AND runs.ended_at >= $2 AND runs.ended_at < $3"""
+            FROM {expressions.source.format(table=table)} AND runs.ended_at >= $2 AND runs.ended_at < $3"""
         for table in ("runs", "runs_history")
     )
     return f"""SELECT day, state, duration, lateness, count(*) AS runs, sum(retries) AS retries FROM ({each}) AS ended
                GROUP BY day, state, duration, lateness"""
 
 
-def _bucket(phrases: Phrases, start: str, end: str) -> str:
+def _bucket(expressions: Expressions, start: str, end: str) -> str:
     """As `trends.bucket_of`; NULL if one of them is."""
-    lasted = phrases.greatest.format(f"{LEAST_MILLISECONDS}, {phrases.milliseconds.format(start, end)}")
+    lasted = expressions.greatest.format(f"{MIN_MILLISECONDS}, {expressions.milliseconds.format(start, end)}")
     return f"CASE WHEN {end} IS NOT NULL THEN CAST(floor(ln({lasted}) / {math.log(BASE)!r}) AS INTEGER) END"
 
 

@@ -30,7 +30,7 @@ from mainspring.store.ports.artifacts import ArtifactFilter
 from mainspring.store.ports.front import DecisionFilter, ServerRow, TaskFilter, TokenRow
 from mainspring.store.sql.statements import ACTIVE, WORKER_IS_AWAY, tasks_of
 
-MOST = 1000
+MAX_LISTED = 1000
 """How much is listed of what has no pages."""
 
 _WITH_AN_ATTEMPT = frozenset({TaskState.ASSIGNED, TaskState.RUNNING})
@@ -61,13 +61,13 @@ TRANSITIONS_AFTER = f"""
     SELECT shard, batch_no, ordinal, {columns(Transition)} FROM transitions
     WHERE shard = $1 AND (batch_no, ordinal) > ($2, $3) ORDER BY batch_no, ordinal LIMIT $4
 """
-UNHEARD = f"""
+SILENT_WORKERS = f"""
     SELECT {columns(WorkerRow)} FROM workers
-    WHERE shard = $1 AND status NOT IN ({WORKER_IS_AWAY}) AND last_heard_at <= $2
-        AND (id NOT LIKE '{CLAIMANT}%' OR last_heard_at <= $4)
-    ORDER BY last_heard_at, id LIMIT $3
+    WHERE shard = $1 AND status NOT IN ({WORKER_IS_AWAY}) AND last_heartbeat_at <= $2
+        AND (id NOT LIKE '{CLAIMANT}%' OR last_heartbeat_at <= $4)
+    ORDER BY last_heartbeat_at, id LIMIT $3
 """
-SERVERS = f"SELECT {columns(ServerRow)} FROM servers WHERE heard_at >= $1 ORDER BY name LIMIT {MOST}"
+SERVERS = f"SELECT {columns(ServerRow)} FROM servers WHERE last_heartbeat_at >= $1 ORDER BY name LIMIT {MAX_LISTED}"
 CHECKPOINT = f"SELECT {columns(Checkpoint)} FROM checkpoints WHERE task_id = $1"
 FIND_TOKEN = f"SELECT {columns(TokenRow)} FROM tokens WHERE id = $1"
 
@@ -80,12 +80,12 @@ TASKS_OF_ACTIVE = "tasks.id > active.first AND tasks.id < active.last"
 
 def attempts_of(task_id: str = "task_id") -> str:
     """The latest attempts of a task, backwards. `task_id` is how the database names what its index is on."""
-    return f"SELECT {columns(Attempt)} FROM attempts WHERE {task_id} = $1 ORDER BY ended_at DESC, id DESC LIMIT {MOST}"
+    return f"SELECT {columns(Attempt)} FROM attempts WHERE {task_id} = $1 ORDER BY ended_at DESC, id DESC LIMIT {MAX_LISTED}"
 
 
 def transitions_of(task_id: str = "task_id") -> str:
     """The latest transitions of a task, backwards."""
-    return f"SELECT {columns(Transition)} FROM transitions WHERE {task_id} = $1 ORDER BY seq DESC LIMIT {MOST}"
+    return f"SELECT {columns(Transition)} FROM transitions WHERE {task_id} = $1 ORDER BY seq DESC LIMIT {MAX_LISTED}"
 
 
 def _last_success(collate: str) -> str:
@@ -266,7 +266,8 @@ def latest_jobs(tenant: str, names: Sequence[str]) -> Listing:
     where.require("j.tenant = $1")
     where.among("j.name", names)
     return Listing(
-        f"""SELECT {columns(JobRow, "j")} FROM jobs j WHERE {where} AND {_IS_LATEST} LIMIT {MOST}""", where.parameters
+        f"""SELECT {columns(JobRow, "j")} FROM jobs j WHERE {where} AND {_IS_LATEST} LIMIT {MAX_LISTED}""",
+        where.parameters,
     )
 
 
@@ -294,7 +295,8 @@ def tokens(tenant: str | None) -> Listing:
     if tenant is not None:
         where.require("tenant = {}", tenant)
     return Listing(
-        f"SELECT {columns(TokenRow)} FROM tokens WHERE {where} ORDER BY created_at, id LIMIT {MOST}", where.parameters
+        f"SELECT {columns(TokenRow)} FROM tokens WHERE {where} ORDER BY created_at, id LIMIT {MAX_LISTED}",
+        where.parameters,
     )
 
 

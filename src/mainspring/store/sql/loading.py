@@ -10,7 +10,7 @@ import structlog
 
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.limits.limit_shares import ShareRow
-from mainspring.core.model.batch import BreakerRow, Checkpoint, DurationRow, Spread, TallyRow, WorkerRow
+from mainspring.core.model.batch import BreakerRow, BulkOperation, Checkpoint, DurationRow, FailureCountRow, WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task
@@ -31,43 +31,43 @@ class Loader:
         runs: Codec[Run],
         tasks: Codec[Task],
         jobs: Codec[JobRow],
-        spreads: Codec[Spread],
+        bulk_operations: Codec[BulkOperation],
         checkpoints: Codec[Checkpoint],
         workers: Codec[WorkerRow],
         breakers: Codec[BreakerRow],
         durations: Codec[DurationRow],
         shares: Codec[ShareRow],
-        tallies: Codec[TallyRow],
+        failure_counts: Codec[FailureCountRow],
     ) -> None:
         self._runs = runs
         self._tasks = tasks
         self._jobs = jobs
-        self._spreads = spreads
+        self._bulk_operations = bulk_operations
         self._checkpoints = checkpoints
         self._workers = workers
         self._breakers = breakers
         self._durations = durations
         self._shares = shares
-        self._tallies = tallies
+        self._tallies = failure_counts
 
     def shard_rows(
         self,
         runs: _Rows,
         tasks: _Rows,
         jobs: _Rows,
-        spreads: _Rows,
+        bulk_operations: _Rows,
         checkpoints: _Rows,
         workers: _Rows = (),
         breakers: _Rows = (),
         durations: _Rows = (),
         shares: _Rows = (),
-        tallies: _Rows = (),
+        failure_counts: _Rows = (),
     ) -> ShardRows:
         """What of these rows can be read; a run of which something can't is named, and nothing of it is given."""
         known, unreadable = self._runs.readable(runs, "id")
         its_tasks, faults = self._tasks.readable(tasks, "run_id")
         unreadable |= faults
-        its_spreads, faults = self._spreads.readable(spreads, "run_id")
+        bulk_operations_by_run, faults = self._bulk_operations.readable(bulk_operations, "run_id")
         unreadable |= faults
         its_checkpoints, faults = self._checkpoints.readable(checkpoints, "run_id")
         unreadable |= faults
@@ -77,13 +77,15 @@ class Loader:
             runs=known,
             tasks=[task for task in its_tasks if task.run_id not in unreadable],
             jobs=definitions,
-            spreads=[spread for spread in its_spreads if spread.run_id not in unreadable],
+            bulk_operations=[
+                bulk_operation for bulk_operation in bulk_operations_by_run if bulk_operation.run_id not in unreadable
+            ],
             checkpoints=[checkpoint for checkpoint in its_checkpoints if checkpoint.run_id not in unreadable],
             workers=held_back,
             breakers=self._breakers.readable(breakers, "subject")[0],
             durations=self._durations.readable(durations, "job")[0],
             shares=self._shares.readable(shares, "limit")[0],
-            tallies=self._tallies.readable(tallies, "tenant")[0],
+            failure_counts=self._tallies.readable(failure_counts, "tenant")[0],
             unreadable=unreadable,
         )
 
@@ -106,7 +108,8 @@ def all_rules(version: int, found: Mapping[str, _Rows], codecs: Mapping[type[msg
 
 
 def unless_moving(found: ShardRows) -> ShardRows:
-    """Nothing of a run whose tasks are on their way to history: for whoever wants to act on it, it is there already."""
+    """Nothing of a run whose tasks are on their way to history: for whoever wants to action on it, it is there
+    already."""
     if found.runs and (found.runs[0].ended_at is None or len(found.tasks) >= found.runs[0].task_count):
         return found
-    return ShardRows(runs=[], tasks=[], jobs=[], spreads=[])
+    return ShardRows(runs=[], tasks=[], jobs=[], bulk_operations=[])

@@ -32,7 +32,7 @@ from mainspring.store.ports.front import RunFilter
 from mainspring.store.sql.lists import ALL, LISTED_RUN, Conditions, Dialect, Listing, columns
 from mainspring.store.sql.statements import ACTIVE
 
-MOST_VERSIONS = 1000
+MAX_VERSIONS = 1000
 """So many versions of jobs are walked along one by one."""
 
 _DAYS_TRIED = (1, 10)
@@ -65,9 +65,9 @@ class _Walks(NamedTuple):
 
 def job_ids(wanted: RunFilter, dialect: Dialect) -> Listing | None:
     """The versions of jobs to walk along, and one more if there are too many; None if that is not the way."""
-    if not _says_jobs(wanted) or _walks(wanted, None) is not None or _is_active(wanted):
+    if not _filters_jobs(wanted) or _walks(wanted, None) is not None or _is_active(wanted):
         return None
-    where = Conditions(MOST_VERSIONS + 1)
+    where = Conditions(MAX_VERSIONS + 1)
     if wanted.tenant is not None:
         where.require("jobs.tenant = {}", wanted.tenant)
     _require_job(where, wanted, dialect)
@@ -132,7 +132,7 @@ def _found(
     over = "true"
     if _is_in_history(wanted) and wanted.created_since is not None:
         over = f"runs.ended_at >= {where.given(wanted.created_since - _CLOCKS_DIFFER)[0]}"
-    if _says_jobs(wanted) and (walks is None or walks.column != "job_id"):
+    if _filters_jobs(wanted) and (walks is None or walks.column != "job_id"):
         _require_job(where, wanted, dialect, of="runs.job_id")
     if walks is not None:
         source = f"{_along(walks, first, last, where, dialect)} {order} LIMIT $1"
@@ -164,7 +164,7 @@ def _is_active(wanted: RunFilter) -> bool:
     return bool(wanted.states) and _ADOPTED.issuperset(wanted.states)
 
 
-def _says_jobs(wanted: RunFilter) -> bool:
+def _filters_jobs(wanted: RunFilter) -> bool:
     return wanted.job is not None or bool(wanted.labels)
 
 
@@ -176,7 +176,7 @@ def _walks(wanted: RunFilter, jobs: Sequence[str] | None) -> _Walks | None:
         return _Walks("schedule_id", [wanted.schedule_id])
     if wanted.states and _UNSUCCESSFUL.issuperset(wanted.states):
         return _Walks("state", [state.value for state in wanted.states], wanted.tenant, _IS_UNSUCCESSFUL)
-    if jobs is not None and len(jobs) <= MOST_VERSIONS:
+    if jobs is not None and len(jobs) <= MAX_VERSIONS:
         return _Walks("job_id", jobs)
     return None
 

@@ -1,7 +1,7 @@
 """From rows to what a settling decides, and from what was decided to rows: once for both adapters.
 
 A schedule of which something can't be read is not settled: nobody could say what follows. It is complained about and
-put off, so that it does not stand at the head of the queue for ever; no window of it is lost, because `through_at`
+put off, so that it does not stand at the head of the queue for ever; no window of it is lost, because `planned_through`
 stays where it is.
 """
 
@@ -15,22 +15,22 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.schedule_rows import (
     BackfillRow,
-    Case,
     EventRow,
     FireRow,
-    OtherSchedule,
-    Ruling,
     ScheduleChange,
+    ScheduleDecision,
     ScheduleRow,
+    ScheduleSnapshot,
+    UpstreamSchedule,
 )
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Broken, StaleWrite
-from mainspring.store.ports.schedules import Settled
+from mainspring.store.ports.schedules import EvaluationResult
 from mainspring.store.sql.rows import Codec
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 PUT_OFF = timedelta(minutes=10)
 """A schedule that can't be read is looked at again after so long."""
 
-PLAN = ("through_at", "next_at", "has_waiting", "looked_at", "latest_event_at")
+PLAN = ("planned_through", "next_at", "has_waiting_windows", "evaluated_at", "latest_event_at")
 """What most settlings change of a schedule. Its definition can be long, and is written only if it is another."""
 
 JobKey = tuple[str, str]
@@ -55,10 +55,10 @@ class Facts(NamedTuple):
     """By schedule, oldest first."""
     ends: Mapping[str, Sequence[RunState]]
     backfills: Mapping[str, BackfillRow]
-    others: Mapping[JobKey, OtherSchedule]
+    others: Mapping[JobKey, UpstreamSchedule]
 
 
-class Writings(NamedTuple):
+class EvaluationWrites(NamedTuple):
     """What decisions write."""
 
     plans: list[ScheduleRow]
@@ -68,7 +68,7 @@ class Writings(NamedTuple):
     runs: list[Run]
     backfills: list[BackfillRow]
     changes: list[ScheduleChange]
-    outgoing: list[Outgoing]
+    outgoing: list[OutboxRow]
 
 
 def job_of(schedule: ScheduleRow) -> JobKey:
@@ -76,14 +76,14 @@ def job_of(schedule: ScheduleRow) -> JobKey:
     return schedule.tenant, schedule.job
 
 
-def other_of(schedule: ScheduleRow) -> JobKey | None:
+def upstream_window(schedule: ScheduleRow) -> JobKey | None:
     """The job that it waits for, if it does."""
     return (schedule.tenant, schedule.after_job) if schedule.after_job else None
 
 
 def others_of(schedules: Iterable[ScheduleRow]) -> list[JobKey]:
     """The jobs that they wait for, each once."""
-    return sorted({key for key in map(other_of, schedules) if key is not None})
+    return sorted({key for key in map(upstream_window, schedules) if key is not None})
 
 
 def backfills_of(fires: Iterable[FireRow]) -> list[str]:
@@ -129,7 +129,7 @@ def read_backfills(
     return {backfill.id: backfill for backfill in backfills}, faults
 
 
-def complain(faults: Mapping[str, str]) -> None:
+def log_faults(faults: Mapping[str, str]) -> None:
     """Say which schedules can't be read."""
     for schedule_id, fault in faults.items():
         log.error("schedule.unreadable", schedule=schedule_id, fault=fault)
@@ -137,26 +137,26 @@ def complain(faults: Mapping[str, str]) -> None:
 
 def others(
     schedules: Iterable[ScheduleRow], fires: Iterable[FireRow], successes: Mapping[str, datetime]
-) -> dict[JobKey, OtherSchedule]:
+) -> dict[JobKey, UpstreamSchedule]:
     """What is known of jobs that are waited for, from the oldest schedule of each."""
     latest = _by_schedule(fires)
     return {
-        job_of(schedule): OtherSchedule(
+        job_of(schedule): UpstreamSchedule(
             schedule=schedule, fires=tuple(latest[schedule.id]), succeeded_at=successes.get(schedule.id)
         )
         for schedule in schedules
     }
 
 
-def cases(schedules: Iterable[ScheduleRow], facts: Facts) -> tuple[Case, ...]:
+def cases(schedules: Iterable[ScheduleRow], facts: Facts) -> tuple[ScheduleSnapshot, ...]:
     """What is known of each schedule."""
     open_fires = _by_schedule(facts.open_fires)
     found = []
     for schedule in schedules:
         fires = open_fires[schedule.id]
-        other = other_of(schedule)
+        other = upstream_window(schedule)
         found.append(
-            Case(
+            ScheduleSnapshot(
                 schedule=schedule,
                 job=facts.jobs.get(job_of(schedule)),
                 waiting=tuple(fire for fire in fires if fire.outcome is Outcome.WAITING),
@@ -176,7 +176,7 @@ def _by_schedule(fires: Iterable[FireRow]) -> defaultdict[str, list[FireRow]]:
     return found
 
 
-def writings(cases: Iterable[Case], decisions: Sequence[Ruling]) -> Writings:
+def evaluation_writes(cases: Iterable[ScheduleSnapshot], decisions: Sequence[ScheduleDecision]) -> EvaluationWrites:
     """What decisions write, with the last fire of each key. Raises Broken if one is about a schedule without a case."""
     before = {case.schedule.id: case.schedule for case in cases}
     plans: list[ScheduleRow] = []
@@ -191,7 +191,7 @@ def writings(cases: Iterable[Case], decisions: Sequence[Ruling]) -> Writings:
             (plans if _only_planned(was, schedule) else schedules).append(schedule)
         for fire in decision.fires:
             fires[fire.schedule_id, fire.window_at, fire.generation] = fire
-    return Writings(
+    return EvaluationWrites(
         plans=plans,
         schedules=schedules,
         fires=list(fires.values()),
@@ -212,9 +212,9 @@ def expect_fires(written: int, fires: Collection[FireRow]) -> None:
         raise StaleWrite(f"{len(fires) - written} of {len(fires)} fires: the window has a run already")
 
 
-def shards_of(settled: Settled) -> list[str]:
+def shards_of(evaluated: EvaluationResult) -> list[str]:
     """Where new runs wait."""
-    return sorted({run.shard for decision in settled.decisions for run in decision.runs})
+    return sorted({run.shard for decision in evaluated.decisions for run in decision.runs})
 
 
 # events
@@ -242,7 +242,7 @@ def answers(events: Iterable[EventRow], new: Iterable[EventRow]) -> list[bool]:
     return found
 
 
-def led_to(decisions: Iterable[Ruling], events: Iterable[EventRow]) -> dict[tuple[str, str], int]:
+def led_to(decisions: Iterable[ScheduleDecision], events: Iterable[EventRow]) -> dict[tuple[str, str], int]:
     """How many fires name each of these events, by its source and id; those that none names are left out."""
     named = {
         (fire.schedule_id, fire.window_at, fire.generation): fire.event

@@ -58,9 +58,9 @@ class ScheduleLists(Protocol):
         waiting = await self._listed_readable(statements.WaitingAfter, statements.schedules_after())
         return [one.id for one in waiting if (one.tenant, one.after_job) in jobs]
 
-    async def unnoted_ends(self, before: datetime, limit: int) -> list[EndedRun]:
+    async def unprocessed_run_ends(self, before: datetime, limit: int) -> list[EndedRun]:
         """Runs whose end is not on their fire."""
-        return await self._listed_readable(EndedRun, statements.unnoted_ends(before, limit))
+        return await self._listed_readable(EndedRun, statements.unprocessed_run_ends(before, limit))
 
     async def fires_of_runs(self, run_ids: Sequence[str]) -> list[FireRow]:
         """The fires that led to some runs."""
@@ -88,7 +88,7 @@ class ScheduleLists(Protocol):
         """Episodes by id."""
         return await self._listed(AlertRow, statements.alerts(tenant, is_open, before, limit))
 
-    async def list_dead(
+    async def list_dead_letters(
         self, tenant: str | None, job: str | None, before: tuple[datetime, str] | None, limit: int
     ) -> list[Task]:
         """Tasks that failed for good."""

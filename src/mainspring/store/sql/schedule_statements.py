@@ -15,9 +15,9 @@ from mainspring.core.model.batch import BreakerRow, DurationRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
-    MOST_ENDED,
-    MOST_OPEN_FIRES,
-    OTHER_FIRES,
+    MAX_ENDED_RUNS,
+    MAX_OPEN_FIRES,
+    MAX_UPSTREAM_FIRES,
     BackfillRow,
     EventRow,
     FireRow,
@@ -27,10 +27,10 @@ from mainspring.core.model.schedule_rows import (
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.schedules.windows import Outcome
 from mainspring.store.ports.schedules import AlertRow, FireFilter, ScheduleFilter
-from mainspring.store.sql.lists import MOST, Conditions, Listing, columns
+from mainspring.store.sql.lists import MAX_LISTED, Conditions, Listing, columns
 from mainspring.store.sql.statements import not_replaced
 
-MOST_AFTER = 10_000
+MAX_AFTER = 10_000
 """So many schedules are told that the job they wait for has ended. The others hear of it from the sweep."""
 
 IS_OPEN = f"(outcome = '{Outcome.WAITING}' OR (outcome = '{Outcome.RAN}' AND run_ended_at IS NULL))"
@@ -38,10 +38,10 @@ IS_OPEN = f"(outcome = '{Outcome.WAITING}' OR (outcome = '{Outcome.RAN}' AND run
 
 FIRE_KEY = ("schedule_id", "window_at", "generation")
 ONE_RUN_EACH = "fires.run_id IS NULL OR fires.run_id = excluded.run_id"
-"""A fire that has a run keeps it (I-30). Whoever would put another in its place finds that nothing was written."""
+"""A fire that has a run keeps it (I-30). Whoever would put another in its location finds that nothing was written."""
 
 IS_DUE = "next_at IS NOT NULL AND deleted_at IS NULL"
-IS_LOOKED_AT = "has_waiting AND deleted_at IS NULL"
+IS_BEING_EVALUATED = "has_waiting_windows AND deleted_at IS NULL"
 
 _SCHEDULE = columns(ScheduleRow)
 _FIRE = columns(FireRow)
@@ -81,7 +81,7 @@ def schedules_named(tenant: str, names: Sequence[str]) -> Listing:
     where = Conditions(tenant)
     where.require("tenant = $1 AND deleted_at IS NULL")
     where.among("name", names)
-    return Listing(f"SELECT {_SCHEDULE} FROM schedules WHERE {where} LIMIT {MOST}", where.parameters)
+    return Listing(f"SELECT {_SCHEDULE} FROM schedules WHERE {where} LIMIT {MAX_LISTED}", where.parameters)
 
 
 def schedules(wanted: ScheduleFilter, limit: int) -> Listing:
@@ -116,12 +116,12 @@ def schedules_after() -> Listing:
     """Those that have windows that wait and that wait for a job."""
     return Listing(
         f"""SELECT id, tenant, after_job FROM schedules
-            WHERE after_job <> '' AND has_waiting AND deleted_at IS NULL ORDER BY id LIMIT {MOST_AFTER}""",
+            WHERE after_job <> '' AND has_waiting_windows AND deleted_at IS NULL ORDER BY id LIMIT {MAX_AFTER}""",
         [],
     )
 
 
-def unnoted_ends(before: datetime, limit: int) -> Listing:
+def unprocessed_run_ends(before: datetime, limit: int) -> Listing:
     """Runs that are over while their fires say otherwise."""
     return Listing(
         f"""SELECT run_id, state, ended_at FROM fires JOIN runs ON runs.id = run_id
@@ -176,7 +176,7 @@ def backfills(schedule_id: str, limit: int) -> Listing:
 def open_fires(schedule_id: str) -> str:
     """Fires that wait, or whose run is not over, oldest first."""
     return f"""SELECT {_FIRE} FROM fires WHERE schedule_id = {schedule_id} AND {IS_OPEN}
-        ORDER BY window_at, generation LIMIT {MOST_OPEN_FIRES}"""
+        ORDER BY window_at, generation LIMIT {MAX_OPEN_FIRES}"""
 
 
 def ends(schedule_id: str, since: str) -> str:
@@ -184,7 +184,7 @@ def ends(schedule_id: str, since: str) -> str:
     return f"""SELECT run_state FROM fires
         WHERE schedule_id = {schedule_id} AND run_ended_at IS NOT NULL AND run_ended_at >= {since}
           AND run_state IS NOT NULL
-        ORDER BY run_ended_at DESC LIMIT {MOST_ENDED}"""
+        ORDER BY run_ended_at DESC LIMIT {MAX_ENDED_RUNS}"""
 
 
 def latest_job(tenant: str, name: str) -> str:
@@ -202,7 +202,7 @@ def oldest_schedule(tenant: str, job: str) -> str:
 def latest_fires(schedule_id: str) -> str:
     """The latest fires of a schedule, newest window first."""
     return f"""SELECT {_FIRE} FROM fires WHERE schedule_id = {schedule_id}
-        ORDER BY window_at DESC, generation DESC LIMIT {OTHER_FIRES}"""
+        ORDER BY window_at DESC, generation DESC LIMIT {MAX_UPSTREAM_FIRES}"""
 
 
 def latest_success(schedule_id: str) -> str:
@@ -279,11 +279,11 @@ def durations(tenant: str, job: str) -> Listing:
     """How long the tasks of a job take, by name."""
     return Listing(
         f"""SELECT {columns(DurationRow)} FROM durations WHERE tenant = $1 AND job = $2
-            ORDER BY task, shard LIMIT {MOST}""",
+            ORDER BY task, shard LIMIT {MAX_LISTED}""",
         [tenant, job],
     )
 
 
 def breakers() -> Listing:
     """The circuits that are open."""
-    return Listing(f"SELECT {columns(BreakerRow)} FROM breakers ORDER BY shard, kind, subject LIMIT {MOST}", [])
+    return Listing(f"SELECT {columns(BreakerRow)} FROM breakers ORDER BY shard, kind, subject LIMIT {MAX_LISTED}", [])

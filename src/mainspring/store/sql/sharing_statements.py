@@ -1,4 +1,4 @@
-"""Who may use what, and limits of the whole cluster, as SQL that both databases understand (as in `lists.py`)."""
+"""Who may use what, and rate_usage of the whole cluster, as SQL that both databases understand (as in `lists.py`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POOLS = RuleTable("pools", PoolRow)
 POLICIES = RuleTable("policies", Policy)
 QUOTAS = RuleTable("quotas", QuotaRow, 2)
 GRANTS = RuleTable("p0_grants", P0Grant)
-GROUPS = RuleTable("work_groups", GroupRow, 2)
+GROUPS = RuleTable("limit_groups", GroupRow, 2)
 FREEZES = RuleTable("freezes", FreezeRow, 2)
 
 RULES: Mapping[str, RuleTable] = {
@@ -66,7 +66,8 @@ def drop(table: RuleTable) -> str:
 
 
 def replace(table: RuleTable, *, value: Callable[[str], str], source: str = "", now: str) -> str:
-    """Keep a row in the place of one with the same key; finds the row as it is then. As in `admin_statements.put`."""
+    """Keep a row in the location of one with the same key; finds the row as it is then. As in
+    `admin_statements.put`."""
     names = table.struct.__struct_fields__
     values = ", ".join(now if name == "since" else value(name) for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names[table.keys :])
@@ -77,13 +78,13 @@ def replace(table: RuleTable, *, value: Callable[[str], str], source: str = "", 
     """
 
 
-# limits
+# rate_usage
 
 IS_LED = "SELECT 1 FROM shards WHERE id = $1 AND epoch = $2 AND nonce = $3"
 """Finds something if a term is not over."""
 
-SHARES_OF_LIMIT = f'SELECT {columns(ShareRow)} FROM shares WHERE "limit" = $1 ORDER BY holder'
-DROP_SHARES = 'DELETE FROM shares WHERE "limit" = $1'
+SHARES_OF_LIMIT = f'SELECT {columns(ShareRow)} FROM limit_shares WHERE "limit" = $1 ORDER BY holder'
+DROP_SHARES = 'DELETE FROM limit_shares WHERE "limit" = $1'
 
 NEW_LIMIT_FOR = timedelta(hours=1)
 """A limit is remembered for so long after its first use, and then as long as its takes count or somebody has a part."""
@@ -92,10 +93,10 @@ FORGOTTEN_AT_ONCE = 10
 
 
 def unused_limits(now: str) -> str:
-    """Some limits that nobody uses any more. `now` is how the database names the time."""
+    """Some rate_usage that nobody uses any more. `now` is how the database names the time."""
     return f"""
-        SELECT "limit" FROM limits
-        WHERE counts_until < {now} AND NOT EXISTS (SELECT 1 FROM shares WHERE shares."limit" = limits."limit")
+        SELECT "limit" FROM rate_usage
+        WHERE counts_until < {now} AND NOT EXISTS (SELECT 1 FROM limit_shares WHERE limit_shares."limit" = rate_usage."limit")
         LIMIT {FORGOTTEN_AT_ONCE}
     """
 
@@ -112,5 +113,5 @@ def waiting_runs(*, now: str, priority: str = "$2", most: str = "$3") -> str:
 
 # what a leader keeps of its own
 
-KEPT_TALLIES = timedelta(minutes=65)
+KEPT_FAILURE_COUNTS = timedelta(minutes=65)
 """A part of five minutes that began longer ago has nothing of the latest hour."""

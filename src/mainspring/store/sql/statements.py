@@ -23,7 +23,7 @@ DELAYED = f"{IN_INTAKE} AND start_at > created_at"
 WORKER_IS_AWAY = "'gone', 'lost'"
 """The statuses of a worker of whom nothing is expected, as SQL."""
 
-MOST_DURATIONS = 20_000
+MAX_DURATIONS = 20_000
 """A leader has so many in mind, those that were updated last."""
 
 SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
@@ -45,8 +45,8 @@ def tasks_of(run: str) -> str:
 
 
 def not_replaced(task: str) -> str:
-    """True of tasks that still count: their `Birth`, as JSON, does not say otherwise.
+    """True of tasks that still count: their `Origin`, as JSON, does not say otherwise.
 
     Inside a text of it the quotes would be escaped.
     """
-    return f"""({task}.birth IS NULL OR {task}.birth NOT LIKE '%"replaced":true%')"""
+    return f"""({task}.origin IS NULL OR {task}.origin NOT LIKE '%"replaced":true%')"""

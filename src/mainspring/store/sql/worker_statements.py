@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mainspring.store.ports.workers import IdentityRow, JoinTokenRow
-from mainspring.store.sql.lists import MOST, Listing, columns
+from mainspring.store.sql.lists import MAX_LISTED, Listing, columns
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -55,7 +55,7 @@ def join_token(id: str) -> Listing:
 
 def join_tokens() -> Listing:
     """All by creation."""
-    return Listing(f"SELECT {columns(JoinTokenRow)} FROM join_tokens ORDER BY created_at, id LIMIT {MOST}", [])
+    return Listing(f"SELECT {columns(JoinTokenRow)} FROM join_tokens ORDER BY created_at, id LIMIT {MAX_LISTED}", [])
 
 
 def identity(name: str) -> Listing:

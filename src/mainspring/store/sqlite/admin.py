@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.model.audit_entry import AuditEntry, ChainHead
-from mainspring.core.model.batch import Outgoing
-from mainspring.protocol.errors import Outdated
-from mainspring.store.ports.admin import DeliveryRow, MeasureRow, Seal, TenantRow, WebhookRow
+from mainspring.core.model.batch import OutboxRow
+from mainspring.protocol.errors import VersionMismatch
+from mainspring.store.ports.admin import DeliveryRow, Seal, SettingOverride, TenantRow, WebhookRow
 from mainspring.store.sql import admin_statements as statements
 from mainspring.store.sql.admin_lists import AdminLists, S
 from mainspring.store.sql.rows import Codec
@@ -39,10 +39,10 @@ def put(table: str, struct: type[msgspec.Struct], keys: int = 1) -> str:
 
 
 _PUT_TENANT = put("tenants", TenantRow)
-_PUT_MEASURE = put("measures", MeasureRow)
+_PUT_SETTING_OVERRIDE = put("setting_overrides", SettingOverride)
 _PUT_WEBHOOK = put("webhooks", WebhookRow)
 _NEW_DELIVERY = insert_into("webhook_deliveries", rows.DELIVERIES, ending="ON CONFLICT (id) DO NOTHING")
-_NOTE_DELIVERY = sqlite(statements.note_delivery("$5"))
+_RECORD_DELIVERY = sqlite(statements.record_delivery("$5"))
 
 
 class SqliteAdmin(Calls, AdminLists):
@@ -60,13 +60,15 @@ class SqliteAdmin(Calls, AdminLists):
         """Describe a tenant."""
         return await self._write(keep, _PUT_TENANT, rows.TENANTS, row, expected, audit, self._now())
 
-    async def put_measure(self, row: MeasureRow, expected: int | None, audit: AuditEntry) -> MeasureRow:
+    async def put_setting_override(
+        self, row: SettingOverride, expected: int | None, audit: AuditEntry
+    ) -> SettingOverride:
         """Change a setting."""
-        return await self._write(keep, _PUT_MEASURE, rows.MEASURES, row, expected, audit, self._now())
+        return await self._write(keep, _PUT_SETTING_OVERRIDE, rows.SETTING_OVERRIDES, row, expected, audit, self._now())
 
-    async def drop_measure(self, name: str, audit: AuditEntry) -> bool:
+    async def drop_setting_override(self, name: str, audit: AuditEntry) -> bool:
         """Let a setting be what it is by default."""
-        return await self._write(change, statements.DROP_MEASURE, [name], self._now(), audit)
+        return await self._write(change, statements.DROP_SETTING_OVERRIDE, [name], self._now(), audit)
 
     async def put_webhook(self, row: WebhookRow, expected: int | None, audit: AuditEntry) -> WebhookRow:
         """Keep a webhook."""
@@ -77,17 +79,17 @@ class SqliteAdmin(Calls, AdminLists):
         return await self._write(change, statements.DROP_WEBHOOK, [id], self._now(), audit)
 
     async def add_deliveries(
-        self, rows: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None = None
+        self, rows: Sequence[DeliveryRow], outgoing: Sequence[OutboxRow], audit: AuditEntry | None = None
     ) -> None:
         """Keep messages that are to be sent."""
         if rows:
             await self._write(_add_deliveries, rows, outgoing, self._now(), audit)
 
-    async def note_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
+    async def record_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
         """What became of a message."""
-        await self._write(_note_delivery, id, state, status, fault, self._now())
+        await self._write(_record_delivery, id, state, status, fault, self._now())
 
-    async def resend(self, id: str, outgoing: Outgoing, audit: AuditEntry) -> bool:
+    async def resend(self, id: str, outgoing: OutboxRow, audit: AuditEntry) -> bool:
         """Let a message be sent once more."""
         return await self._write(change, statements.RESEND, [id], self._now(), audit, outgoing)
 
@@ -104,13 +106,13 @@ def keep(
     """Keep a row of which versions are counted."""
     found = db.execute(statement, (*codec.rows([row])[0], expected, now)).fetchall()
     if not found:
-        raise Outdated(f"it is not version {expected} any more")
+        raise VersionMismatch(f"it is not version {expected} any more")
     write_audit(db, now, audit)
     return codec.struct(found[0])
 
 
 def change(
-    db: sqlite3.Connection, statement: str, key: Sequence[str], now: int, audit: AuditEntry, *outgoing: Outgoing
+    db: sqlite3.Connection, statement: str, key: Sequence[str], now: int, audit: AuditEntry, *outgoing: OutboxRow
 ) -> bool:
     """Change the row with this key, and tell of it; False if there is none."""
     is_there = bool(find(db, statement, key).fetchall())
@@ -121,13 +123,17 @@ def change(
     return is_there
 
 
-def _note_delivery(db: sqlite3.Connection, id: str, state: str, status: int | None, fault: str, now: int) -> None:
+def _record_delivery(db: sqlite3.Connection, id: str, state: str, status: int | None, fault: str, now: int) -> None:
     refuse_nul([id, state, fault])
-    db.execute(_NOTE_DELIVERY, (id, state, status, fault, now))
+    db.execute(_RECORD_DELIVERY, (id, state, status, fault, now))
 
 
 def _add_deliveries(
-    db: sqlite3.Connection, new: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], now: int, audit: AuditEntry | None
+    db: sqlite3.Connection,
+    new: Sequence[DeliveryRow],
+    outgoing: Sequence[OutboxRow],
+    now: int,
+    audit: AuditEntry | None,
 ) -> None:
     sent = []
     for values, message in zip(rows.DELIVERIES.rows(new), outgoing, strict=True):

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from mainspring.core.limits.limit_shares import ShareRow
-from mainspring.core.model.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
+from mainspring.core.model.batch import Batch, BreakerRow, BulkOperation, OutboxRow, TaskChange
 from mainspring.core.model.run import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.protocol.errors import Fenced, StaleWrite
 from mainspring.store.ports.store import Term
-from mainspring.store.sql.sharing_statements import KEPT_TALLIES
+from mainspring.store.sql.sharing_statements import KEPT_FAILURE_COUNTS
 from mainspring.store.sql.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 from mainspring.store.sqlite import rows
 from mainspring.store.sqlite.audit import write_audit
@@ -35,10 +35,12 @@ _NEW_TASKS = insert_into("tasks", rows.TASKS)
 _ATTEMPTS = insert_into("attempts", rows.ATTEMPTS)
 _LATE = insert_into("late_results", rows.LATE)
 _TRANSITIONS = insert_into("transitions", rows.TRANSITIONS, ("shard", "batch_no", "ordinal"))
-_SPREADS = insert_into(
-    "spreads", rows.SPREADS, ending="ON CONFLICT DO UPDATE SET total = excluded.total, done = excluded.done"
+_BULK_OPERATIONS = insert_into(
+    "bulk_operations",
+    rows.BULK_OPERATIONS,
+    ending="ON CONFLICT DO UPDATE SET total = excluded.total, done = excluded.done",
 )
-_SPREADS_OVER = "DELETE FROM spreads WHERE run_id = ? AND parent = ? AND generation = ? AND kind = ?"
+_DELETE_BULK_OPERATIONS = "DELETE FROM bulk_operations WHERE run_id = ? AND parent = ? AND generation = ? AND kind = ?"
 _OUTBOX = insert_into("outbox", rows.OUTBOX, ("due_at",), ending="ON CONFLICT (id) DO NOTHING")
 _REJECTED = insert_into("rejected_events", rows.REJECTED, ending="ON CONFLICT (id) DO NOTHING")
 _WORKERS = insert_into(
@@ -67,10 +69,12 @@ _DURATIONS = insert_into(
     + ", ".join(f"{name} = excluded.{name}" for name in rows.DURATIONS.after("task")),
 )
 
-_SHARES = 'UPDATE shares SET granted = min(granted, ?), needed = ? WHERE "limit" = ? AND holder = ?'
-_SHARES_GIVEN_BACK = 'DELETE FROM shares WHERE "limit" = ? AND holder = ? AND granted = 0 AND needed = 0'
-_TALLIES = insert_into("tallies", rows.TALLIES, ending="ON CONFLICT DO UPDATE SET failures = excluded.failures")
-_OLD_TALLIES = "DELETE FROM tallies WHERE shard = ? AND since < ?"
+_SHARES = 'UPDATE limit_shares SET granted = min(granted, ?), needed = ? WHERE "limit" = ? AND holder = ?'
+_SHARES_GIVEN_BACK = 'DELETE FROM limit_shares WHERE "limit" = ? AND holder = ? AND granted = 0 AND needed = 0'
+_FAILURE_COUNTS = insert_into(
+    "failure_counts", rows.FAILURE_COUNTS, ending="ON CONFLICT DO UPDATE SET failures = excluded.failures"
+)
+_OLD_FAILURE_COUNTS = "DELETE FROM failure_counts WHERE shard = ? AND since < ?"
 _DECISIONS = insert_into("decisions", rows.DECISIONS, ending="ON CONFLICT (id) DO NOTHING")
 _ARTIFACTS = insert_into("artifacts", rows.ARTIFACTS, ending="ON CONFLICT DO NOTHING")
 
@@ -81,23 +85,23 @@ _TASKS = f"""
     UPDATE tasks SET {_assignments(rows.TASKS.names[_TASK_FIRST:])} WHERE id = ? AND state = ? AND seq = ? AND shard = ?
 """
 
-_GIVEN = "(SELECT value FROM json_each(?1))"
-_GOING_ON = f"""
+_UPDATED = "(SELECT value FROM json_each(?1))"
+_INSERT_BULK_OPERATIONS = f"""
     SELECT count(*) FROM runs
-    WHERE id IN {_GIVEN} AND (shard <> ?2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
+    WHERE id IN {_UPDATED} AND (shard <> ?2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
 """
 _SOME_TASKS = f"""
-    SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")}
+    SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_UPDATED} AND {tasks_of("r.id")}
     LIMIT {ARCHIVED_TASKS_AT_ONCE}
 """
 _KEEP_TASKS = f"""
     INSERT INTO tasks_history ({rows.TASKS.select()}, run_ended_at)
     SELECT {rows.TASKS.select("tasks")}, r.ended_at FROM tasks CROSS JOIN runs r
-    WHERE tasks.id IN {_GIVEN} AND r.id = tasks.run_id
+    WHERE tasks.id IN {_UPDATED} AND r.id = tasks.run_id
 """
-_DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_GIVEN}"
-_DROP_CHECKPOINTS = f"DELETE FROM checkpoints WHERE run_id IN {_GIVEN}"
-_WITHOUT_TASKS = f"id IN {_GIVEN} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
+_DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_UPDATED}"
+_DROP_CHECKPOINTS = f"DELETE FROM checkpoints WHERE run_id IN {_UPDATED}"
+_WITHOUT_TASKS = f"id IN {_UPDATED} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
 _KEEP_RUNS = f"""
     INSERT INTO runs_history ({rows.RUNS.select()}) SELECT {rows.RUNS.select()} FROM runs WHERE {_WITHOUT_TASKS}
 """
@@ -119,9 +123,9 @@ def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, n
     _write_records(db, term.shard, number, batch)
     if batch.shares:
         _lower_shares(db, term.shard, batch.shares)
-    if batch.tallies:
-        db.executemany(_TALLIES, rows.TALLIES.rows(batch.tallies))
-        db.execute(_OLD_TALLIES, (term.shard, now - KEPT_TALLIES // _MICROSECOND))
+    if batch.failure_counts:
+        db.executemany(_FAILURE_COUNTS, rows.FAILURE_COUNTS.rows(batch.failure_counts))
+        db.execute(_OLD_FAILURE_COUNTS, (term.shard, now - KEPT_FAILURE_COUNTS // _MICROSECOND))
     write_audit(db, now, *batch.audit)
     if batch.archived:
         _archive(db, term.shard, batch.archived)
@@ -134,8 +138,8 @@ def _write_states(db: sqlite3.Connection, shard: str, batch: Batch) -> None:
         db.executemany(_NEW_TASKS, rows.TASKS.rows(batch.new_tasks))
     if batch.tasks:
         _change_tasks(db, shard, batch.tasks)
-    if batch.spreads:
-        _write_spreads(db, batch.spreads)
+    if batch.bulk_operations:
+        _write_bulk_operations(db, batch.bulk_operations)
 
 
 def _write_records(db: sqlite3.Connection, shard: str, number: int, batch: Batch) -> None:
@@ -180,13 +184,13 @@ def _change_tasks(db: sqlite3.Connection, shard: str, changes: Sequence[TaskChan
     _expect(db.executemany(_TASKS, values), len(changes), "a task that is not as its change says it was")
 
 
-def _write_spreads(db: sqlite3.Connection, spreads: Sequence[Spread]) -> None:
-    going_on = [spread for spread in spreads if spread.done < spread.total]
-    if going_on:
-        db.executemany(_SPREADS, rows.SPREADS.rows(going_on))
-    over = [spread for spread in spreads if spread.done >= spread.total]
+def _write_bulk_operations(db: sqlite3.Connection, bulk_operations: Sequence[BulkOperation]) -> None:
+    unfinished = [bulk_operation for bulk_operation in bulk_operations if bulk_operation.done < bulk_operation.total]
+    if unfinished:
+        db.executemany(_BULK_OPERATIONS, rows.BULK_OPERATIONS.rows(unfinished))
+    over = [bulk_operation for bulk_operation in bulk_operations if bulk_operation.done >= bulk_operation.total]
     if over:
-        db.executemany(_SPREADS_OVER, [row[:4] for row in rows.SPREADS.rows(over)])
+        db.executemany(_DELETE_BULK_OPERATIONS, [row[:4] for row in rows.BULK_OPERATIONS.rows(over)])
 
 
 def _write_breakers(db: sqlite3.Connection, breakers: Sequence[BreakerRow]) -> None:
@@ -204,7 +208,7 @@ def _lower_shares(db: sqlite3.Connection, shard: str, shares: Sequence[ShareRow]
     db.executemany(_SHARES_GIVEN_BACK, [(share.limit, shard) for share in shares])
 
 
-def write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
+def write_outbox(db: sqlite3.Connection, outgoing: Sequence[OutboxRow]) -> None:
     """Keep what is to be sent. What is there already is not kept again."""
     columns = rows.OUTBOX.columns(outgoing)
     due_at = columns[rows.OUTBOX.names.index("created_at")]
@@ -213,9 +217,9 @@ def write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
 
 def _archive(db: sqlite3.Connection, shard: str, run_ids: Sequence[str]) -> None:
     runs = json.dumps(run_ids)
-    (going_on,) = db.execute(_GOING_ON, (runs, shard)).fetchone()
-    if going_on:
-        raise StaleWrite(f"{going_on} of {len(run_ids)} rows: a run to archive that is not final")
+    (unfinished,) = db.execute(_INSERT_BULK_OPERATIONS, (runs, shard)).fetchone()
+    if unfinished:
+        raise StaleWrite(f"{unfinished} of {len(run_ids)} rows: a run to archive that is not final")
     tasks = json.dumps([task for (task,) in db.execute(_SOME_TASKS, (runs,))])
     db.execute(_KEEP_TASKS, (tasks,))
     db.execute(_DROP_TASKS, (tasks,))

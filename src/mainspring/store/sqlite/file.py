@@ -14,7 +14,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from mainspring.protocol.errors import StoreInUse, StoreUnfit
+from mainspring.protocol.errors import StoreInUse, StoreUnusable
 
 OLDEST_SQLITE = (3, 37, 0)
 """STRICT tables. RETURNING and UPDATE .. FROM came before."""
@@ -29,17 +29,17 @@ def claim(path: Path) -> int:
     """Make this process the only one that uses the database at `path`; returns a descriptor to close when done.
 
     A new database can be read by nobody but its user: a worker's tasks may be somebody else's on the same machine.
-    Raises StoreInUse, naming the process that has it, or StoreUnfit if the file can't be used safely where it is.
+    Raises StoreInUse, naming the process that has it, or StoreUnusable if the file can't be used safely where it is.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreUnfit(f"SQLite {sqlite3.sqlite_version} is too old: it must be 3.37 or later")
+        raise StoreUnusable(f"SQLite {sqlite3.sqlite_version} is too old: it must be 3.37 or later")
     refuse_network(path)
     # The mark of a holder never goes away: removing it would let a third process lock a file that nobody else sees.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         mark = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
     except OSError as error:
-        raise StoreUnfit(f"the store at {path} can't be claimed: {error}") from error
+        raise StoreUnusable(f"the store at {path} can't be claimed: {error}") from error
     try:
         fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -54,14 +54,15 @@ def claim(path: Path) -> int:
 
 
 def refuse_network(path: Path) -> None:
-    """Raises StoreUnfit if `path` is known to be on a network file system. Where that can't be known, it is allowed."""
+    """Raises StoreUnusable if `path` is known to be on a network file system. Where that can't be known, it is
+    allowed."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return  # not Linux: nobody would notice, and the documentation asks for a local disk
     kind = file_system_of(path, mounts)
     if kind is not None and _NETWORK.fullmatch(kind):
-        raise StoreUnfit(
+        raise StoreUnusable(
             f"the store at {path} is on a network file system ({kind}): SQLite needs a disk of this machine"
         )
 

@@ -28,39 +28,39 @@ _MICROSECOND = timedelta(microseconds=1)
 # liveness
 
 
-def heard(db: sqlite3.Connection, shard: str, workers: Sequence[str], now: int) -> datetime:
+def record_heartbeats(db: sqlite3.Connection, shard: str, workers: Sequence[str], now: int) -> datetime:
     """Note that workers were heard of."""
     db.execute(
-        f"UPDATE workers SET last_heard_at = ?2 WHERE id {GIVEN} AND shard = ?3", (json.dumps(workers), now, shard)
+        f"UPDATE workers SET last_heartbeat_at = ?2 WHERE id {GIVEN} AND shard = ?3", (json.dumps(workers), now, shard)
     )
     return instant(now)
 
 
-def unheard(
+def silent_workers(
     db: sqlite3.Connection, shard: str, age: timedelta, limit: int, claimant_age: timedelta, now: int
 ) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
-    heard, claimed = now - age // _MICROSECOND, now - claimant_age // _MICROSECOND
-    return rows.WORKERS.readable_structs(find(db, listing.UNHEARD, [shard, heard, limit, claimed]))
+    record_heartbeats, claimed = now - age // _MICROSECOND, now - claimant_age // _MICROSECOND
+    return rows.WORKERS.readable_structs(find(db, listing.SILENT_WORKERS, [shard, record_heartbeats, limit, claimed]))
 
 
 # cluster
 
-_SERVER_HEARD = """
-    INSERT INTO servers (name, address, version, started_at, heard_at) VALUES (?, ?, ?, ?, ?)
+_RECORD_SERVER_HEARTBEAT = """
+    INSERT INTO servers (name, address, version, started_at, last_heartbeat_at) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET
         address = excluded.address, version = excluded.version, started_at = excluded.started_at,
-        heard_at = excluded.heard_at
+        last_heartbeat_at = excluded.last_heartbeat_at
 """
 
 
-def server_heard(db: sqlite3.Connection, server: ServerRow, now: int) -> None:
+def record_server_heartbeat(db: sqlite3.Connection, server: ServerRow, now: int) -> None:
     """Write a server's row."""
-    (row,) = rows.SERVERS.rows([msgspec.structs.replace(server, heard_at=instant(now))])
-    db.execute(_SERVER_HEARD, row)
+    (row,) = rows.SERVERS.rows([msgspec.structs.replace(server, last_heartbeat_at=instant(now))])
+    db.execute(_RECORD_SERVER_HEARTBEAT, row)
 
 
-def server_gone(db: sqlite3.Connection, name: str) -> None:
+def delete_server(db: sqlite3.Connection, name: str) -> None:
     """Take a server's row away."""
     find(db, "DELETE FROM servers WHERE name = $1", [name])
 

@@ -10,13 +10,13 @@ from datetime import datetime
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.store.ports.front import JobDay
 from mainspring.store.sql import job_statements as statements
-from mainspring.store.sql.job_statements import Phrases
+from mainspring.store.sql.job_statements import Expressions
 from mainspring.store.sqlite.audit import write_audit
 from mainspring.store.sqlite.lists import find
 
 _DELETE_JOB = statements.DELETE_JOB.format(now="$3")
 _JOB_DAYS = statements.job_days(
-    Phrases(
+    Expressions(
         source="json_each($1) AS version CROSS JOIN {table} AS runs ON runs.job_id = version.value WHERE true",
         day="{} / 86400000000",
         milliseconds="({1} - {0}) / 1000.0",
@@ -37,7 +37,7 @@ def add_functions(db: sqlite3.Connection) -> None:
 def task_states(db: sqlite3.Connection, run_id: str, tasks: int) -> dict[str, dict[str, int]]:
     """How many tasks of a run are in which state, by name."""
     found = list(find(db, statements.TASK_STATES, [run_id]))
-    if statements.how_many(found) >= tasks:
+    if statements.count_states(found) >= tasks:
         return statements.states_by_name(found)
     return statements.states_by_name(found, find(db, statements.TASK_STATES_IN_HISTORY, [run_id]))
 

@@ -12,7 +12,7 @@ from mainspring.core.model.decisions import Decision
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.task import Attempt, Task, Transition
 from mainspring.store.ports.artifacts import ArtifactFilter
-from mainspring.store.ports.front import DecisionFilter, JobDay, ListedRun, RunFilter, TaskFilter, Told
+from mainspring.store.ports.front import DecisionFilter, JobDay, ListedRun, RunFilter, TaskFilter, TransitionRecord
 from mainspring.store.sql import lists as listing
 from mainspring.store.sqlite import jobs, lists
 from mainspring.store.sqlite.calls import Calls
@@ -57,8 +57,8 @@ class SqliteLists(Calls):
         """The story of a task."""
         return await self._read(lists.transitions_of, task_id)
 
-    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
-        """What happened in a shard after a place of its story."""
+    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[TransitionRecord]:
+        """What happened in a shard after a location of its story."""
         return await self._read(lists.transitions_after, shard, batch_no, ordinal, limit)
 
     async def list_decisions(

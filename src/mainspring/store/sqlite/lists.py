@@ -9,7 +9,7 @@ from datetime import datetime
 from mainspring.core.model.batch import Checkpoint, WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.task import Attempt, Task, Transition
-from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter, Told
+from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter, TransitionRecord
 from mainspring.store.sql import lists as listing
 from mainspring.store.sql import run_lists
 from mainspring.store.sql.lists import Dialect, Listing, Parameter
@@ -116,11 +116,13 @@ def transitions_of(db: sqlite3.Connection, task_id: str) -> list[Transition]:
     return rows.TRANSITIONS.structs(find(db, listing.transitions_of(), [task_id]))[::-1]
 
 
-def transitions_after(db: sqlite3.Connection, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
+def transitions_after(
+    db: sqlite3.Connection, shard: str, batch_no: int, ordinal: int, limit: int
+) -> list[TransitionRecord]:
     """What happened in a shard."""
     found = find(db, listing.TRANSITIONS_AFTER, [shard, batch_no, ordinal, limit])
     return [
-        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
+        TransitionRecord(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
         for shard, batch_no, ordinal, *transition in found
         for read in rows.TRANSITIONS.readable_structs([transition])
     ]

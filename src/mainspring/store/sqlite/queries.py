@@ -11,15 +11,15 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority, RecordedAttempt, Task
-from mainspring.store.ports.store import ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.ports.store import IntakeRequest, ShardRow, ShardRows, Term, Waiting
 from mainspring.store.sql import statements
 from mainspring.store.sql.loading import Loader, unless_moving
 from mainspring.store.sql.schedule_evaluation import PUT_OFF
-from mainspring.store.sql.sharing_statements import KEPT_TALLIES
+from mainspring.store.sql.sharing_statements import KEPT_FAILURE_COUNTS
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 from mainspring.store.sqlite import rows
 from mainspring.store.sqlite.rows import instant, refuse_nul
@@ -88,8 +88,8 @@ _LOAD_JOBS = f"""
     SELECT {rows.JOBS.select()} FROM jobs
     WHERE id IN (SELECT job_id FROM runs WHERE shard = ?1 AND {statements.ACTIVE}) ORDER BY id
 """
-_LOAD_SPREADS = f"""
-    SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id IN ({_ACTIVE_RUNS})
+_LOAD_BULK_OPERATIONS = f"""
+    SELECT {rows.BULK_OPERATIONS.select()} FROM bulk_operations WHERE run_id IN ({_ACTIVE_RUNS})
     ORDER BY run_id, parent, generation, kind
 """
 _LOAD_CHECKPOINTS = f"""
@@ -99,30 +99,34 @@ _LOAD_WORKERS = f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = ?1 A
 _LOAD_BREAKERS = f"SELECT {rows.BREAKERS.select()} FROM breakers WHERE shard = ?1 ORDER BY kind, subject"
 _LOAD_DURATIONS = f"""
     SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = ?1
-    ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}
+    ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MAX_DURATIONS}
 """
-_LOAD_SHARES = f'SELECT {rows.SHARES.select()} FROM shares WHERE holder = ?1 ORDER BY "limit"'
-_LOAD_TALLIES = f"SELECT {rows.TALLIES.select()} FROM tallies WHERE shard = ?1 AND since > ?2 ORDER BY since, tenant"
+_LOAD_SHARES = f'SELECT {rows.SHARES.select()} FROM limit_shares WHERE holder = ?1 ORDER BY "limit"'
+_LOAD_FAILURE_COUNTS = (
+    f"SELECT {rows.FAILURE_COUNTS.select()} FROM failure_counts WHERE shard = ?1 AND since > ?2 ORDER BY since, tenant"
+)
 _LOAD = (
-    _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS, _LOAD_CHECKPOINTS, _LOAD_WORKERS, _LOAD_BREAKERS,
-    _LOAD_DURATIONS, _LOAD_SHARES, _LOAD_TALLIES,
+    _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_BULK_OPERATIONS, _LOAD_CHECKPOINTS, _LOAD_WORKERS, _LOAD_BREAKERS,
+    _LOAD_DURATIONS, _LOAD_SHARES, _LOAD_FAILURE_COUNTS,
 )  # fmt: skip
 _RUN = f"SELECT {rows.RUNS.select()} FROM runs WHERE id = ?1"
 _RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('?1')} ORDER BY position"
 _RUN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = ?1)"
-_RUN_SPREADS = f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = ?1 ORDER BY parent, generation, kind"
+_RUN_BULK_OPERATIONS = (
+    f"SELECT {rows.BULK_OPERATIONS.select()} FROM bulk_operations WHERE run_id = ?1 ORDER BY parent, generation, kind"
+)
 _RUN_CHECKPOINTS = f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id = ?1 ORDER BY task_id"
-_LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS, _RUN_CHECKPOINTS)
+_LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_BULK_OPERATIONS, _RUN_CHECKPOINTS)
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
-    rows.SHARES, rows.TALLIES,
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.SHARES, rows.FAILURE_COUNTS,
 )  # fmt: skip
 
 
 def load(db: sqlite3.Connection, shard: str, now: int) -> ShardRows:
     """All active work of a shard."""
-    return _shard_rows(db, _LOAD, shard, now - KEPT_TALLIES // _MICROSECOND)
+    return _shard_rows(db, _LOAD, shard, now - KEPT_FAILURE_COUNTS // _MICROSECOND)
 
 
 def load_run(db: sqlite3.Connection, run_id: str) -> ShardRows:
@@ -188,7 +192,7 @@ def waiting(db: sqlite3.Connection, shard: str, limit: int, after: str, now: int
     ]
 
 
-def intake(db: sqlite3.Connection, shard: str, wants: Sequence[Want], now: int) -> list[Run]:
+def intake(db: sqlite3.Connection, shard: str, wants: Sequence[IntakeRequest], now: int) -> list[Run]:
     """The oldest waiting runs of some tenants."""
     return [
         run
@@ -237,7 +241,7 @@ _TAKE_OUTGOING = f"""
 """
 
 
-def take_outgoing(db: sqlite3.Connection, holder: str, limit: int, lease: timedelta, now: int) -> list[Outgoing]:
+def claim_outbox(db: sqlite3.Connection, holder: str, limit: int, lease: timedelta, now: int) -> list[OutboxRow]:
     """Take what is due, one row of each key."""
     refuse_nul([holder])
     taken, faults = rows.OUTBOX.readable(db.execute(_TAKE_OUTGOING, (holder, limit, now)).fetchall(), "id")

@@ -17,18 +17,18 @@ from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
     BackfillRow,
     Decide,
-    Docket,
+    EvaluationBatch,
     EventRow,
     FireRow,
-    OtherSchedule,
     ScheduleChange,
     ScheduleRow,
+    UpstreamSchedule,
 )
 from mainspring.protocol.errors import Conflict
-from mainspring.store.ports.schedules import IdempotencyKey, NewSchedule, Settled
-from mainspring.store.sql import schedule_evaluation as settling
+from mainspring.store.ports.schedules import EvaluationResult, IdempotencyKey, NewSchedule
+from mainspring.store.sql import schedule_evaluation as evaluation
 from mainspring.store.sql import schedule_statements as statements
-from mainspring.store.sql.schedule_evaluation import Facts, JobKey, Writings
+from mainspring.store.sql.schedule_evaluation import EvaluationWrites, Facts, JobKey
 from mainspring.store.sqlite import rows
 from mainspring.store.sqlite.audit import write_audit
 from mainspring.store.sqlite.batch import write_outbox
@@ -45,12 +45,12 @@ def _take(where: str) -> str:
 
 _TAKE_DUE = _take(f"{statements.IS_DUE} AND next_at <= ?2 ORDER BY next_at, id LIMIT ?1")
 _TAKE_WAITING = _take(
-    f"{statements.IS_LOOKED_AT} AND coalesce(looked_at, 0) <= ?2 ORDER BY coalesce(looked_at, 0), id LIMIT ?1"
+    f"{statements.IS_BEING_EVALUATED} AND coalesce(evaluated_at, 0) <= ?2 ORDER BY coalesce(evaluated_at, 0), id LIMIT ?1"
 )
 _TAKE_NAMED = _take(f"id {GIVEN} AND deleted_at IS NULL ORDER BY id")
 _TAKE_FOR_EVENTS = _take(f"tenant = ?2 AND event_type {GIVEN} AND event_type <> '' AND deleted_at IS NULL ORDER BY id")
 _PUT_OFF = f"""
-    UPDATE schedules SET looked_at = ?2, next_at = CASE WHEN next_at <= ?2 THEN ?3 ELSE next_at END WHERE id {GIVEN}
+    UPDATE schedules SET evaluated_at = ?2, next_at = CASE WHEN next_at <= ?2 THEN ?3 ELSE next_at END WHERE id {GIVEN}
 """
 
 _OPEN_FIRES = statements.open_fires("?1")
@@ -62,14 +62,14 @@ _LATEST_SUCCESS = statements.latest_success("?1")
 _BACKFILLS = f"SELECT {rows.BACKFILLS.select()} FROM backfills WHERE id {GIVEN}"
 
 _CHANGING = rows.SCHEDULES.after("id")
-_PLACES = [rows.SCHEDULES.names.index(name) for name in settling.PLAN]
+_PLACES = [rows.SCHEDULES.names.index(name) for name in evaluation.PLAN]
 
 
 def _assignments(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}" = ?' for name in names)
 
 
-_PLANS = f"UPDATE schedules SET {_assignments(settling.PLAN)} WHERE id = ?"
+_PLANS = f"UPDATE schedules SET {_assignments(evaluation.PLAN)} WHERE id = ?"
 _CHANGED = f"UPDATE schedules SET {_assignments(_CHANGING)} WHERE id = ?"
 _FIRES = insert_into(
     "fires",
@@ -102,25 +102,25 @@ def insert_schedules(db: sqlite3.Connection, new: Sequence[NewSchedule], now: in
         insert_schedule(db, one.row, one.change, one.audit, now)
 
 
-def settle_due(db: sqlite3.Connection, limit: int, decide: Decide, now: int) -> Settled:
+def evaluate_due(db: sqlite3.Connection, limit: int, decide: Decide, now: int) -> EvaluationResult:
     """Settle what is due."""
-    return _settle(db, db.execute(_TAKE_DUE, (limit, now)).fetchall(), decide, now)
+    return _evaluate(db, db.execute(_TAKE_DUE, (limit, now)).fetchall(), decide, now)
 
 
-def settle_waiting(db: sqlite3.Connection, limit: int, age: timedelta, decide: Decide, now: int) -> Settled:
+def evaluate_waiting(db: sqlite3.Connection, limit: int, age: timedelta, decide: Decide, now: int) -> EvaluationResult:
     """Settle what waits and was not looked at for some time."""
     taken = db.execute(_TAKE_WAITING, (limit, now - age // _MICROSECOND)).fetchall()
-    return _settle(db, taken, decide, now, ends=True)
+    return _evaluate(db, taken, decide, now, ends=True)
 
 
-def settle(
+def evaluate_schedules(
     db: sqlite3.Connection,
     ids: Sequence[str],
     decide: Decide,
     audit: AuditEntry | None,
     key: IdempotencyKey | None,
     now: int,
-) -> Settled:
+) -> EvaluationResult:
     """Settle some schedules, once if there is a key."""
     if key is not None:
         refuse_nul([key.tenant, key.key, key.body_hash])
@@ -128,13 +128,13 @@ def settle(
         if first:
             made = tuple(first.replay(key))
             write_audit(db, now, audit)
-            return Settled(now=instant(now), schedules=len(ids), made_before=made)
-    settled = _settle(db, db.execute(_TAKE_NAMED, (json.dumps(ids),)).fetchall(), decide, now, ends=True)
-    if settled.decisions:
+            return EvaluationResult(now=instant(now), schedules=len(ids), replayed_ids=made)
+    evaluated = _evaluate(db, db.execute(_TAKE_NAMED, (json.dumps(ids),)).fetchall(), decide, now, ends=True)
+    if evaluated.decisions:
         write_audit(db, now, audit)
         if key is not None:
-            keep_key(db, key, settled.made(), now)
-    return settled
+            keep_key(db, key, evaluated.made(), now)
+    return evaluated
 
 
 def receive_events(
@@ -144,23 +144,25 @@ def receive_events(
     decide: Decide,
     audit: AuditEntry | None,
     now: int,
-) -> tuple[list[bool], Settled]:
+) -> tuple[list[bool], EvaluationResult]:
     """Keep events that are new, and settle the schedules that wait for their types."""
     refuse_nul([tenant])
     write_audit(db, now, audit)
-    firsts = settling.first_of_each(tenant, events, instant(now))
+    firsts = evaluation.first_of_each(tenant, events, instant(now))
     values = rows.EVENTS.rows(firsts) if firsts else []
     new = [event for event, row in zip(firsts, values, strict=True) if db.execute(_NEW_EVENT, row).rowcount == 1]
     if not new:
-        return [False] * len(events), Settled(now=instant(now), schedules=0)
+        return [False] * len(events), EvaluationResult(now=instant(now), schedules=0)
     types = json.dumps(sorted({event.type for event in new}))
-    settled = _settle(db, db.execute(_TAKE_FOR_EVENTS, (types, tenant)).fetchall(), decide, now, events=new, ends=True)
-    named = settling.led_to(settled.decisions, new)
+    evaluated = _evaluate(
+        db, db.execute(_TAKE_FOR_EVENTS, (types, tenant)).fetchall(), decide, now, events=new, ends=True
+    )
+    named = evaluation.led_to(evaluated.decisions, new)
     db.executemany(_LED_TO, [(count, tenant, *name) for name, count in named.items()])
-    return settling.answers(events, new), settled
+    return evaluation.answers(events, new), evaluated
 
 
-def _settle(
+def _evaluate(
     db: sqlite3.Connection,
     taken: Sequence[Sequence[object]],
     decide: Decide,
@@ -168,11 +170,11 @@ def _settle(
     *,
     events: Sequence[EventRow] = (),
     ends: bool = False,
-) -> Settled:
+) -> EvaluationResult:
     """Decide about schedules, and write what follows."""
     at = instant(now)
     if not taken:
-        return Settled(now=at, schedules=0)
+        return EvaluationResult(now=at, schedules=0)
     schedules, faults = rows.SCHEDULES.readable(taken, "id")
     open_fires, more = rows.FIRES.readable(
         (row for schedule in schedules for row in db.execute(_OPEN_FIRES, (schedule.id,))), "schedule_id"
@@ -182,14 +184,14 @@ def _settle(
     backfills, unreadable_backfills = _backfills(db, open_fires)
     faults |= more | unreadable_jobs | unreadable_ends | unreadable_backfills
     if faults:
-        settling.complain(faults)
-        db.execute(_PUT_OFF, (json.dumps(list(faults)), now, now + settling.PUT_OFF // _MICROSECOND))
+        evaluation.log_faults(faults)
+        db.execute(_PUT_OFF, (json.dumps(list(faults)), now, now + evaluation.PUT_OFF // _MICROSECOND))
         schedules = [schedule for schedule in schedules if schedule.id not in faults]
     facts = Facts(jobs=jobs, open_fires=open_fires, ends=known_ends, backfills=backfills, others=_others(db, schedules))
-    cases = settling.cases(schedules, facts)
-    decisions = tuple(decide(Docket(now=at, cases=cases, events=tuple(events))))
-    _write(db, settling.writings(cases, decisions))
-    return Settled(now=at, schedules=len(taken), decisions=decisions)
+    cases = evaluation.cases(schedules, facts)
+    decisions = tuple(decide(EvaluationBatch(now=at, cases=cases, events=tuple(events))))
+    _write(db, evaluation.evaluation_writes(cases, decisions))
+    return EvaluationResult(now=at, schedules=len(taken), decisions=decisions)
 
 
 # what is known
@@ -198,15 +200,15 @@ def _settle(
 def _jobs(
     db: sqlite3.Connection, schedules: Sequence[ScheduleRow]
 ) -> tuple[dict[JobKey, JobRow], dict[str, str]]:  # fmt: skip
-    keys = sorted({settling.job_of(schedule) for schedule in schedules})
+    keys = sorted({evaluation.job_of(schedule) for schedule in schedules})
     found = (row for key in keys for row in db.execute(_LATEST_JOB, key))
-    return settling.read_jobs(rows.JOBS, found, schedules)
+    return evaluation.read_jobs(rows.JOBS, found, schedules)
 
 
 def _ends(
     db: sqlite3.Connection, schedules: Iterable[ScheduleRow]
 ) -> tuple[dict[str, list[RunState]], dict[str, str]]:  # fmt: skip
-    return settling.read_ends(
+    return evaluation.read_ends(
         (schedule.id, state)
         for schedule in schedules
         for (state,) in db.execute(_ENDS, (schedule.id, micros(schedule.enabled_since)))
@@ -216,32 +218,32 @@ def _ends(
 def _backfills(
     db: sqlite3.Connection, fires: Sequence[FireRow]
 ) -> tuple[dict[str, BackfillRow], dict[str, str]]:  # fmt: skip
-    ids = settling.backfills_of(fires)
+    ids = evaluation.backfills_of(fires)
     found = db.execute(_BACKFILLS, (json.dumps(ids),)).fetchall() if ids else []
-    return settling.read_backfills(rows.BACKFILLS, found, fires)
+    return evaluation.read_backfills(rows.BACKFILLS, found, fires)
 
 
-def _others(db: sqlite3.Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, OtherSchedule]:
-    keys = settling.others_of(schedules)
+def _others(db: sqlite3.Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, UpstreamSchedule]:
+    keys = evaluation.others_of(schedules)
     oldest, faults = rows.SCHEDULES.readable((row for key in keys for row in db.execute(_OLDEST_SCHEDULE, key)), "id")
     fires, more = rows.FIRES.readable(
         (row for schedule in oldest for row in db.execute(_LATEST_FIRES, (schedule.id,))), "schedule_id"
     )
-    settling.complain(faults | more)
+    evaluation.log_faults(faults | more)
     successes: dict[str, datetime] = {
         schedule.id: instant(ended_at)
         for schedule in oldest
         for (ended_at,) in db.execute(_LATEST_SUCCESS, (schedule.id,))
     }
-    return settling.others(oldest, fires, successes)
+    return evaluation.others(oldest, fires, successes)
 
 
 # what follows
 
 
-def _write(db: sqlite3.Connection, new: Writings) -> None:
+def _write(db: sqlite3.Connection, new: EvaluationWrites) -> None:
     if new.fires:
-        settling.expect_fires(db.executemany(_FIRES, rows.FIRES.rows(new.fires)).rowcount, new.fires)
+        evaluation.expect_fires(db.executemany(_FIRES, rows.FIRES.rows(new.fires)).rowcount, new.fires)
     make_runs(db, new.runs)
     if new.plans:
         columns = rows.SCHEDULES.columns(new.plans)

@@ -1,4 +1,4 @@
-"""Who may use what, and limits that hold for the cluster, on SQLite, as the port has them.
+"""Who may use what, and rate_usage that hold for the cluster, on SQLite, as the port has them.
 
 Nobody else writes meanwhile: nothing has to be locked.
 """
@@ -19,7 +19,7 @@ from mainspring.core.fairness.quotas import P0Grant, QuotaRow
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.limits.concurrency_groups import GroupRow, limit_of
 from mainspring.core.limits.limit_shares import ShareRow, grant
-from mainspring.core.limits.rate_grants import Allowance, LimitRow, Wish, take
+from mainspring.core.limits.rate_grants import LimitRow, RateGrant, RateRequest, take
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.task import Priority
 from mainspring.protocol.errors import Fenced
@@ -52,18 +52,18 @@ def _replace(table: RuleTable) -> str:
 _REPLACE = {table.struct: _replace(table) for table in (statements.GRANTS, statements.FREEZES)}
 
 _SHARE = insert_into(
-    "shares",
+    "limit_shares",
     rows.SHARES,
     ending="ON CONFLICT DO UPDATE SET granted = excluded.granted, needed = excluded.needed",
 )
-_SHARES = f'SELECT {rows.SHARES.select()} FROM shares WHERE "limit" {GIVEN} ORDER BY "limit", holder'
-_LIMITS = f'SELECT {rows.LIMITS.select()} FROM limits WHERE "limit" {GIVEN}'
+_SHARES = f'SELECT {rows.SHARES.select()} FROM limit_shares WHERE "limit" {GIVEN} ORDER BY "limit", holder'
+_LIMITS = f'SELECT {rows.LIMITS.select()} FROM rate_usage WHERE "limit" {GIVEN}'
 _TAKEN = insert_into(
-    "limits",
+    "rate_usage",
     rows.LIMITS,
     ending="ON CONFLICT DO UPDATE SET takes = excluded.takes, counts_until = excluded.counts_until",
 )
-_FORGET = f'DELETE FROM limits WHERE "limit" IN ({sqlite(statements.unused_limits("$1"))})'
+_FORGET = f'DELETE FROM rate_usage WHERE "limit" IN ({sqlite(statements.unused_limits("$1"))})'
 _WAITING_RUNS = sqlite(statements.waiting_runs(now="$4"))
 
 
@@ -113,7 +113,7 @@ class SqliteSharing(Calls):
         return await self._write(_put, row, expected, audit, self._now())
 
     async def drop_group(self, tenant: str, name: str, audit: AuditEntry) -> bool:
-        """Take a group away, with its shares."""
+        """Take a group away, with its limit_shares."""
         return await self._write(_drop_group, tenant, name, audit, self._now())
 
     async def freeze(self, row: FreezeRow, audit: AuditEntry) -> FreezeRow:
@@ -124,19 +124,19 @@ class SqliteSharing(Calls):
         """Let it go on."""
         return await self._write(_drop, statements.FREEZES, [kind.value, subject], audit, self._now())
 
-    # limits
+    # rate_usage
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
         """Let a shard have more of a limit."""
         return await self._write(_take_share, term, limit, total, wanted)
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """All holders of some limits."""
+        """All holders of some rate_usage."""
         return await self._read(_shares, limits)
 
-    async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+    async def take_rate_grants(self, requests: Sequence[RateRequest]) -> list[RateGrant]:
         """Take from rates."""
-        return await self._write(_take_allowances, wishes, self._now()) if wishes else []
+        return await self._write(_take_rate_grants, requests, self._now()) if requests else []
 
     async def count_intake(self, shard: str, most: int) -> Mapping[Priority, int]:
         """How many runs wait in intake."""
@@ -165,7 +165,7 @@ def _put_pool(db: sqlite3.Connection, row: PoolRow, expected: int | None, audit:
 
 
 def _put_anew(db: sqlite3.Connection, row: S, audit: AuditEntry, now: int) -> S:
-    """Keep a row in the place of one with the same key."""
+    """Keep a row in the location of one with the same key."""
     codec = rows.BY_STRUCT[type(row)]
     db.execute(statements.ONE_CHANGE_MORE)
     (kept,) = db.execute(_REPLACE[type(row)], (*codec.rows([row])[0], now)).fetchall()
@@ -201,8 +201,8 @@ def _shares(db: sqlite3.Connection, limits: Sequence[str]) -> list[ShareRow]:
     return rows.SHARES.readable_structs(db.execute(_SHARES, (json.dumps(limits),)))
 
 
-def _take_allowances(db: sqlite3.Connection, wishes: Sequence[Wish], now: int) -> list[Allowance]:
-    names = sorted({wish.limit for wish in wishes})
+def _take_rate_grants(db: sqlite3.Connection, requests: Sequence[RateRequest], now: int) -> list[RateGrant]:
+    names = sorted({request.limit for request in requests})
     refuse_nul(names)
     known = {row.limit: row for row in rows.LIMITS.structs(db.execute(_LIMITS, (json.dumps(names),)))}
     new = [name for name in names if name not in known]
@@ -210,7 +210,7 @@ def _take_allowances(db: sqlite3.Connection, wishes: Sequence[Wish], now: int) -
         db.execute(_FORGET, (now,))
         until = instant(now) + statements.NEW_LIMIT_FOR
         known |= {name: LimitRow(limit=name, takes=(), counts_until=until) for name in new}
-    answers, changed = take(wishes, known, instant(now))
+    answers, changed = take(requests, known, instant(now))
     if changed:
         db.executemany(_TAKEN, rows.LIMITS.rows(changed))
     return answers

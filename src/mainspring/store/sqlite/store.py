@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.core.model.batch import Batch, Outgoing, WorkerRow
+from mainspring.core.model.batch import Batch, OutboxRow, WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import RecordedAttempt, Task
@@ -29,6 +29,7 @@ from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.ports.front import ServerRow, TokenRow
 from mainspring.store.ports.store import (
     IdempotencyKey,
+    IntakeRequest,
     KeyedRun,
     OnWork,
     Pruned,
@@ -37,7 +38,6 @@ from mainspring.store.ports.store import (
     Store,
     Term,
     Waiting,
-    Want,
 )
 from mainspring.store.sql.idempotency_keys import by_shard
 from mainspring.store.sqlite import front, queries, submission
@@ -69,7 +69,7 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
     def open(cls, path: Path | str, *, clock: Clock, run: Runner | None = None) -> SqliteStore:
         """Open the store at `path`, making or migrating it as needed; ":memory:" makes one that is gone when closed.
 
-        Raises StoreInUse if another process has it, StoreUnfit if it can't be used as it is, StoreDamaged.
+        Raises StoreInUse if another process has it, StoreUnusable if it can't be used as it is, StoreDamaged.
         """
         if str(path) == ":memory:":
             connection = _connect(":memory:")
@@ -173,7 +173,7 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
         """Who has intake, by priority."""
         return await self._read(queries.waiting, shard, limit, after, self._now())
 
-    async def intake(self, shard: str, wants: Sequence[Want]) -> list[Run]:
+    async def intake(self, shard: str, wants: Sequence[IntakeRequest]) -> list[Run]:
         """Runs to adopt, as many as wanted of each tenant."""
         return await self._read(queries.intake, shard, wants, self._now())
 
@@ -203,10 +203,10 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
         self._tell(by_shard(runs, made))
         return ids
 
-    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+    async def insert_keyed(self, requests: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
-        ends, made = await self._write(submission.insert_keyed, wishes, self._now())
-        self._tell(by_shard((wish.run for wish in wishes), made))
+        ends, made = await self._write(submission.insert_keyed, requests, self._now())
+        self._tell(by_shard((request.run for request in requests), made))
         return ends
 
     async def run(self, run_id: str) -> Run | None:
@@ -219,23 +219,23 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
 
     # liveness
 
-    async def heard(self, shard: str, workers: Sequence[str]) -> datetime:
+    async def record_heartbeats(self, shard: str, workers: Sequence[str]) -> datetime:
         """Note that workers were heard of."""
-        return await self._write(front.heard, shard, workers, self._now())
+        return await self._write(front.record_heartbeats, shard, workers, self._now())
 
-    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
+    async def silent_workers(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that were not heard of for some time."""
-        return await self._read(front.unheard, shard, age, limit, claimant_age, self._now())
+        return await self._read(front.silent_workers, shard, age, limit, claimant_age, self._now())
 
     # cluster
 
-    async def server_heard(self, server: ServerRow) -> None:
+    async def record_server_heartbeat(self, server: ServerRow) -> None:
         """Write a server's row."""
-        await self._write(front.server_heard, server, self._now())
+        await self._write(front.record_server_heartbeat, server, self._now())
 
-    async def server_gone(self, name: str) -> None:
+    async def delete_server(self, name: str) -> None:
         """Take a server's row away."""
-        await self._write(front.server_gone, name)
+        await self._write(front.delete_server, name)
 
     async def servers(self, age: timedelta) -> list[ServerRow]:
         """Servers that were heard of of late."""
@@ -269,9 +269,9 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
 
     # outbox
 
-    async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+    async def claim_outbox(self, holder: str, limit: int, lease: timedelta) -> list[OutboxRow]:
         """Take what is due to be delivered."""
-        return await self._write(queries.take_outgoing, holder, limit, lease, self._now())
+        return await self._write(queries.claim_outbox, holder, limit, lease, self._now())
 
     async def delivered(self, ids: Sequence[str]) -> None:
         """Mark what has been delivered."""

@@ -71,21 +71,24 @@ def insert_runs(
 
 
 def insert_keyed(
-    db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int
+    db: sqlite3.Connection, requests: Sequence[KeyedRun], now: int
 ) -> tuple[list[str | KeyReused], Sequence[Run]]:
     """Make runs that have a key each, once; the answers, and the runs that were not there before."""
-    firsts = keys.firsts(wishes)
-    refuse_nul([text for wish in firsts for text in (wish.key.tenant, wish.key.key, wish.key.body_hash)])
-    uses = {keys.name(wish.key): first_use(db, wish.key) for wish in firsts}
+    firsts = keys.firsts(requests)
+    refuse_nul([text for request in firsts for text in (request.key.tenant, request.key.key, request.key.body_hash)])
+    uses = {keys.name(request.key): first_use(db, request.key) for request in firsts}
     before = {name: use for name, use in uses.items() if use is not None}
-    new = [wish for wish in firsts if keys.name(wish.key) not in before]
+    new = [request for request in firsts if keys.name(request.key) not in before]
     db.executemany(
         _NEW_KEY,
-        [(wish.key.tenant, wish.key.key, wish.key.body_hash, json.dumps([wish.run.id]), now) for wish in new],
+        [
+            (request.key.tenant, request.key.key, request.key.body_hash, json.dumps([request.run.id]), now)
+            for request in new
+        ],
     )
-    made = make_runs(db, [wish.run for wish in new])
-    answers = keys.answers(wishes, new, before)
-    write_audit(db, now, *keys.entries(wishes, answers))
+    made = make_runs(db, [request.run for request in new])
+    answers = keys.answers(requests, new, before)
+    write_audit(db, now, *keys.entries(requests, answers))
     return answers, made
 
 

@@ -29,7 +29,7 @@ class SqliteWorkers(Calls, WorkerLists):
         """End a join token."""
         return await self._write(_revoke, "join_tokens", "id", id, audit, self._now())
 
-    async def enrol(self, row: IdentityRow, audit: AuditEntry) -> bool:
+    async def enroll(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the identity of a worker that joined."""
         return await self._write(_enrol, row, audit, self._now())
 

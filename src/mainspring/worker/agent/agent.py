@@ -31,35 +31,46 @@ from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import start_task
 from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import Ends, FromWorker, Goodbye, LogKept, Offer, Register, ToWorker, Welcome
+from mainspring.protocol.wire import FromWorker, Goodbye, LogStored, Offer, Register, RunEnds, ToWorker, Welcome
 from mainspring.worker.agent.drain import Drain
-from mainspring.worker.agent.file_probe import Looking
+from mainspring.worker.agent.file_probe import FileProbes
 from mainspring.worker.agent.identity import Identity
-from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
-from mainspring.worker.agent.spool import LIMIT_BYTES, Journal
-from mainspring.worker.agent.state_machine import Duties
-from mainspring.worker.agent.supervisor_link import GuardLink
+from mainspring.worker.agent.instructions import (
+    Instruction,
+    Mark,
+    Persist,
+    Prolong,
+    Record,
+    RunFileProbe,
+    Send,
+    Start,
+    StopAttempt,
+    Withdraw,
+)
+from mainspring.worker.agent.spool import MAX_SPOOL_BYTES, Spool
+from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.agent.supervisor_link import SupervisorLink
 from mainspring.worker.agent.uplink import Uplink
 from mainspring.worker.agent.verify import Verifier
 from mainspring.worker.artifacts.artifact_store import storage_of
 from mainspring.worker.artifacts.retention import ArtifactSweep
-from mainspring.worker.logs.shipping import SPOOL_BYTES, Shipping
-from mainspring.worker.supervisor import supervisor_wire as guard
-from mainspring.worker.supervisor.orphans import Births, kill_strays
+from mainspring.worker.logs.shipping import MAX_LOG_SPOOL_BYTES, Shipping
+from mainspring.worker.supervisor import supervisor_wire as supervisor
+from mainspring.worker.supervisor.orphans import ProcessStartTimes, kill_orphans
 
 log = structlog.get_logger()
 
 BEAT_SECONDS = 5.0
 SILENCE_SECONDS = 10.0
 TICK_SECONDS = 0.2
-BEGAN_SECONDS = 0.0015
+START_BATCH_SECONDS = 0.0015
 """Delay of a start message, so that it shares a frame with the end. Without it a chain of short tasks takes 50% longer:
 the server writes the start while the end waits."""
 DISK_RETRY_SECONDS = 1.0
 FLUSH_SECONDS = 2.0
 CLOSE_SECONDS = 10.0
 
-_BETWEEN = (guard.Saved, guard.Asked)
+_WHILE_RUNNING = (supervisor.CheckpointSaved, supervisor.ExtensionRequested)
 """Messages about an attempt between its start and its end."""
 
 
@@ -84,8 +95,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float = 60.0
     ready_file: Path | None = None
     """Created after the first welcome of a server."""
-    journal_bytes: int = LIMIT_BYTES
-    spool_bytes: int = SPOOL_BYTES
+    max_spool_bytes: int = MAX_SPOOL_BYTES
+    max_log_spool_bytes: int = MAX_LOG_SPOOL_BYTES
 
 
 class Agent:
@@ -98,7 +109,7 @@ class Agent:
         self._random = random
         prefixes = (label for label in settings.labels if label.startswith(HANDLER_LABEL))
         handlers = [label.removeprefix(HANDLER_LABEL) for label in prefixes]
-        self._duties = Duties(Verifier(settings.offer, handlers, settings.labels))
+        self._state_machine = StateMachine(Verifier(settings.offer, handlers, settings.labels))
         self._identity = Identity(
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
@@ -108,13 +119,13 @@ class Agent:
             clock,
             random,
             hello=self._hello,
-            on_messages=self._hear,
-            on_lost=self._lose,
+            on_messages=self._receive,
+            on_lost=self._lose_session,
         )
-        self._guard = GuardLink(settings.state_dir, clock)
-        self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
-        self._births = Births()
-        self._looking = Looking(lambda seen: self._uplink.send([seen]))
+        self._supervisor = SupervisorLink(settings.state_dir, clock)
+        self._shipping = Shipping(settings.state_dir, settings.max_log_spool_bytes)
+        self._start_times = ProcessStartTimes()
+        self._file_probes = FileProbes(lambda seen: self._uplink.send([seen]))
         self._sweep = ArtifactSweep(
             storage_of(settings.state_dir, settings.artifacts),
             settings.keep_artifacts_seconds,
@@ -123,23 +134,23 @@ class Agent:
             lambda question: self._uplink.send([question]),
         )
         self._drain = Drain(settings.drain_seconds)
-        self._journal = Journal(settings.state_dir, settings.journal_bytes)
+        self._spool = Spool(settings.state_dir, settings.max_spool_bytes)
         self._from_server: list[ToWorker] = []
-        self._from_guard: list[guard.FromGuard] = []
-        self._guard_gone = False
-        self._alive = False
+        self._from_supervisor: list[supervisor.FromSupervisor] = []
+        self._supervisor_lost = False
+        self._server_alive = False
         """Whether a server was heard since the last turn."""
         self._open = False
-        self._something = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._next_beat = self._next_tick = 0.0
-        self._taken: list[str] = []
+        self._acknowledged: list[str] = []
         """Attempts whose results are in the spool (or will be with the next messages): the supervisor may forget
         them."""
 
     def leave(self) -> None:
         """Drain: finish running attempts, return the rest, and exit. A second call stops running attempts at once."""
-        self._drain.ask()
-        self._something.set()
+        self._drain.request()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Run until asked to leave. Raises Unauthenticated or Forbidden if that is the first response of a server.
@@ -149,34 +160,34 @@ class Agent:
         if self._settings.join:
             await self._identity.join(self._settings.join)
         self._identity.check_addresses()
-        self._duties.restore(self._journal.found())
-        steps = await self._adopt("the worker was restarted")
-        over = set(self._duties.holds()).difference(self._duties.unfinished())
-        self._shipping.restore(self._duties.unfinished(), over)
-        await self._carry_out(steps)
-        log.info("worker.up", worker=self._settings.name, holds=len(self._duties.holds()))
+        self._state_machine.restore(self._spool.found())
+        instructions = await self._adopt("the worker was restarted")
+        over = set(self._state_machine.holds()).difference(self._state_machine.unfinished())
+        self._shipping.restore(self._state_machine.unfinished(), over)
+        await self._execute(instructions)
+        log.info("worker.up", worker=self._settings.name, holds=len(self._state_machine.holds()))
         linking = asyncio.create_task(self._uplink.run())
-        linking.add_done_callback(lambda _: self._something.set())
+        linking.add_done_callback(lambda _: self._wakeup.set())
         loops: dict[str, Loop] = {}
         if self._identity.has_certificate():
             loops["certificate_renewal"] = lambda: self._identity.keep_renewed(self._uplink.reopen)
         if self._settings.keep_artifacts_seconds:
             loops["artifact_sweep"] = self._sweep.run
         async with BackgroundLoops(self._clock).running(loops):
-            await self._work_until_left(linking)
+            await self._run_until_left(linking)
 
-    async def _work_until_left(self, linking: asyncio.Task[None]) -> None:
+    async def _run_until_left(self, linking: asyncio.Task[None]) -> None:
         try:
-            while not self._is_through():
+            while not self._is_done():
                 if linking.done():
                     await linking
                 await self._turn()
-                if not self._is_through():
+                if not self._is_done():
                     await self._pause()
-            if not self._duties.holds():
+            if not self._state_machine.holds():
                 self._uplink.send([Goodbye()])
             await self._uplink.close(FLUSH_SECONDS)
-            log.info("worker.left", worker=self._settings.name, kept_for_later=len(self._duties.holds()))
+            log.info("worker.left", worker=self._settings.name, kept_for_later=len(self._state_machine.holds()))
         finally:
             linking.cancel()
             await asyncio.gather(linking, return_exceptions=True)
@@ -185,67 +196,69 @@ class Agent:
     # callbacks and connections
 
     def _hello(self) -> Register:
-        own = self._settings
-        session = f"{own.name}:{self._random.getrandbits(64):016x}"
-        return self._duties.register(
-            Register(own.name, session, own.offer, own.labels, own.zone, __version__, (), own.pool)
+        settings = self._settings
+        session = f"{settings.name}:{self._random.getrandbits(64):016x}"
+        return self._state_machine.register(
+            Register(
+                settings.name, session, settings.offer, settings.labels, settings.zone, __version__, (), settings.pool
+            )
         )
 
-    def _hear(self, messages: list[ToWorker]) -> None:
+    def _receive(self, messages: list[ToWorker]) -> None:
         self._from_server += messages
-        self._alive = True
-        self._something.set()
+        self._server_alive = True
+        self._wakeup.set()
 
-    def _lose(self) -> None:
+    def _lose_session(self) -> None:
         """End the session and discard its unprocessed messages."""
         self._from_server.clear()
         self._open = False
-        self._duties.lost_session()
+        self._state_machine.lost_session()
 
-    async def _read_guard(self) -> None:
+    async def _read_supervisor(self) -> None:
         try:
-            while words := await self._guard.next():
-                self._from_guard += words
-                if all(isinstance(word, guard.Began) for word in words):
+            while messages := await self._supervisor.next():
+                self._from_supervisor += messages
+                if all(isinstance(message, supervisor.AttemptStarted) for message in messages):
                     # The end of a short attempt follows at once; both then share one frame.
-                    asyncio.get_running_loop().call_later(BEGAN_SECONDS, self._something.set)
+                    asyncio.get_running_loop().call_later(START_BATCH_SECONDS, self._wakeup.set)
                 else:
-                    self._something.set()
+                    self._wakeup.set()
         finally:
             # The connection is gone in any case: the next turn opens it again.
-            self._guard_gone = True
-            self._something.set()
+            self._supervisor_lost = True
+            self._wakeup.set()
 
-    async def _adopt(self, why: str) -> list[Step]:
+    async def _adopt(self, why: str) -> list[Instruction]:
         """Connect to a supervisor (or start one) and take over its attempts. Kill processes of an earlier
         supervisor."""
-        holding = await self._guard.open()
-        known = {*holding.waiting, *holding.began, *(ended.attempt for ended in holding.ended)}
-        strays = [one for one in self._duties.running() if one.attempt not in known]
-        if strays:
-            await asyncio.to_thread(kill_strays, strays)
-        self._guard_gone = False
-        self._reading = start_task(self._read_guard(), "supervisor_reader")
-        for ended in holding.ended:
+        inventory = await self._supervisor.open()
+        known = {*inventory.waiting, *inventory.began, *(ended.attempt for ended in inventory.ended)}
+        orphans = [one for one in self._state_machine.running() if one.attempt not in known]
+        if orphans:
+            await asyncio.to_thread(kill_orphans, orphans)
+        self._supervisor_lost = False
+        self._reading = start_task(self._read_supervisor(), "supervisor_reader")
+        for ended in inventory.ended:
             self._shipping.end(ended.attempt, ended.log_bytes)
-        self._taken += [ended.attempt for ended in holding.ended]
-        for attempt in self._duties.unfinished():
+        self._acknowledged += [ended.attempt for ended in inventory.ended]
+        for attempt in self._state_machine.unfinished():
             if attempt not in known:
-                self._shipping.end_as_is(attempt)
-        waiting, began, ended_count = map(len, (holding.waiting, holding.began, holding.ended))
+                self._shipping.end_from_disk(attempt)
+        waiting, began, ended_count = map(len, (inventory.waiting, inventory.began, inventory.ended))
         log.info("supervisor.adopted", waiting=waiting, began=began, ended=ended_count)
-        return self._duties.adopt(holding, why)
+        return self._state_machine.adopt(inventory, why)
 
     async def _close(self) -> None:
         """Close an idle supervisor; leave a busy one to the next agent."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
-        self._guard.say(self._taken_word())
-        if not self._duties.unfinished():
-            self._guard.say([guard.Close()])
-            await self._guard.ended(CLOSE_SECONDS)
-        await self._guard.close()
-        self._journal.close()
+        self._supervisor.send(self._acknowledge())
+        if not self._state_machine.unfinished():
+            self._supervisor.send([supervisor.Close()])
+            await self._supervisor.ended(CLOSE_SECONDS)
+        await self._supervisor.close()
+        self._spool.close()
 
     # a turn
 
@@ -253,32 +266,32 @@ class Agent:
         """Wait for an event or for the next tick."""
         try:
             async with asyncio.timeout(TICK_SECONDS):
-                await self._something.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             return
 
     async def _turn(self) -> None:
-        self._something.clear()
-        if self._guard_gone:
-            log.error("supervisor.died", unfinished=len(self._duties.unfinished()))
-            await self._carry_out(self._take_words())
-            await self._carry_out(await self._adopt("the supervisor died"))
-        steps: list[Step] = []
+        self._wakeup.clear()
+        if self._supervisor_lost:
+            log.error("supervisor.died", unfinished=len(self._state_machine.unfinished()))
+            await self._execute(self._take_messages())
+            await self._execute(await self._adopt("the supervisor died"))
+        instructions: list[Instruction] = []
         messages, self._from_server = self._from_server, []
-        if self._alive:
-            self._alive = False
-            steps += self._duties.heard()
+        if self._server_alive:
+            self._server_alive = False
+            instructions += self._state_machine.server_responded()
         for message in messages:
-            steps += self._duties.take(message)
-            if isinstance(message, LogKept):
+            instructions += self._state_machine.take(message)
+            if isinstance(message, LogStored):
                 self._shipping.keep(message)
-            elif isinstance(message, Ends):
+            elif isinstance(message, RunEnds):
                 self._sweep.take(message)
-            elif isinstance(message, Welcome) and message.session == self._duties.session:
+            elif isinstance(message, Welcome) and message.session == self._state_machine.session:
                 self._welcome()
-        steps += self._take_words()
-        steps += self._timers()
-        await self._carry_out(steps)
+        instructions += self._take_messages()
+        instructions += self._timers()
+        await self._execute(instructions)
 
     def _welcome(self) -> None:
         self._open = True
@@ -286,121 +299,130 @@ class Agent:
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(f"{self._settings.name}\n")
 
-    def _take_words(self) -> list[Step]:
+    def _take_messages(self) -> list[Instruction]:
         """Process the supervisor's messages. An attempt that started and ended in one turn, with nothing in between,
         needs no pid."""
-        words, self._from_guard = self._from_guard, []
-        brief = {word.attempt for word in words if isinstance(word, guard.Ended)}
-        brief -= {word.attempt for word in words if isinstance(word, _BETWEEN)}
-        passed: set[str] = set()
-        steps: list[Step] = []
-        for word in words:
-            match word:
-                case guard.Ended():
-                    steps += self._duties.ended(
-                        word.attempt, word.outcome, word.output, word.error, word.artifacts,
-                        passed=word.attempt in passed,
+        messages, self._from_supervisor = self._from_supervisor, []
+        short_attempts = {message.attempt for message in messages if isinstance(message, supervisor.AttemptEnded)}
+        short_attempts -= {message.attempt for message in messages if isinstance(message, _WHILE_RUNNING)}
+        just_started: set[str] = set()
+        instructions: list[Instruction] = []
+        for message in messages:
+            match message:
+                case supervisor.AttemptEnded():
+                    instructions += self._state_machine.ended(
+                        message.attempt, message.outcome, message.output, message.error, message.artifacts,
+                        just_started=message.attempt in just_started,
                     )  # fmt: skip
-                    self._shipping.end(word.attempt, word.log_bytes)
-                    self._taken.append(word.attempt)
-                case guard.Began() if word.attempt in brief:
-                    passed.add(word.attempt)
-                case guard.Began():
-                    steps += self._duties.started(word.attempt, word.pid, self._births.of(word.pid))
-                    self._shipping.follow(word.attempt)
-                case guard.Moved():
-                    self._duties.moved(word.attempt, word.percent, word.note)
-                case guard.Saved():
-                    steps += self._duties.saved(word.attempt, word.document)
-                case guard.Asked():
-                    steps += self._duties.asked(word.attempt, word.seconds)
-                case guard.Unbegun():
-                    steps += self._duties.unbegun(word.attempts)
-                case guard.Kept() | guard.Holding():
+                    self._shipping.end(message.attempt, message.log_bytes)
+                    self._acknowledged.append(message.attempt)
+                case supervisor.AttemptStarted() if message.attempt in short_attempts:
+                    just_started.add(message.attempt)
+                case supervisor.AttemptStarted():
+                    instructions += self._state_machine.started(
+                        message.attempt, message.pid, self._start_times.of(message.pid)
+                    )
+                    self._shipping.follow(message.attempt)
+                case supervisor.ProgressReported():
+                    self._state_machine.progressed(message.attempt, message.percent, message.note)
+                case supervisor.CheckpointSaved():
+                    instructions += self._state_machine.checkpoint_saved(message.attempt, message.document)
+                case supervisor.ExtensionRequested():
+                    instructions += self._state_machine.extension_requested(message.attempt, message.seconds)
+                case supervisor.Withdrawn():
+                    instructions += self._state_machine.withdrawn(message.attempts)
+                case supervisor.WithdrawRefused() | supervisor.Inventory():
                     pass  # these attempts start or have ended, which is reported separately
-        return steps
+        return instructions
 
-    def _timers(self) -> list[Step]:
+    def _timers(self) -> list[Instruction]:
         now = self._clock.monotonic()
-        steps: list[Step] = []
+        instructions: list[Instruction] = []
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
-            steps += self._duties.beat()
+            instructions += self._state_machine.beat()
         if self._uplink.silence() > SILENCE_SECONDS:
-            steps += self._duties.silence()
-        return steps + self._drain.next(self._duties, now)
+            instructions += self._state_machine.silence()
+        return instructions + self._drain.next(self._state_machine, now)
 
-    async def _carry_out(self, steps: Iterable[Step]) -> None:
+    async def _execute(self, instructions: Iterable[Instruction]) -> None:
         """Write the spool, then notify the supervisor, then the server: one write each, never into a later session."""
-        session = self._duties.session
+        session = self._state_machine.session
         records: list[Record] = []
-        orders: list[guard.Order] = []
-        words: list[guard.FromAgent] = []
-        said: list[FromWorker] = []
-        for step in steps:
-            match step:
-                case Keep():
-                    records.append(step.record)
-                case Say():
-                    said.append(step.message)
+        requests: list[supervisor.LaunchRequest] = []
+        messages: list[supervisor.FromAgent] = []
+        outgoing: list[FromWorker] = []
+        for instruction in instructions:
+            match instruction:
+                case Persist():
+                    records.append(instruction.record)
+                case Send():
+                    outgoing.append(instruction.message)
                 case Start():
-                    orders.append(guard.Order(step.assignment, step.lease, step.needs))
-                case Kill():
-                    words.append(guard.End(step.attempt, step.grace_seconds))
+                    requests.append(
+                        supervisor.LaunchRequest(instruction.assignment, instruction.lease, instruction.needs)
+                    )
+                case StopAttempt():
+                    messages.append(supervisor.EndAttempt(instruction.attempt, instruction.grace_seconds))
                 case Prolong():
-                    words.append(guard.Prolong(step.attempt, step.seconds))
-                    log.info("attempt.prolonged", attempt=step.attempt, seconds=step.seconds, because=step.because)
-                case LookFor():
-                    self._looking.look(step.question, step.path)
-                case TakeBack():
-                    words.append(guard.Unlaunch(step.attempts))
+                    messages.append(supervisor.Prolong(instruction.attempt, instruction.seconds))
+                    log.info(
+                        "attempt.prolonged",
+                        attempt=instruction.attempt,
+                        seconds=instruction.seconds,
+                        because=instruction.because,
+                    )
+                case RunFileProbe():
+                    self._file_probes.probe(instruction.question, instruction.path)
+                case Withdraw():
+                    messages.append(supervisor.WithdrawAttempts(instruction.attempts))
                 case _:
-                    raise TypeError(f"unknown instruction {step}")
+                    raise TypeError(f"unknown instruction {instruction}")
         if records:
-            said += await self._keep(records)
-        if orders:
-            words.insert(0, guard.Launch(tuple(orders)))
-        if words:
+            outgoing += await self._persist(records)
+        if requests:
+            messages.insert(0, supervisor.Launch(tuple(requests)))
+        if messages:
             # By itself it would wake the supervisor while the server waits for the result: the next tick is fine.
-            words += self._taken_word()
-        self._guard.say(words)
-        if self._duties.session == session:
-            self._uplink.send(said)
+            messages += self._acknowledge()
+        self._supervisor.send(messages)
+        if self._state_machine.session == session:
+            self._uplink.send(outgoing)
         await self._ship()
 
-    def _taken_word(self) -> list[guard.FromAgent]:
+    def _acknowledge(self) -> list[supervisor.FromAgent]:
         """Return the acknowledgement for the supervisor, once."""
-        taken, self._taken = self._taken, []
-        return [guard.Taken(tuple(taken))] if taken else []
+        taken, self._acknowledged = self._acknowledged, []
+        return [supervisor.Acknowledge(tuple(taken))] if taken else []
 
-    async def _keep(self, records: list[Record]) -> list[FromWorker]:
+    async def _persist(self, records: list[Record]) -> list[FromWorker]:
         """Write records, retrying until it works: nothing is started or sent before. Return messages to send as
         well."""
         while True:
             try:
-                self._journal.append(records)
+                self._spool.append(records)
                 break
             except OSError:
                 log.exception("spool.unwritable", records=len(records))
                 await self._clock.sleep(DISK_RETRY_SECONDS)
-        self._shipping.answer(one.attempt for one in records if one.mark in (Mark.FORGOTTEN, Mark.ASIDE))
-        was_crowded = self._duties.crowded
-        steps = self._duties.crowd(self._journal.crowded)
-        if was_crowded and not self._duties.crowded:
+        self._shipping.acknowledge(one.attempt for one in records if one.mark in (Mark.FORGOTTEN, Mark.UNKNOWN))
+        was_spool_full = self._state_machine.spool_full
+        instructions = self._state_machine.set_spool_full(self._spool.spool_full)
+        if was_spool_full and not self._state_machine.spool_full:
             await self._uplink.reopen()
-        return [step.message for step in steps if isinstance(step, Say)]
+        return [instruction.message for instruction in instructions if isinstance(instruction, Send)]
 
     async def _ship(self) -> None:
         """Send log pieces and remove finished logs: at every tick, and at every turn while leaving."""
         now = self._clock.monotonic()
-        if now < self._next_tick and not self._duties.leaving:
+        if now < self._next_tick and not self._state_machine.leaving:
             return
         self._next_tick = now + TICK_SECONDS
-        self._guard.say(self._taken_word())
+        self._supervisor.send(self._acknowledge())
         if self._open:
             self._uplink.send(self._shipping.next_pieces(now))
-        if self._shipping.has_rubbish():
+        if self._shipping.has_removable():
             await asyncio.to_thread(self._shipping.remove)
 
-    def _is_through(self) -> bool:
-        return self._drain.is_through(self._duties, self._shipping.is_idle, self._clock.monotonic())
+    def _is_done(self) -> bool:
+        return self._drain.is_done(self._state_machine, self._shipping.is_idle, self._clock.monotonic())

@@ -8,39 +8,49 @@ from enum import Enum
 
 import msgspec
 
-from mainspring.protocol.wire import Assignment, Beat, Checkpoint, Extend, FromWorker, Offer, Progress, Result, Started
-from mainspring.worker.agent.instructions import NO_ROOM, Mark, Record
+from mainspring.protocol.wire import (
+    Assignment,
+    Checkpoint,
+    Extend,
+    FromWorker,
+    Heartbeat,
+    Offer,
+    Progress,
+    Result,
+    Started,
+)
+from mainspring.worker.agent.instructions import NO_RESOURCES, Mark, Record
 
 
 class Phase(Enum):
     """Where an attempt is on this worker."""
 
     WAITING = 1
-    HANDED_OVER = 2
+    LAUNCHED = 2
     RUNNING = 3
-    OVER = 4
+    ENDED = 4
 
 
-MOST_REMEMBERED = 20_000
+MAX_FORGOTTEN = 20_000
 """Forgotten attempts that are still known by id: far more than a session can repeat."""
-NOT_BEGUN = frozenset({Phase.WAITING, Phase.HANDED_OVER})
-WITH_GUARD = frozenset({Phase.HANDED_OVER, Phase.RUNNING})
+NOT_STARTED = frozenset({Phase.WAITING, Phase.LAUNCHED})
+WITH_SUPERVISOR = frozenset({Phase.LAUNCHED, Phase.RUNNING})
 
 
-class Held(msgspec.Struct):
+class AttemptState(msgspec.Struct):
     """One attempt of this worker."""
 
     phase: Phase
     lease: str = ""
     assignment: Assignment | None = None
     """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
-    needs: Offer = NO_ROOM
-    recalled: bool = False
+    needs: Offer = NO_RESOURCES
+    recall_requested: bool = False
     pid: int = 0
     created: float = 0.0
     checkpoint: str | None = None
     progress: Progress | None = None
-    asked: float | None = None
+    extension_requested: float | None = None
     """Seconds of extension that the attempt requested and that are not answered yet."""
     result: Result | None = None
 
@@ -49,11 +59,11 @@ class Held(msgspec.Struct):
         if self.phase is Phase.RUNNING:
             yield Started(attempt)
             if self.progress is not None:
-                yield Beat((self.progress,))
+                yield Heartbeat((self.progress,))
         if self.checkpoint is not None:
             yield Checkpoint(attempt, self.checkpoint)
-        if self.asked is not None and self.phase is not Phase.OVER:
-            yield Extend(attempt, self.asked)
+        if self.extension_requested is not None and self.phase is not Phase.ENDED:
+            yield Extend(attempt, self.extension_requested)
 
     def replay(self, record: Record) -> None:
         """Apply a spool record."""
@@ -63,8 +73,8 @@ class Held(msgspec.Struct):
             case Mark.SAVED:
                 self.checkpoint = record.document
             case Mark.ENDED:
-                self.phase, self.result = Phase.OVER, record.result
-            case Mark.RECEIVED | Mark.FORGOTTEN | Mark.ASIDE:
+                self.phase, self.result = Phase.ENDED, record.result
+            case Mark.RECEIVED | Mark.FORGOTTEN | Mark.UNKNOWN:
                 pass  # adding and removing attempts is up to the caller
 
 
@@ -81,11 +91,11 @@ class Forgotten:
     def add(self, attempt: str) -> None:
         """Add an id; drop the oldest beyond the limit."""
         self._names[attempt] = None
-        if len(self._names) > MOST_REMEMBERED:
+        if len(self._names) > MAX_FORGOTTEN:
             self._names.popitem(last=False)
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningAttempt(msgspec.Struct, frozen=True):
     """An attempt whose process may be alive."""
 
     attempt: str

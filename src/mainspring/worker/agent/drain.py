@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 import structlog
 
-from mainspring.worker.agent.instructions import Kill, Step
-from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.agent.instructions import Instruction, StopAttempt
+from mainspring.worker.agent.state_machine import StateMachine
 
 log = structlog.get_logger()
 
 GRACE_SECONDS = 10.0
-HURRIED_GRACE_SECONDS = 1.0
-ANSWER_SECONDS = 3.0
+EXPEDITED_GRACE_SECONDS = 1.0
+ANSWER_TIMEOUT_SECONDS = 3.0
 """Time to wait for acknowledgements after the last process has ended."""
 
 
@@ -27,36 +27,36 @@ class Drain:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._asked = 0
-        self._hurried = False
+        self._requests = 0
+        self._expedited = False
         self._stop_at = 0.0
-        self._gone_at: float | None = None
+        self._exit_at: float | None = None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request the shutdown; a second call expedites it."""
-        self._asked += 1
+        self._requests += 1
 
-    def next(self, duties: Duties, now: float) -> list[Step]:
+    def next(self, state_machine: StateMachine, now: float) -> list[Instruction]:
         """Return the instructions that are due now."""
-        if not self._asked:
+        if not self._requests:
             return []
-        steps: list[Step] = []
-        if not duties.leaving:
-            steps += duties.leave()
+        instructions: list[Instruction] = []
+        if not state_machine.leaving:
+            instructions += state_machine.leave()
             self._stop_at = now + self._seconds
-            log.info("worker.leaving", unfinished=len(duties.unfinished()), seconds=self._seconds)
-        hurry = self._asked > 1 and not self._hurried
-        if hurry or (now >= self._stop_at and self._gone_at is None):
-            self._hurried = self._hurried or hurry
-            grace = HURRIED_GRACE_SECONDS if hurry else GRACE_SECONDS
-            self._gone_at = now + ANSWER_SECONDS + (grace if duties.unfinished() else 0.0)
-            steps += [Kill(attempt, grace) for attempt in duties.unfinished()]
-        return steps
+            log.info("worker.leaving", unfinished=len(state_machine.unfinished()), seconds=self._seconds)
+        expedite = self._requests > 1 and not self._expedited
+        if expedite or (now >= self._stop_at and self._exit_at is None):
+            self._expedited = self._expedited or expedite
+            grace = EXPEDITED_GRACE_SECONDS if expedite else GRACE_SECONDS
+            self._exit_at = now + ANSWER_TIMEOUT_SECONDS + (grace if state_machine.unfinished() else 0.0)
+            instructions += [StopAttempt(attempt, grace) for attempt in state_machine.unfinished()]
+        return instructions
 
-    def is_through(self, duties: Duties, is_shipped: Callable[[], bool], now: float) -> bool:
+    def is_done(self, state_machine: StateMachine, is_shipped: Callable[[], bool], now: float) -> bool:
         """Whether the agent may exit: no attempts are left, or the time is up."""
-        if not duties.leaving:
+        if not state_machine.leaving:
             return False
-        if self._gone_at is not None and now >= self._gone_at:
+        if self._exit_at is not None and now >= self._exit_at:
             return True
-        return not duties.holds() and is_shipped()
+        return not state_machine.holds() and is_shipped()

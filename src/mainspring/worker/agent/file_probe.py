@@ -14,34 +14,34 @@ from contextlib import suppress
 
 import structlog
 
-from mainspring.protocol.wire import Seen
+from mainspring.protocol.wire import FileProbed
 
 log = structlog.get_logger()
 
-MOST_AT_ONCE = 16
+MAX_CONCURRENT = 16
 
 
-class Looking:
+class FileProbes:
     """Open probes."""
 
-    def __init__(self, say: Callable[[Seen], None]) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[FileProbed], None]) -> None:
+        self._send = send
         self._open = 0
 
-    def look(self, question: str, path: str) -> None:
+    def probe(self, question: str, path: str) -> None:
         """Check the path in a thread; send the answer when it is known."""
-        if self._open >= MOST_AT_ONCE:
+        if self._open >= MAX_CONCURRENT:
             log.warning("file_probe.too_many", question=question, open=self._open)
             return
         self._open += 1
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._look, args=(loop, question, path), daemon=True).start()
+        threading.Thread(target=self._probe, args=(loop, question, path), daemon=True).start()
 
-    def _look(self, loop: asyncio.AbstractEventLoop, question: str, path: str) -> None:
-        seen = Seen(question, os.path.exists(path))  # noqa: PTH110 - it also answers where access is denied
+    def _probe(self, loop: asyncio.AbstractEventLoop, question: str, path: str) -> None:
+        seen = FileProbed(question, os.path.exists(path))  # noqa: PTH110 - it also answers where access is denied
         with suppress(RuntimeError):  # The loop is closed: the worker has exited.
-            loop.call_soon_threadsafe(self._seen, seen)
+            loop.call_soon_threadsafe(self._report, seen)
 
-    def _seen(self, seen: Seen) -> None:
+    def _report(self, seen: FileProbed) -> None:
         self._open -= 1
-        self._say(seen)
+        self._send(seen)

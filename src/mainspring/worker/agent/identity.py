@@ -29,16 +29,16 @@ from mainspring.protocol.certificates import (
 )
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unauthenticated, Unavailable
-from mainspring.protocol.rest.admin import CertificateView, EnrolRequest, RenewRequest
+from mainspring.protocol.rest.admin import CertificateView, EnrollRequest, RenewRequest
 from mainspring.worker.agent.uplink import PATH, link_address
 
 log = structlog.get_logger()
 
 DIRECTORY = "identity"
-LONGEST_SLEEP_SECONDS = 60.0
+MAX_SLEEP_SECONDS = 60.0
 """The clock is checked again after this time: the machine may have slept, or its clock may have been set."""
 RETRY_SECONDS = 10.0
-_ENROL = "join again: `mainspring join-token create`, then `mainspring worker --join-file FILE`"
+_JOIN_HINT = "join again: `mainspring join-token create`, then `mainspring worker --join-file FILE`"
 
 
 class Identity:
@@ -65,8 +65,8 @@ class Identity:
     def context(self) -> ssl.SSLContext:
         """TLS context. Raises Refused; Unauthenticated if the certificate has expired."""
         if self._context is None:
-            shown = (self._pem, self._pem) if self._pem.exists() else None
-            self._context = trust("https", ca_cert=self._ca_cert, certificate=shown)
+            certificate_pair = (self._pem, self._pem) if self._pem.exists() else None
+            self._context = trust("https", ca_cert=self._ca_cert, certificate=certificate_pair)
         if self._pem.exists():
             self._check(self._certificate())
         return self._context
@@ -92,12 +92,12 @@ class Identity:
         if not key_file.exists():
             write_new(key_file, key_text(make_key()), 0o600)
         key = key_file.read_text()
-        wish = EnrolRequest(name=self._name, request=make_request(key, self._name))
-        given = await self._ask_all(lambda server: self._enrol(server, token, wish))
-        self._keep(given, key)
+        request = EnrollRequest(name=self._name, request=make_request(key, self._name))
+        granted = await self._ask_all(lambda server: self._enroll(server, token, request))
+        self._keep(granted, key)
         joined.write_text(f"{token_id}\n")
         key_file.unlink()
-        log.info("worker.joined", worker=given.name, pools=given.pools, until=given.expires_at.isoformat())
+        log.info("worker.joined", worker=granted.name, pools=granted.pools, until=granted.expires_at.isoformat())
 
     def has_certificate(self) -> bool:
         """Whether there is a certificate, which has to be renewed."""
@@ -109,7 +109,7 @@ class Identity:
             certificate = self._certificate()
             left = (_renew_at(certificate) - self._clock.wall()).total_seconds()
             if left > 0:
-                await self._clock.sleep(min(left, LONGEST_SLEEP_SECONDS))
+                await self._clock.sleep(min(left, MAX_SLEEP_SECONDS))
                 continue
             try:
                 await self._renew()
@@ -123,18 +123,18 @@ class Identity:
         pem = self._pem.read_text()
         self._check(read_certificate(pem))
         key = pem[pem.index("-----BEGIN PRIVATE KEY") :]
-        wish = RenewRequest(request=make_request(key, self._name))
-        given = None
+        request = RenewRequest(request=make_request(key, self._name))
+        granted = None
         for server in self._servers:
             try:
-                given = await self._ask_for_next(server, wish)
+                granted = await self._request_renewal(server, request)
                 break
             except Unavailable as error:
                 log.warning("worker.server_unreachable", server=server, because=str(error))
-        if given is None:
+        if granted is None:
             raise Unavailable("no server is reachable")
-        self._keep(given, key)
-        log.info("worker.renewed", worker=given.name, until=given.expires_at.isoformat())
+        self._keep(granted, key)
+        log.info("worker.renewed", worker=granted.name, until=granted.expires_at.isoformat())
 
     async def _ask_all(self, ask: Callable[[str], Awaitable[CertificateView]]) -> CertificateView:
         """Return the response of the first server that answers."""
@@ -146,26 +146,33 @@ class Identity:
                     log.warning("worker.server_unreachable", server=server, because=str(error))
             await self._clock.sleep(RETRY_SECONDS / 10)
 
-    async def _enrol(self, server: str, token: str, wish: EnrolRequest) -> CertificateView:
+    async def _enroll(self, server: str, token: str, request: EnrollRequest) -> CertificateView:
         from mainspring.client.aio.client import AsyncClient
 
-        async with AsyncClient(_https(server), token=token, tenant="", ca_cert=self._ca_cert, patience=0) as client:
-            return await client.enrol(wish)
-
-    async def _ask_for_next(self, server: str, wish: RenewRequest) -> CertificateView:
-        from mainspring.client.aio.client import AsyncClient
-
-        shown = (self._pem, self._pem)
         async with AsyncClient(
-            _https(server), token="", tenant="", ca_cert=self._ca_cert, certificate=shown, patience=0
+            _https(server), token=token, tenant="", ca_cert=self._ca_cert, retry_timeout_seconds=0
         ) as client:
-            return await client.renew(wish)
+            return await client.enroll(request)
 
-    def _keep(self, given: CertificateView, key: str) -> None:
-        unfinished = self._pem.with_suffix(".new")
-        unfinished.unlink(missing_ok=True)
-        write_new(unfinished, given.certificate + key, 0o600)
-        unfinished.replace(self._pem)
+    async def _request_renewal(self, server: str, request: RenewRequest) -> CertificateView:
+        from mainspring.client.aio.client import AsyncClient
+
+        certificate_pair = (self._pem, self._pem)
+        async with AsyncClient(
+            _https(server),
+            token="",
+            tenant="",
+            ca_cert=self._ca_cert,
+            certificate=certificate_pair,
+            retry_timeout_seconds=0,
+        ) as client:
+            return await client.renew(request)
+
+    def _keep(self, granted: CertificateView, key: str) -> None:
+        temporary = self._pem.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        write_new(temporary, granted.certificate + key, 0o600)
+        temporary.replace(self._pem)
         self._context = None
 
     def _certificate(self) -> WorkerCertificate:
@@ -174,13 +181,13 @@ class Identity:
     def _check(self, certificate: WorkerCertificate) -> None:
         if certificate.expires_at <= self._clock.wall():
             when = f"{certificate.expires_at:%Y-%m-%d %H:%M} UTC"
-            raise Unauthenticated(f"the certificate of worker {certificate.name} expired at {when}: {_ENROL}")
+            raise Unauthenticated(f"the certificate of worker {certificate.name} expired at {when}: {_JOIN_HINT}")
 
 
-def read_join_token(said: str, path: Path | None) -> str:
+def read_join_token(value: str, path: Path | None) -> str:
     """Return the given join token, or the content of the file. Raises Refused."""
-    if said or path is None:
-        return said
+    if value or path is None:
+        return value
     try:
         return path.read_text().strip()
     except OSError as error:

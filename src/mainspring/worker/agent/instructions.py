@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.protocol.wire import Assignment, FromWorker, Offer, Result
 
-NO_ROOM = Offer(0, 0)
+NO_RESOURCES = Offer(0, 0)
 
 
 class Mark(StrEnum):
@@ -19,7 +19,7 @@ class Mark(StrEnum):
     SAVED = "saved"
     ENDED = "ended"
     FORGOTTEN = "forgotten"
-    ASIDE = "unknown"
+    UNKNOWN = "unknown"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -35,38 +35,38 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: Result | None = None
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class Instruction(msgspec.Struct, frozen=True, gc=False):
     """Base class of instructions."""
 
 
-class Keep(Step, frozen=True):
+class Persist(Instruction, frozen=True):
     """Write this record to the spool, durably, before executing later instructions."""
 
     record: Record
 
 
-class Say(Step, frozen=True):
+class Send(Instruction, frozen=True):
     """Send this to the server, if there is a session."""
 
     message: FromWorker
 
 
-class Start(Step, frozen=True):
+class Start(Instruction, frozen=True):
     """Run this attempt after the earlier ones of its lease. Then call `started`, then `ended`."""
 
     assignment: Assignment
     lease: str
-    needs: Offer = NO_ROOM
+    needs: Offer = NO_RESOURCES
     """The reserved resources."""
 
 
-class TakeBack(Step, frozen=True):
-    """Withdraw those of these attempts that have not started. Then call `unbegun` with them."""
+class Withdraw(Instruction, frozen=True):
+    """Withdraw those of these attempts that have not started. Then call `withdrawn` with them."""
 
     attempts: tuple[str, ...]
 
 
-class Prolong(Step, frozen=True):
+class Prolong(Instruction, frozen=True):
     """Tell the attempt how long it may run from now on."""
 
     attempt: str
@@ -75,14 +75,14 @@ class Prolong(Step, frozen=True):
     """Why the limit was not raised."""
 
 
-class LookFor(Step, frozen=True):
+class RunFileProbe(Instruction, frozen=True):
     """Check whether the file exists, and reply with `Seen`."""
 
     question: str
     path: str
 
 
-class Kill(Step, frozen=True):
+class StopAttempt(Instruction, frozen=True):
     """End this attempt: SIGTERM, grace period, SIGKILL. Then call `ended`."""
 
     attempt: str

@@ -20,7 +20,7 @@ from mainspring.core.work.remote_jobs import RUNS_LABEL
 from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import fast_loop
 from mainspring.protocol.certificates import WORKER_NAME
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Fault, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Offer
@@ -32,14 +32,14 @@ from mainspring.worker.artifacts.artifact_store import directory_of, fault_in_st
 from mainspring.worker.executors.container_engine import find_engine
 from mainspring.worker.executors.remote.clusters import cluster_labels, faults_in_clusters
 from mainspring.worker.sandbox.isolation_probe import offered_levels
-from mainspring.worker.sandbox.prctl import close_to_others
-from mainspring.worker.sandbox.task_user import closed_to, find_user
-from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, GuardSettings
+from mainspring.worker.sandbox.prctl import disable_dumps
+from mainspring.worker.sandbox.task_user import find_user, first_inaccessible
+from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, SupervisorSettings
 
 log = structlog.get_logger()
 
-_MOST_LABELS = 100
-_LONGEST_LABEL = 200
+_MAX_LABELS = 100
+_MAX_LABEL_LENGTH = 200
 _ROOT = 0
 _IS_ROOT = (
     "the worker runs as root, and so would its tasks: start it as another user, set --task-user, or pass --as-root"
@@ -109,8 +109,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def fault_of_user(options: WorkerOptions) -> str:
     """Return why this user may not run a worker; empty if it may. Root requires an explicit option (WRK-4)."""
-    is_told = options.as_root or bool(options.task_user)
-    return _IS_ROOT if os.geteuid() == _ROOT and not is_told else ""
+    is_allowed = options.as_root or bool(options.task_user)
+    return _IS_ROOT if os.geteuid() == _ROOT and not is_allowed else ""
 
 
 def run_worker(options: WorkerOptions) -> None:
@@ -122,13 +122,13 @@ def run_worker(options: WorkerOptions) -> None:
         log.warning("worker.is_root", because="tasks run as root too (--as-root)")
     settings = agent_settings(options)
     if options.isolation is not Isolation.NONE:
-        close_to_others()
+        disable_dumps()
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(_run(settings))
 
 
 async def _run(settings: AgentSettings) -> None:
-    agent = Agent(settings, MachineClock(), Random(entropy()))
+    agent = Agent(settings, SystemClock(), Random(entropy()))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.leave)
@@ -151,12 +151,12 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     for prefix in (ISOLATION_LABEL, RUNS_LABEL):
         if any(label.startswith(prefix) for label in options.labels):
             faults.append(Fault(where="label", why=f"{prefix}.. is detected and can't be set"))
-    if user is not None and (closed := closed_to(user, state_dir.parent)) is not None:
+    if user is not None and (closed := first_inaccessible(user, state_dir.parent)) is not None:
         faults.append(Fault(where="state_dir", why=f"{user.name} has no access to {closed}"))
     if not WORKER_NAME.fullmatch(name):
         faults.append(Fault(where="name", why="must be letters, digits, ., _ and -"))
-    if len(labels) > _MOST_LABELS or any(len(word) > _LONGEST_LABEL for word in (*labels, *labels.values())):
-        why = f"at most {_MOST_LABELS} labels, including handlers, of at most {_LONGEST_LABEL} characters"
+    if len(labels) > _MAX_LABELS or any(len(word) > _MAX_LABEL_LENGTH for word in (*labels, *labels.values())):
+        why = f"at most {_MAX_LABELS} labels, including handlers, of at most {_MAX_LABEL_LENGTH} characters"
         faults.append(Fault(where="label", why=why))
     if options.artifacts and (fault := fault_in_storage(options.artifacts)) is not None:
         faults.append(Fault(where="artifacts", why=fault))
@@ -168,9 +168,9 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         options.gpus,
         options.disk_bytes,
     )
-    guard = _guard_settings(options, handlers, offer)
-    _write_settings(state_dir, guard)
-    levels = offered_levels(state_dir, guard)
+    supervisor = _supervisor_settings(options, handlers, offer)
+    _write_settings(state_dir, supervisor)
+    levels = offered_levels(state_dir, supervisor)
     log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
     return AgentSettings(
         name=name,
@@ -184,25 +184,25 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         join=read_join_token(options.join, options.join_file),
         ca_cert=options.ca_cert,
         artifacts=options.artifacts,
-        keep_artifacts_seconds=guard.keep_artifacts_seconds,
+        keep_artifacts_seconds=supervisor.keep_artifacts_seconds,
         drain_seconds=options.drain_seconds,
         ready_file=options.ready_file,
     )
 
 
-def _guard_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Offer) -> GuardSettings:
+def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Offer) -> SupervisorSettings:
     """Build the supervisor's settings."""
     python_path = tuple(str(place.resolve()) for place in (*options.python_path, Path.cwd()))
     storage = directory_of(options.artifacts)
-    return GuardSettings(
+    return SupervisorSettings(
         handlers=handlers,
         children=options.children,
         python_path=python_path,
         invoker=parse_invoker(options.invoker) if options.invoker else None,
         artifacts=options.artifacts,
         keep_artifacts_seconds=int(options.keep_artifacts or 0),
-        largest_artifact_bytes=options.largest_artifact,
-        largest_artifacts_bytes=options.largest_artifacts,
+        max_artifact_bytes=options.largest_artifact,
+        max_artifacts_bytes=options.largest_artifacts,
         servers=options.servers,
         ca_cert=str(options.ca_cert.resolve()) if options.ca_cert is not None else "",
         isolation=options.isolation,
@@ -220,12 +220,12 @@ def _guard_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Of
     )
 
 
-def _write_settings(state_dir: Path, guard: GuardSettings) -> None:
+def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:
     """Write the supervisor's settings, readable by this user only."""
     path = state_dir / SETTINGS_FILE
     path.touch(mode=0o600)
     path.chmod(0o600)
-    path.write_bytes(msgspec.json.encode(guard))
+    path.write_bytes(msgspec.json.encode(supervisor))
 
 
 def _stable_name(state_dir: Path, host: str) -> str:

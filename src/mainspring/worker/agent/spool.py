@@ -8,7 +8,7 @@
 2. A torn last block is truncated at startup and saved next to the spool for inspection.
 3. Two agents never share a directory: the kernel holds the lock for as long as the process lives.
 4. When most of the file concerns forgotten attempts, it is rewritten and replaced by a rename.
-5. It is bounded: `crowded` says when the worker must not accept more work (I-53). It never drops anything.
+5. It is bounded: `spool_full` says when the worker must not accept more work (I-53). It never drops anything.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import structlog
 
 from mainspring.protocol.errors import Refused
 from mainspring.worker.agent.instructions import Mark, Record
-from mainspring.worker.agent.state_machine import MOST_ASIDE
+from mainspring.worker.agent.state_machine import MAX_UNKNOWN_RESULTS
 
 log = structlog.get_logger()
 
-LIMIT_BYTES = 256 * 1024 * 1024
-CROWDED_ABOVE = 0.8
-ROOMY_BELOW = 0.5
+MAX_SPOOL_BYTES = 256 * 1024 * 1024
+FULL_ABOVE = 0.8
+RESUME_BELOW = 0.5
 SMALL_BYTES = 1024 * 1024
 """A smaller file is not worth compacting."""
 _HEADER_BYTES = 8
@@ -40,20 +40,20 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[Record]] = msgspec.msgpack.Decoder(list[Record])
 
 
-class Journal:
+class Spool:
     """Records of one worker, and the size of those that still matter."""
 
-    def __init__(self, directory: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, directory: Path, limit_bytes: int = MAX_SPOOL_BYTES) -> None:
         """Open the spool below `directory`. Raises Refused if another process uses it."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
         self._path = directory / "spool"
         self._limit = limit_bytes
         self._lock = _lock(directory / "lock")
-        self._live: dict[str, dict[Mark, bytes]] = {}
-        self._aside: dict[str, dict[Mark, bytes]] = {}
-        self._live_bytes = 0
-        self.crowded = False
+        self._current: dict[str, dict[Mark, bytes]] = {}
+        self._unknown: dict[str, dict[Mark, bytes]] = {}
+        self._current_bytes = 0
+        self.spool_full = False
         """Whether the spool is too full to accept new work."""
         (directory / "spool.new").unlink(missing_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -67,8 +67,8 @@ class Journal:
 
     def append(self, records: Sequence[Record]) -> None:
         """Write records; results durably. Raises OSError, having written nothing, if the disk fails."""
-        texts = [_ENCODER.encode(record) for record in records]
-        block = _block(texts)
+        encoded = [_ENCODER.encode(record) for record in records]
+        block = _block(encoded)
         try:
             _write(self._file, block, self._size)
             if any(record.mark is Mark.ENDED for record in records):
@@ -77,11 +77,11 @@ class Journal:
             os.ftruncate(self._file, self._size)
             raise
         self._size += len(block)
-        for record, text in zip(records, texts, strict=True):
+        for record, text in zip(records, encoded, strict=True):
             self._account(record, text)
-        if self._size > max(SMALL_BYTES, 2 * self._live_bytes):
+        if self._size > max(SMALL_BYTES, 2 * self._current_bytes):
             self._compact()
-        self._judge()
+        self._update_full()
 
     def close(self) -> None:
         """Close the file and release the lock."""
@@ -102,27 +102,27 @@ class Journal:
             log.warning("spool.torn", path=str(self._path), at=self._size, cut_bytes=len(cut))
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
-        self._judge()
+        self._update_full()
         return records
 
     def _account(self, record: Record, text: bytes) -> None:
         """Track the records that a compacted file would contain."""
         attempt = record.attempt
         if record.mark is Mark.FORGOTTEN:
-            self._live_bytes -= _size(self._live.pop(attempt, {}))
+            self._current_bytes -= _size(self._current.pop(attempt, {}))
             return
-        lines = self._live.setdefault(attempt, {})
-        self._live_bytes += len(text) - len(lines.get(record.mark, b""))
+        lines = self._current.setdefault(attempt, {})
+        self._current_bytes += len(text) - len(lines.get(record.mark, b""))
         lines[record.mark] = text
-        if record.mark is Mark.ASIDE:
-            self._aside[attempt] = self._live.pop(attempt)
-            while len(self._aside) > MOST_ASIDE:
-                self._live_bytes -= _size(self._aside.pop(next(iter(self._aside))))
+        if record.mark is Mark.UNKNOWN:
+            self._unknown[attempt] = self._current.pop(attempt)
+            while len(self._unknown) > MAX_UNKNOWN_RESULTS:
+                self._current_bytes -= _size(self._unknown.pop(next(iter(self._unknown))))
 
     def _compact(self) -> None:
         """Write the current records to a new file, and replace the old one."""
-        texts = [text for lines in (*self._aside.values(), *self._live.values()) for text in lines.values()]
-        block = _block(texts) if texts else b""
+        encoded = [text for lines in (*self._unknown.values(), *self._current.values()) for text in lines.values()]
+        block = _block(encoded) if encoded else b""
         new = self._directory / "spool.new"
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -138,19 +138,19 @@ class Journal:
         os.close(self._file)
         self._file, self._size = file, len(block)
 
-    def _judge(self) -> None:
-        """Update `crowded`, with hysteresis."""
-        share = self._live_bytes / self._limit
-        if not self.crowded and share > CROWDED_ABOVE:
-            self.crowded = True
-            log.error("spool.full", path=str(self._path), bytes=self._live_bytes, limit_bytes=self._limit)
-        elif self.crowded and share < ROOMY_BELOW:
-            self.crowded = False
-            log.info("spool.available", path=str(self._path), bytes=self._live_bytes)
+    def _update_full(self) -> None:
+        """Update `spool_full`, with hysteresis."""
+        share = self._current_bytes / self._limit
+        if not self.spool_full and share > FULL_ABOVE:
+            self.spool_full = True
+            log.error("spool.full", path=str(self._path), bytes=self._current_bytes, limit_bytes=self._limit)
+        elif self.spool_full and share < RESUME_BELOW:
+            self.spool_full = False
+            log.info("spool.available", path=str(self._path), bytes=self._current_bytes)
 
 
-def _block(texts: Sequence[bytes]) -> bytes:
-    payload = b"".join((_ARRAY, len(texts).to_bytes(4, "big"), *texts))
+def _block(encoded: Sequence[bytes]) -> bytes:
+    payload = b"".join((_ARRAY, len(encoded).to_bytes(4, "big"), *encoded))
     return b"".join((len(payload).to_bytes(4, "big"), zlib.crc32(payload).to_bytes(4, "big"), payload))
 
 

@@ -4,7 +4,8 @@
                  ▲                   │                                      │
                  └─ while silent ─withdrawn─ recalled, leaving ─► (forgotten)  └─ answer "unknown" ─► kept as unknown
 
-Each method takes an event and returns the instructions that follow, in order. A `Keep` must be on disk before any later
+Each method takes an event and returns the instructions that follow, in order. A `Persist` must be on disk before any
+later
 instruction is executed: that is how no promise is lost (I-50).
 
 A group is passed to the supervisor as a whole, which runs the attempts of a lease one after another and reports what
@@ -34,369 +35,396 @@ from mainspring.protocol.wire import (
     Answer,
     Artifacts,
     Assign,
-    Beat,
     Checkpoint,
     Credit,
-    Elsewhere,
-    Ends,
     Extend,
     Extended,
     FromWorker,
+    Heartbeat,
     Leaving,
-    LogKept,
-    Look,
+    LogStored,
     Outcome,
+    ProbeFile,
     Progress,
     Recall,
     Received,
+    Redirect,
     Refusal,
     Register,
     Result,
     Returned,
+    RunEnds,
     Started,
     Stop,
     ToWorker,
     Verdict,
     Welcome,
 )
-from mainspring.worker.agent.attempt_state import NOT_BEGUN, WITH_GUARD, Forgotten, Held, Phase, Running
-from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
-from mainspring.worker.agent.verify import Verify, takes_all
-from mainspring.worker.supervisor.supervisor_wire import Holding
+from mainspring.worker.agent.attempt_state import (
+    NOT_STARTED,
+    WITH_SUPERVISOR,
+    AttemptState,
+    Forgotten,
+    Phase,
+    RunningAttempt,
+)
+from mainspring.worker.agent.instructions import (
+    Instruction,
+    Mark,
+    Persist,
+    Prolong,
+    Record,
+    RunFileProbe,
+    Send,
+    Start,
+    StopAttempt,
+    Withdraw,
+)
+from mainspring.worker.agent.verify import Verify, accept_all
+from mainspring.worker.supervisor.supervisor_wire import Inventory
 
-MOST_ASIDE = 1_000
-LONGEST_NOTE = 1_000
+MAX_UNKNOWN_RESULTS = 1_000
+MAX_NOTE_LENGTH = 1_000
 
 
-class Duties:
+class StateMachine:
     """Attempts of one worker, from assignment to answer."""
 
-    def __init__(self, verify: Verify = takes_all) -> None:
+    def __init__(self, verify: Verify = accept_all) -> None:
         self.session = ""
         self.leaving = False
         """The worker is shutting down: nothing more starts."""
-        self.crowded = False
+        self.spool_full = False
         """The spool is nearly full: no more work is accepted (I-53)."""
         self._verify = verify
         self._open = False
         self._silent = False
         self._credit = 0
-        self._attempts: dict[str, Held] = {}
-        self._told: tuple[str, ...] = ()
+        self._attempts: dict[str, AttemptState] = {}
+        self._registered: tuple[str, ...] = ()
         """Attempts listed in this session's `Register`."""
         self._forgotten = Forgotten()
         self._unsent: deque[str] = deque()
-        self._moved: dict[str, None] = {}
-        self.aside: deque[Result] = deque(maxlen=MOST_ASIDE)
+        self._progressed: dict[str, None] = {}
+        self.unknown_results: deque[Result] = deque(maxlen=MAX_UNKNOWN_RESULTS)
         """Results that the server did not recognize."""
 
     def holds(self) -> tuple[str, ...]:
         """Return the ids of all attempts."""
         return tuple(self._attempts)
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningAttempt]:
         """Return the attempts whose process is known to run."""
-        held = self._attempts.items()
-        return [Running(attempt, one.pid, one.created) for attempt, one in held if one.phase is Phase.RUNNING]
+        state = self._attempts.items()
+        return [RunningAttempt(attempt, one.pid, one.created) for attempt, one in state if one.phase is Phase.RUNNING]
 
     def unfinished(self) -> list[str]:
         """Return the attempts that are launched or running."""
-        return [attempt for attempt, held in self._attempts.items() if held.phase in WITH_GUARD]
+        return [attempt for attempt, state in self._attempts.items() if state.phase in WITH_SUPERVISOR]
 
     # the session
 
     def register(self, hello: Register) -> Register:
         """Open a session and list all attempts in it. The previous session is void."""
         self.session, self._open, self._credit = hello.session, False, 0
-        self._told = self.holds()
-        return msgspec.structs.replace(hello, holds=self._told)
+        self._registered = self.holds()
+        return msgspec.structs.replace(hello, holds=self._registered)
 
     def lost_session(self) -> None:
         """The connection is lost; running attempts continue."""
         self._open = False
 
-    def take(self, message: ToWorker) -> list[Step]:
+    def take(self, message: ToWorker) -> list[Instruction]:
         """Process a message of the server."""
-        steps = self.heard()
+        instructions = self.server_responded()
         match message:
             case Assign():
-                steps += self._assign(message)
+                instructions += self._take_group(message)
             case Answer():
-                steps += self._answer(message)
+                instructions += self._answer(message)
             case Credit():
                 self._credit += message.results
-                steps += self._send_results()
+                instructions += self._send_results()
             case Welcome():
-                steps += self._welcome(message)
+                instructions += self._welcome(message)
             case Recall():
-                steps += self._recall(message)
+                instructions += self._recall(message)
             case Stop():
-                steps += self._stop(message)
+                instructions += self._stop(message)
             case Extended():
-                steps += self._prolong(message)
-            case Look():
-                steps.append(LookFor(message.question, message.path))
-            case LogKept() | Ends() | Elsewhere():
+                instructions += self._prolong(message)
+            case ProbeFile():
+                instructions.append(RunFileProbe(message.question, message.path))
+            case LogStored() | RunEnds() | Redirect():
                 pass  # handled by the log shipper, the artifact sweep and the uplink
-        return steps
+        return instructions
 
-    def beat(self) -> list[Step]:
+    def beat(self) -> list[Instruction]:
         """Send a heartbeat with the progress since the last one."""
         if not self._open:
             return []
-        moved = [self._attempts[attempt].progress for attempt in self._moved if attempt in self._attempts]
-        self._moved.clear()
-        return [Say(Beat(tuple(progress for progress in moved if progress is not None)))]
+        progressed = [self._attempts[attempt].progress for attempt in self._progressed if attempt in self._attempts]
+        self._progressed.clear()
+        return [Send(Heartbeat(tuple(progress for progress in progressed if progress is not None)))]
 
-    def silence(self) -> list[Step]:
+    def silence(self) -> list[Instruction]:
         """Start nothing more: the server has been silent for so long that it may have rescheduled the work."""
         if self._silent:
             return []
         self._silent = True
-        return self._ask_back(self._in_phase(Phase.HANDED_OVER))
+        return self._withdraw(self._in_phase(Phase.LAUNCHED))
 
-    def heard(self) -> list[Step]:
+    def server_responded(self) -> list[Instruction]:
         """The server responded: launch waiting attempts."""
         if not self._silent:
             return []
         self._silent = False
-        return [step for attempt in self._in_phase(Phase.WAITING) for step in self._hand_over(attempt)]
+        return [instruction for attempt in self._in_phase(Phase.WAITING) for instruction in self._launch(attempt)]
 
-    def leave(self) -> list[Step]:
+    def leave(self) -> list[Instruction]:
         """Drain (WRK-9): start nothing more, return what has not started, finish the rest."""
         self.leaving = True
-        steps = self._say(Leaving()) + self._give_back(self._in_phase(Phase.WAITING))
-        return steps + self._ask_back(self._in_phase(Phase.HANDED_OVER))
+        instructions = self._send(Leaving()) + self._return(self._in_phase(Phase.WAITING))
+        return instructions + self._withdraw(self._in_phase(Phase.LAUNCHED))
 
-    def crowd(self, crowded: bool) -> list[Step]:
+    def set_spool_full(self, spool_full: bool) -> list[Instruction]:
         """Set whether the spool is nearly full (I-53). A server assigns work again only in the next session."""
-        if crowded == self.crowded:
+        if spool_full == self.spool_full:
             return []
-        self.crowded = crowded
-        return self._say(Leaving()) if crowded else []
+        self.spool_full = spool_full
+        return self._send(Leaving()) if spool_full else []
 
     # events of attempts
 
-    def started(self, attempt: str, pid: int = 0, created: float = 0.0) -> list[Step]:
+    def started(self, attempt: str, pid: int = 0, created: float = 0.0) -> list[Instruction]:
         """The attempt runs in this process."""
-        held = self._attempts.get(attempt)
-        if held is None or held.phase not in NOT_BEGUN:
+        state = self._attempts.get(attempt)
+        if state is None or state.phase not in NOT_STARTED:
             return []
-        held.phase, held.pid, held.created = Phase.RUNNING, pid, created
-        return [Keep(Record(Mark.STARTED, attempt, pid, created)), *self._say(Started(attempt))]
+        state.phase, state.pid, state.created = Phase.RUNNING, pid, created
+        return [Persist(Record(Mark.STARTED, attempt, pid, created)), *self._send(Started(attempt))]
 
-    def moved(self, attempt: str, percent: float | None, note: str) -> None:
+    def progressed(self, attempt: str, percent: float | None, note: str) -> None:
         """The attempt reported progress; the next heartbeat sends it."""
-        held = self._attempts.get(attempt)
-        if held is not None and held.phase is Phase.RUNNING:
-            held.progress = Progress(attempt, percent, note[:LONGEST_NOTE])
-            self._moved[attempt] = None
+        state = self._attempts.get(attempt)
+        if state is not None and state.phase is Phase.RUNNING:
+            state.progress = Progress(attempt, percent, note[:MAX_NOTE_LENGTH])
+            self._progressed[attempt] = None
 
-    def saved(self, attempt: str, document: str) -> list[Step]:
+    def checkpoint_saved(self, attempt: str, document: str) -> list[Instruction]:
         """The attempt saved a checkpoint. The latest one is kept until the result is answered (WRK-7)."""
-        held = self._attempts.get(attempt)
-        if held is None or held.phase is Phase.OVER:
+        state = self._attempts.get(attempt)
+        if state is None or state.phase is Phase.ENDED:
             return []
-        held.checkpoint = document
-        return [Keep(Record(Mark.SAVED, attempt, document=document)), *self._say(Checkpoint(attempt, document))]
+        state.checkpoint = document
+        return [Persist(Record(Mark.SAVED, attempt, document=document)), *self._send(Checkpoint(attempt, document))]
 
-    def asked(self, attempt: str, seconds: float) -> list[Step]:
+    def extension_requested(self, attempt: str, seconds: float) -> list[Instruction]:
         """The attempt requests more time. Its progress is sent first: extensions require progress (LIV-4)."""
-        held = self._attempts.get(attempt)
-        if held is None or held.phase is Phase.OVER:
+        state = self._attempts.get(attempt)
+        if state is None or state.phase is Phase.ENDED:
             return []
-        held.asked = seconds
-        return [*self.beat(), *self._say(Extend(attempt, seconds))]
+        state.extension_requested = seconds
+        return [*self.beat(), *self._send(Extend(attempt, seconds))]
 
     def ended(
         self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = (),
-        *, passed: bool = False,
-    ) -> list[Step]:  # fmt: skip
-        """All processes of the attempt have ended: record and report the result. `passed`: its start was not reported
+        *, just_started: bool = False,
+    ) -> list[Instruction]:  # fmt: skip
+        """All processes of the attempt have ended: record and report the result. `just_started`: its start was not
+        reported
         yet."""
-        held = self._attempts.get(attempt)
-        if held is None or held.phase is Phase.OVER:
+        state = self._attempts.get(attempt)
+        if state is None or state.phase is Phase.ENDED:
             return []
-        begins = self._say(Started(attempt)) if passed and held.phase in NOT_BEGUN else []
-        held.phase = Phase.OVER
-        held.assignment = None
-        held.result = Result(attempt, outcome, output, error, left)
-        self._moved.pop(attempt, None)
+        begins = self._send(Started(attempt)) if just_started and state.phase in NOT_STARTED else []
+        state.phase = Phase.ENDED
+        state.assignment = None
+        state.result = Result(attempt, outcome, output, error, left)
+        self._progressed.pop(attempt, None)
         self._unsent.append(attempt)
-        return [Keep(Record(Mark.ENDED, attempt, result=held.result)), *begins, *self._send_results()]
+        return [Persist(Record(Mark.ENDED, attempt, result=state.result)), *begins, *self._send_results()]
 
-    def unbegun(self, attempts: Iterable[str]) -> list[Step]:
+    def withdrawn(self, attempts: Iterable[str]) -> list[Instruction]:
         """The supervisor gave these back unstarted. Return them to the server, or keep them until it responds."""
         back: list[str] = []
-        steps: list[Step] = []
+        instructions: list[Instruction] = []
         for attempt in attempts:
-            held = self._attempts.get(attempt)
-            if held is None or held.phase is not Phase.HANDED_OVER:
+            state = self._attempts.get(attempt)
+            if state is None or state.phase is not Phase.LAUNCHED:
                 continue
-            if held.recalled or self.leaving or held.assignment is None:
+            if state.recall_requested or self.leaving or state.assignment is None:
                 back.append(attempt)
                 continue
-            held.phase = Phase.WAITING
+            state.phase = Phase.WAITING
             if not self._silent:
-                steps += self._hand_over(attempt)
-        return steps + self._give_back(back)
+                instructions += self._launch(attempt)
+        return instructions + self._return(back)
 
-    def restore(self, journal: Iterable[Record]) -> None:
+    def restore(self, spool: Iterable[Record]) -> None:
         """Rebuild the state of an earlier agent from its spool. Launched attempts stay so until `adopt`."""
-        for record in journal:
+        for record in spool:
             if record.mark is Mark.RECEIVED:
-                self._attempts[record.attempt] = Held(Phase.HANDED_OVER)
-            held = self._attempts[record.attempt]
-            held.replay(record)
-            if record.mark in (Mark.FORGOTTEN, Mark.ASIDE):
+                self._attempts[record.attempt] = AttemptState(Phase.LAUNCHED)
+            state = self._attempts[record.attempt]
+            state.replay(record)
+            if record.mark in (Mark.FORGOTTEN, Mark.UNKNOWN):
                 self._forget(record.attempt)
-            if record.mark is Mark.ASIDE and held.result is not None:
-                self.aside.append(held.result)
+            if record.mark is Mark.UNKNOWN and state.result is not None:
+                self.unknown_results.append(state.result)
 
-    def adopt(self, holding: Holding, why: str) -> list[Step]:
+    def adopt(self, inventory: Inventory, why: str) -> list[Instruction]:
         """Reconcile with a supervisor: continue the attempts that it has, and end the rest.
 
         An attempt that it does not know may have started under an earlier supervisor, which ended for the reason `why`.
         It is neither started (I-17) nor returned as never started: it is reported as stopped.
         """
-        steps: list[Step] = []
-        for ended in holding.ended:
-            steps += self.ended(ended.attempt, ended.outcome, ended.output, ended.error, ended.artifacts)
-        began, waiting = set(holding.began), set(holding.waiting)
+        instructions: list[Instruction] = []
+        for ended in inventory.ended:
+            instructions += self.ended(ended.attempt, ended.outcome, ended.output, ended.error, ended.artifacts)
+        began, waiting = set(inventory.began), set(inventory.waiting)
         error = msgspec.json.encode(why).decode()
         for attempt in self.unfinished():
             if attempt in began:
-                steps += self.started(attempt)
+                instructions += self.started(attempt)
             elif attempt not in waiting:
-                steps += self.ended(attempt, Outcome.STOPPED, None, error)
+                instructions += self.ended(attempt, Outcome.STOPPED, None, error)
         unwanted = self._silent or self.leaving
-        steps += self._ask_back(
-            [one for one in holding.waiting if one in self._attempts and (unwanted or self._attempts[one].recalled)]
+        instructions += self._withdraw(
+            [
+                one
+                for one in inventory.waiting
+                if one in self._attempts and (unwanted or self._attempts[one].recall_requested)
+            ]
         )
-        return steps + [Kill(one, 0.0) for one in (*holding.began, *holding.waiting) if one not in self._attempts]
+        return instructions + [
+            StopAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
+        ]
 
     # messages of the server
 
-    def _welcome(self, message: Welcome) -> list[Step]:
+    def _welcome(self, message: Welcome) -> list[Instruction]:
         """The session is open: resend everything the server may have missed, results last."""
         if message.session != self.session:
             return []
         self._open = True
-        gone = tuple(attempt for attempt in self._told if attempt not in self._attempts)
-        steps = self._say(Returned(gone)) if gone else []
-        waiting = tuple(attempt for attempt, held in self._attempts.items() if held.phase in NOT_BEGUN)
+        gone = tuple(attempt for attempt in self._registered if attempt not in self._attempts)
+        instructions = self._send(Returned(gone)) if gone else []
+        waiting = tuple(attempt for attempt, state in self._attempts.items() if state.phase in NOT_STARTED)
         if waiting:
-            steps += self._say(Received(waiting))
-        if self.leaving or self.crowded:
-            steps += self._say(Leaving())
-        for attempt, held in self._attempts.items():
-            for word in held.words(attempt):
-                steps += self._say(word)
-        self._unsent = deque(self._in_phase(Phase.OVER))
-        return steps + self._send_results()
+            instructions += self._send(Received(waiting))
+        if self.leaving or self.spool_full:
+            instructions += self._send(Leaving())
+        for attempt, state in self._attempts.items():
+            for word in state.words(attempt):
+                instructions += self._send(word)
+        self._unsent = deque(self._in_phase(Phase.ENDED))
+        return instructions + self._send_results()
 
-    def _assign(self, message: Assign) -> list[Step]:
+    def _take_group(self, message: Assign) -> list[Instruction]:
         """Record a group, confirm it, launch it. Refuse what can't run here; return what is not wanted."""
         fresh = [
             one for one in message.group if one.attempt not in self._attempts and one.attempt not in self._forgotten
         ]
-        if self.leaving or self.crowded:
+        if self.leaving or self.spool_full:
             self._forget(*(one.attempt for one in fresh))
-            return self._say(Returned(tuple(one.attempt for one in fresh))) if fresh else []
-        refusals: list[Step] = []
+            return self._send(Returned(tuple(one.attempt for one in fresh))) if fresh else []
+        refusals: list[Instruction] = []
         taken: list[str] = []
         for one in fresh:
             why = self._verify(one, message.needs)
             if why:
                 self._forget(one.attempt)
-                refusals += self._say(Refusal(one.attempt, why[:LONGEST_NOTE]))
+                refusals += self._send(Refusal(one.attempt, why[:MAX_NOTE_LENGTH]))
             else:
-                self._attempts[one.attempt] = Held(Phase.WAITING, message.lease, one, message.needs)
+                self._attempts[one.attempt] = AttemptState(Phase.WAITING, message.lease, one, message.needs)
                 taken.append(one.attempt)
         if not taken:
             return refusals
-        steps: list[Step] = [Keep(Record(Mark.RECEIVED, attempt)) for attempt in taken]
-        steps += self._say(Received(tuple(taken)))
+        instructions: list[Instruction] = [Persist(Record(Mark.RECEIVED, attempt)) for attempt in taken]
+        instructions += self._send(Received(tuple(taken)))
         for attempt in taken:
-            steps += self._hand_over(attempt)
-        return steps + refusals
+            instructions += self._launch(attempt)
+        return instructions + refusals
 
-    def _answer(self, message: Answer) -> list[Step]:
-        held = self._attempts.get(message.attempt)
-        if held is None or held.result is None:
+    def _answer(self, message: Answer) -> list[Instruction]:
+        state = self._attempts.get(message.attempt)
+        if state is None or state.result is None:
             return []
         self._forget(message.attempt)
         if message.verdict is Verdict.UNKNOWN:
-            self.aside.append(held.result)
-            return [Keep(Record(Mark.ASIDE, message.attempt))]
-        return [Keep(Record(Mark.FORGOTTEN, message.attempt))]
+            self.unknown_results.append(state.result)
+            return [Persist(Record(Mark.UNKNOWN, message.attempt))]
+        return [Persist(Record(Mark.FORGOTTEN, message.attempt))]
 
-    def _recall(self, message: Recall) -> list[Step]:
-        """Return what has not started. For launched attempts the supervisor decides: `Unbegun`, or a later start."""
-        steps: list[Step] = []
+    def _recall(self, message: Recall) -> list[Instruction]:
+        """Return what has not started. For launched attempts the supervisor decides: `Withdrawn`, or a later start."""
+        instructions: list[Instruction] = []
         back: list[str] = []
         to_withdraw: list[str] = []
         for attempt in message.attempts:
-            held = self._attempts.get(attempt)
-            if held is None:
+            state = self._attempts.get(attempt)
+            if state is None:
                 back.append(attempt)
-            elif held.phase is Phase.HANDED_OVER:
-                held.recalled = True
+            elif state.phase is Phase.LAUNCHED:
+                state.recall_requested = True
                 to_withdraw.append(attempt)
-            elif held.phase is Phase.RUNNING:
-                steps += self._say(Started(attempt))
-        return steps + self._give_back(back) + self._ask_back(to_withdraw)
+            elif state.phase is Phase.RUNNING:
+                instructions += self._send(Started(attempt))
+        return instructions + self._return(back) + self._withdraw(to_withdraw)
 
-    def _stop(self, message: Stop) -> list[Step]:
-        held = self._attempts.get(message.attempt)
-        if held is None:
-            return self._say(Returned((message.attempt,)))
-        return [] if held.phase is Phase.OVER else [Kill(message.attempt, message.grace_seconds)]
+    def _stop(self, message: Stop) -> list[Instruction]:
+        state = self._attempts.get(message.attempt)
+        if state is None:
+            return self._send(Returned((message.attempt,)))
+        return [] if state.phase is Phase.ENDED else [StopAttempt(message.attempt, message.grace_seconds)]
 
-    def _prolong(self, message: Extended) -> list[Step]:
-        held = self._attempts.get(message.attempt)
-        if held is None or held.phase is Phase.OVER:
+    def _prolong(self, message: Extended) -> list[Instruction]:
+        state = self._attempts.get(message.attempt)
+        if state is None or state.phase is Phase.ENDED:
             return []
-        held.asked = None
+        state.extension_requested = None
         return [Prolong(message.attempt, message.seconds, message.because)]
 
     # helpers
 
     def _in_phase(self, phase: Phase) -> list[str]:
-        return [attempt for attempt, held in self._attempts.items() if held.phase is phase]
+        return [attempt for attempt, state in self._attempts.items() if state.phase is phase]
 
-    def _hand_over(self, attempt: str) -> list[Step]:
-        held = self._attempts[attempt]
-        if self._silent or held.assignment is None:
+    def _launch(self, attempt: str) -> list[Instruction]:
+        state = self._attempts[attempt]
+        if self._silent or state.assignment is None:
             return []
-        held.phase = Phase.HANDED_OVER
-        return [Start(held.assignment, held.lease, held.needs)]
+        state.phase = Phase.LAUNCHED
+        return [Start(state.assignment, state.lease, state.needs)]
 
-    def _ask_back(self, attempts: list[str]) -> list[Step]:
-        return [TakeBack(tuple(attempts))] if attempts else []
+    def _withdraw(self, attempts: list[str]) -> list[Instruction]:
+        return [Withdraw(tuple(attempts))] if attempts else []
 
-    def _give_back(self, attempts: list[str]) -> list[Step]:
+    def _return(self, attempts: list[str]) -> list[Instruction]:
         """Return attempts that never started and that no one else has."""
         if not attempts:
             return []
-        steps: list[Step] = [Keep(Record(Mark.FORGOTTEN, attempt)) for attempt in attempts if attempt in self._attempts]
+        instructions: list[Instruction] = [
+            Persist(Record(Mark.FORGOTTEN, attempt)) for attempt in attempts if attempt in self._attempts
+        ]
         self._forget(*attempts)
-        return steps + self._say(Returned(tuple(attempts)))
+        return instructions + self._send(Returned(tuple(attempts)))
 
     def _forget(self, *attempts: str) -> None:
         for attempt in attempts:
             self._attempts.pop(attempt, None)
-            self._moved.pop(attempt, None)
+            self._progressed.pop(attempt, None)
             self._forgotten.add(attempt)
 
-    def _send_results(self) -> list[Step]:
-        steps: list[Step] = []
+    def _send_results(self) -> list[Instruction]:
+        instructions: list[Instruction] = []
         while self._open and self._unsent and self._credit > 0:
-            held = self._attempts.get(self._unsent.popleft())
-            if held is not None and held.result is not None:
+            state = self._attempts.get(self._unsent.popleft())
+            if state is not None and state.result is not None:
                 self._credit -= 1
-                steps.append(Say(held.result))
-        return steps
+                instructions.append(Send(state.result))
+        return instructions
 
-    def _say(self, message: FromWorker) -> list[Step]:
-        return [Say(message)] if self._open else []
+    def _send(self, message: FromWorker) -> list[Instruction]:
+        return [Send(message)] if self._open else []

@@ -14,53 +14,53 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, MainspringError
 from mainspring.worker.supervisor.frames import FrameReader, write_frame
 from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE
-from mainspring.worker.supervisor.supervisor_wire import FromAgent, FromGuard, Hello, Holding
+from mainspring.worker.supervisor.supervisor_wire import FromAgent, FromSupervisor, Hello, Inventory
 
 log = structlog.get_logger()
 
 START_SECONDS = 15.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _SPAWN_SECONDS = 0.2
 """Minimum time between two starts of a supervisor."""
-_LONGEST_SOCKET_PATH = 100
+_MAX_SOCKET_PATH = 100
 _SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
 """Variables with the worker's credentials: no process that runs tasks gets them."""
 
 
-class GuardLink:
+class SupervisorLink:
     """Connection to the supervisor of a state directory."""
 
     def __init__(self, state_dir: Path, clock: Clock) -> None:
         self._state_dir = state_dir
         self._clock = clock
         self._writer: asyncio.StreamWriter | None = None
-        self._frames: FrameReader[FromGuard] | None = None
-        self._early: list[FromGuard] = []
+        self._frames: FrameReader[FromSupervisor] | None = None
+        self._buffered: list[FromSupervisor] = []
         self._pid = 0
         """Pid of the supervisor that was started here, until it has ended."""
 
-    async def open(self) -> Holding:
+    async def open(self) -> Inventory:
         """Connect to a running or new supervisor, and ask for its attempts. Raises Broken if none answers."""
         await self.close()
         deadline = self._clock.monotonic() + START_SECONDS
         next_spawn = 0.0
         while True:
             try:
-                return await self._greet()
+                return await self._handshake()
             except OSError as error:
                 if self._clock.monotonic() > deadline:
-                    raise Broken(f"no supervisor answers: {error}; see {self._state_dir / 'guard.err'}") from error
+                    raise Broken(f"no supervisor answers: {error}; see {self._state_dir / 'supervisor.err'}") from error
             # An earlier supervisor may be exiting and still hold the lock: then it takes several attempts.
             if not self._is_running() and self._clock.monotonic() >= next_spawn:
                 self._spawn()
                 next_spawn = self._clock.monotonic() + _SPAWN_SECONDS
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(_POLL_SECONDS)
 
-    async def next(self) -> list[FromGuard]:
+    async def next(self) -> list[FromSupervisor]:
         """Return the supervisor's next messages; empty if the connection is lost."""
-        if self._early:
-            words, self._early = self._early, []
-            return words
+        if self._buffered:
+            messages, self._buffered = self._buffered, []
+            return messages
         if self._frames is None:
             return []
         try:
@@ -69,10 +69,10 @@ class GuardLink:
             log.warning("supervisor.unreadable", error=str(error))
             return []
 
-    def say(self, words: Sequence[FromAgent]) -> None:
+    def send(self, messages: Sequence[FromAgent]) -> None:
         """Send messages. If the connection is lost, `next` reports it."""
         if self._writer is not None and not self._writer.is_closing():
-            write_frame(self._writer, words)
+            write_frame(self._writer, messages)
 
     async def close(self) -> None:
         """Close the connection. The supervisor waits a while for another agent."""
@@ -89,30 +89,30 @@ class GuardLink:
         try:
             async with asyncio.timeout(seconds):
                 while await self.next() or self._is_running():
-                    await self._clock.sleep(_LOOK_SECONDS)
+                    await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError:
             log.warning("supervisor.not_ended", seconds=seconds)
 
-    async def _greet(self) -> Holding:
+    async def _handshake(self) -> Inventory:
         """Send hello and return the supervisor's inventory. Raises OSError if it does not answer."""
         reader, writer = await self._connect()
-        frames: FrameReader[FromGuard] = FrameReader(reader, list[FromGuard])
+        frames: FrameReader[FromSupervisor] = FrameReader(reader, list[FromSupervisor])
         write_frame(writer, [Hello()])
         try:
             async with asyncio.timeout(START_SECONDS):
-                words = await frames.next()
+                messages = await frames.next()
         except TimeoutError as error:
             writer.close()
             raise ConnectionResetError("the supervisor does not answer") from error
-        if not words or not isinstance(words[0], Holding):
+        if not messages or not isinstance(messages[0], Inventory):
             writer.close()
             raise ConnectionResetError("the supervisor closed the connection")
-        self._writer, self._frames, self._early = writer, frames, words[1:]
-        return words[0]
+        self._writer, self._frames, self._buffered = writer, frames, messages[1:]
+        return messages[0]
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         path = self._state_dir.absolute() / SOCKET_FILE
-        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
             return await asyncio.open_unix_connection(path)
         # A socket address is limited to 108 bytes; a path through a directory descriptor is always short.
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
@@ -124,7 +124,7 @@ class GuardLink:
     def _spawn(self) -> None:
         """Start a supervisor in a new session: it outlives this process, and gets none of its signals."""
         environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-        errors = str(self._state_dir / "guard.err")
+        errors = str(self._state_dir / "supervisor.err")
         self._pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "mainspring.worker.supervisor.supervisor", str(self._state_dir.absolute())],

@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Forbidden, Refused, Unauthenticated
-from mainspring.protocol.wire import LARGEST_FRAME_BYTES, Elsewhere, FromWorker, Received, Register, ToWorker, Welcome
+from mainspring.protocol.wire import MAX_FRAME_BYTES, FromWorker, Received, Redirect, Register, ToWorker, Welcome
 
 if TYPE_CHECKING:
     from mainspring.worker.agent.identity import Identity
@@ -33,9 +33,9 @@ log = structlog.get_logger()
 
 PATH = "/api/v1/worker-link"
 PING_SECONDS = 4.0
-DEAF_SECONDS = 15.0
-SHORTEST_BACKOFF_SECONDS = 0.1
-LONGEST_BACKOFF_SECONDS = 5.0
+SILENCE_TIMEOUT_SECONDS = 15.0
+MIN_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 5.0
 ELECTION_SECONDS = 10.0
 ELECTION_BACKOFF_SECONDS = 1.0
 """Maximum backoff after a recent connection: the leader is probably being replaced, which does not take long."""
@@ -43,9 +43,9 @@ OPEN_SECONDS = 10.0
 RECEIPT_SECONDS = 0.005
 """Delay of a receipt, so that it shares a frame with the start or end of a short task: one frame per step of a chain
 instead of two."""
-_LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
-_LARGEST_HEARD_BYTES = 64 * 1024 * 1024
-_MOST_HOPS = 3
+_MAX_SENT_BYTES = MAX_FRAME_BYTES // 2
+_MAX_RECEIVED_BYTES = 64 * 1024 * 1024
+_MAX_HOPS = 3
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[ToWorker]] = msgspec.msgpack.Decoder(list[ToWorker])
@@ -74,16 +74,16 @@ class Uplink:
         self._on_messages = on_messages
         self._on_lost = on_lost
         self._next = 0
-        self._elsewhere: str | None = None
+        self._redirect: str | None = None
         self._failures = 0
         self._hops = 0
         self._welcomed = False
         self._closing = False
         self._outgoing: list[FromWorker] = []
-        self._something = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._sent = asyncio.Event()
         self._connection: ClientConnection | None = None
-        self._heard_at = self._opened_at = clock.monotonic()
+        self._received_at = self._opened_at = clock.monotonic()
 
     def send(self, messages: Sequence[FromWorker]) -> None:
         """Send messages in the open session; without one they are dropped, and sent again in the next."""
@@ -92,9 +92,9 @@ class Uplink:
             self._sent.clear()
             if all(isinstance(message, Received) for message in messages):
                 # A receipt is not urgent: the next message takes it along.
-                asyncio.get_running_loop().call_later(RECEIPT_SECONDS, self._something.set)
+                asyncio.get_running_loop().call_later(RECEIPT_SECONDS, self._wakeup.set)
             else:
-                self._something.set()
+                self._wakeup.set()
 
     async def close(self, seconds: float) -> None:
         """Send queued messages for at most `seconds`, and disconnect for good."""
@@ -104,7 +104,7 @@ class Uplink:
         try:
             async with asyncio.timeout(seconds):
                 if self._outgoing:
-                    self._something.set()
+                    self._wakeup.set()
                     await self._sent.wait()
                 await self.reopen()
         except TimeoutError:
@@ -112,7 +112,7 @@ class Uplink:
 
     def silence(self) -> float:
         """Return the seconds since a server last responded."""
-        return self._clock.monotonic() - self._heard_at
+        return self._clock.monotonic() - self._received_at
 
     async def reopen(self) -> None:
         """Close the session, so that a new one is opened."""
@@ -138,18 +138,18 @@ class Uplink:
 
     def _choose(self) -> str:
         """Return the address to connect to: the redirect target, else the next configured server."""
-        if self._elsewhere is not None:
-            address, self._elsewhere = self._elsewhere, None
+        if self._redirect is not None:
+            address, self._redirect = self._redirect, None
             return address
         self._next += 1
         return self._servers[(self._next - 1) % len(self._servers)]
 
     def _pause(self) -> float:
         """Return the backoff with full jitter; 0 for a redirect, unless servers redirect in a loop."""
-        if self._elsewhere is not None and self._hops <= _MOST_HOPS:
+        if self._redirect is not None and self._hops <= _MAX_HOPS:
             return 0.0
-        most = ELECTION_BACKOFF_SECONDS if self.silence() < ELECTION_SECONDS else LONGEST_BACKOFF_SECONDS
-        return min(most, SHORTEST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 10)) * self._random.random()
+        maximum = ELECTION_BACKOFF_SECONDS if self.silence() < ELECTION_SECONDS else MAX_BACKOFF_SECONDS
+        return min(maximum, MIN_BACKOFF_SECONDS * 2.0 ** min(self._failures, 10)) * self._random.random()
 
     def _refused(self, address: str, error: InvalidStatus) -> None:
         status = error.response.status_code
@@ -157,7 +157,9 @@ class Uplink:
         if status not in (401, 403):
             log.warning("link.refused", server=address, status=status)
             return
-        why = _said_in(error) or ("rejected the token" if status == 401 else "does not accept a worker with this token")
+        why = _error_detail(error) or (
+            "rejected the token" if status == 401 else "does not accept a worker with this token"
+        )
         if not self._welcomed:
             raise (Unauthenticated if status == 401 else Forbidden)(f"{address} {why} ({status})")
         self._failures = 10
@@ -180,7 +182,7 @@ class Uplink:
             open_timeout=OPEN_SECONDS,
             ping_interval=None,
             close_timeout=2.0,
-            max_size=_LARGEST_HEARD_BYTES,
+            max_size=_MAX_RECEIVED_BYTES,
         ) as connection:
             await connection.send(_ENCODER.encode([self._hello()]))
             self._outgoing = []
@@ -188,7 +190,11 @@ class Uplink:
             self._opened_at = self._clock.monotonic()
             parts = [
                 asyncio.create_task(part)
-                for part in (self._listen(connection, address), self._speak(connection), self._ping(connection))
+                for part in (
+                    self._receive_loop(connection, address),
+                    self._send_loop(connection),
+                    self._ping_loop(connection),
+                )
             ]
             try:
                 done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -203,47 +209,47 @@ class Uplink:
                 await asyncio.gather(*parts, return_exceptions=True)
                 self._on_lost()
 
-    async def _listen(self, connection: ClientConnection, address: str) -> None:
+    async def _receive_loop(self, connection: ClientConnection, address: str) -> None:
         async for data in connection:
             if isinstance(data, str):
                 log.warning("link.text", server=address)
                 continue
-            self._heard_at = self._clock.monotonic()
+            self._received_at = self._clock.monotonic()
             messages = _DECODER.decode(data)
             for message in messages:
                 if isinstance(message, Welcome):
                     self._welcomed, self._failures, self._hops = True, 0, 0
                     log.info("link.open", server=address, session=message.session)
-                elif isinstance(message, Elsewhere):
-                    self._go_elsewhere(message.address, address)
+                elif isinstance(message, Redirect):
+                    self._follow_redirect(message.address, address)
                     return
             self._on_messages(messages)
         log.info("link.closed", server=address, code=connection.close_code, reason=connection.close_reason)
         self._failures += 1
 
-    def _go_elsewhere(self, pointed: str, here: str) -> None:
+    def _follow_redirect(self, target: str, current: str) -> None:
         """Follow a redirect to the leader, if the token may be sent to that address."""
-        if not pointed:
+        if not target:
             self._failures += 1
             return
         try:
-            address = link_address(pointed)
+            address = link_address(target)
         except Refused as error:
-            log.warning("link.bad_address", server=here, address=pointed, because=str(error))
+            log.warning("link.bad_address", server=current, address=target, because=str(error))
             return
-        if here.startswith("wss:") and not address.startswith("wss:"):
+        if current.startswith("wss:") and not address.startswith("wss:"):
             log.warning(
-                "link.bad_address", server=here, address=pointed, because="redirect from an encrypted to a plain link"
+                "link.bad_address", server=current, address=target, because="redirect from an encrypted to a plain link"
             )
         else:
-            self._elsewhere = address
+            self._redirect = address
             self._hops += 1
 
-    async def _speak(self, connection: ClientConnection) -> None:
+    async def _send_loop(self, connection: ClientConnection) -> None:
         """Send queued messages, one frame at a time."""
         while True:
-            await self._something.wait()
-            self._something.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             messages, self._outgoing = self._outgoing, []
             try:
                 for frame in _frames(messages):
@@ -253,20 +259,20 @@ class Uplink:
             if not self._outgoing:
                 self._sent.set()
 
-    async def _ping(self, connection: ClientConnection) -> None:
+    async def _ping_loop(self, connection: ClientConnection) -> None:
         """Ping the server; return when it stays silent."""
-        while self._clock.monotonic() - max(self._opened_at, self._heard_at) < DEAF_SECONDS:
+        while self._clock.monotonic() - max(self._opened_at, self._received_at) < SILENCE_TIMEOUT_SECONDS:
             await self._clock.sleep(PING_SECONDS)
             try:
-                async with asyncio.timeout(DEAF_SECONDS):
+                async with asyncio.timeout(SILENCE_TIMEOUT_SECONDS):
                     await (await connection.ping())
             except TimeoutError:
                 continue  # frames may have arrived meanwhile
             except ConnectionClosed:
                 return  # the receive loop ends the session
-            self._heard_at = self._clock.monotonic()
+            self._received_at = self._clock.monotonic()
             self._on_messages([])
-        log.warning("link.silent", seconds=DEAF_SECONDS)
+        log.warning("link.silent", seconds=SILENCE_TIMEOUT_SECONDS)
 
 
 def link_address(server: str) -> str:
@@ -279,7 +285,7 @@ def link_address(server: str) -> str:
     return f"{scheme}://{parts.netloc}{path}{PATH}"
 
 
-def _said_in(error: InvalidStatus) -> str:
+def _error_detail(error: InvalidStatus) -> str:
     """Return the error detail of the response, if there is one."""
     try:
         detail = msgspec.json.decode(error.response.body or b"", type=dict[str, object]).get("detail")
@@ -291,7 +297,7 @@ def _said_in(error: InvalidStatus) -> str:
 def _frames(messages: list[FromWorker]) -> list[bytes]:
     """Encode messages as frames, in order: one, unless it would be too large for a server."""
     frame = _ENCODER.encode(messages)
-    if len(frame) <= _LARGEST_SENT_BYTES or len(messages) == 1:
+    if len(frame) <= _MAX_SENT_BYTES or len(messages) == 1:
         return [frame]
     half = len(messages) // 2
     return _frames(messages[:half]) + _frames(messages[half:])

@@ -12,14 +12,14 @@ from mainspring.core.work.isolation import ISOLATION_LABEL, Isolation
 from mainspring.core.work.work import OnKubernetes, OnRay, ServedFunction, Work, read_work
 from mainspring.protocol.wire import Assignment, Offer
 
-_WORKS_IN_MIND = 4_096
+_MAX_CACHED_WORKS = 4_096
 """Tasks of one job have the same text, which is parsed once."""
 
 Verify = Callable[[Assignment, Offer], str]
 """Return why this worker can't run an assignment (PLC-7); empty if it can."""
 
 
-def takes_all(_assignment: Assignment, _needs: Offer) -> str:
+def accept_all(_assignment: Assignment, _needs: Offer) -> str:
     """Accept everything."""
     return ""
 
@@ -31,12 +31,12 @@ class Verifier:
         self._offer = offer
         self._handlers = frozenset(handlers)
         self._labels = frozenset(labels)
-        self._read = lru_cache(_WORKS_IN_MIND)(_read)
-        self._lacking = lru_cache(_WORKS_IN_MIND)(partial(_lacking, self._offer))
+        self._read = lru_cache(_MAX_CACHED_WORKS)(_read)
+        self._exceeded_resource = lru_cache(_MAX_CACHED_WORKS)(partial(_exceeded_resource, self._offer))
 
     def __call__(self, assignment: Assignment, needs: Offer) -> str:
         """Return why the assignment can't run here with these resources; empty if it can."""
-        short = self._lacking(needs)
+        short = self._exceeded_resource(needs)
         if short:
             return f"requests more {short} than this worker offers"
         work = self._read(assignment.work)
@@ -55,7 +55,7 @@ class Verifier:
         return ""
 
 
-def _lacking(offer: Offer, needs: Offer) -> str:
+def _exceeded_resource(offer: Offer, needs: Offer) -> str:
     for name in Offer.__struct_fields__:
         if getattr(needs, name) > getattr(offer, name):
             return name

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.model.artifacts import MOST_ARTIFACTS, fault_in_path
+from mainspring.core.model.artifacts import MAX_ARTIFACTS, fault_in_path
 from mainspring.protocol.errors import Refused
 
-_MOST_FOLDERS = 10_000
+_MAX_FOLDERS = 10_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
+class ArtifactFile(msgspec.Struct, frozen=True, kw_only=True):
     """An open file to be stored."""
 
     path: str
@@ -37,12 +37,12 @@ class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
 class FolderLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an attempt's artifacts."""
 
-    files: int = MOST_ARTIFACTS
+    files: int = MAX_ARTIFACTS
     file_bytes: int = 10 * 1024**3
     all_bytes: int = 50 * 1024**3
 
 
-def left_files(folder: Path, limits: FolderLimits, *, secret: Callable[[str], bool]) -> Iterator[LeftFile]:
+def artifact_files(folder: Path, limits: FolderLimits, *, secret: Callable[[str], bool]) -> Iterator[ArtifactFile]:
     """Yield the files of a folder, sorted by path; none if the folder is missing. Raises Refused or OSError.
 
     All files are checked before the first is yielded, so a folder is rejected as a whole. `secret` says whether a path
@@ -63,7 +63,7 @@ def left_files(folder: Path, limits: FolderLimits, *, secret: Callable[[str], bo
         for path in paths:
             with _opened_file(root, path) as file:
                 size_bytes = _checked(root, path, file, limits)
-                yield LeftFile(path=path, size_bytes=size_bytes, file=file)
+                yield ArtifactFile(path=path, size_bytes=size_bytes, file=file)
 
 
 @contextmanager
@@ -81,10 +81,10 @@ def _opened(folder: Path) -> Iterator[int]:
 def _paths(root: int) -> Iterator[str]:
     """Yield the paths of all plain files."""
     folders = count = 0
-    for here, below, names, folder in os.fwalk(".", dir_fd=root, onerror=_give_up):
+    for here, below, names, folder in os.fwalk(".", dir_fd=root, onerror=_raise):
         folders += 1
-        if folders > _MOST_FOLDERS:
-            raise Refused(f"more than {_MOST_FOLDERS} artifact folders")
+        if folders > _MAX_FOLDERS:
+            raise Refused(f"more than {_MAX_FOLDERS} artifact folders")
         for name in (*below, *names):
             path = str(Path(here) / name)
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -95,8 +95,8 @@ def _paths(root: int) -> Iterator[str]:
                     f"the artifact {_shown(path)} is not a plain file: links, pipes and devices are not stored"
                 )
             count += 1
-            if count > MOST_ARTIFACTS:
-                raise Refused(f"more than {MOST_ARTIFACTS} artifacts")
+            if count > MAX_ARTIFACTS:
+                raise Refused(f"more than {MAX_ARTIFACTS} artifacts")
             yield path
 
 
@@ -130,7 +130,7 @@ def _checked(root: int, path: str, file: int, limits: FolderLimits) -> int:
     return status.st_size
 
 
-def _give_up(error: OSError) -> None:
+def _raise(error: OSError) -> None:
     raise error
 
 

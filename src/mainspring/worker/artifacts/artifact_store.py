@@ -16,19 +16,19 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from mainspring.client.artifact_files import PIECE_BYTES, SCHEMES, first_line, open_bucket, place_of
-from mainspring.core.model.artifacts import key_of
+from mainspring.client.artifact_files import CHUNK_BYTES, SCHEMES, first_line, open_bucket, place_of
+from mainspring.core.model.artifacts import storage_key
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Artifact, Assignment
-from mainspring.worker.artifacts.artifact_folder import LeftFile
+from mainspring.worker.artifacts.artifact_folder import ArtifactFile
 from mainspring.worker.executors.attempt_files import ARTIFACTS
 
 if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
 
-_AT_ONCE = 2
+_MAX_CONCURRENT_PARTS = 2
 """Parts of one file in flight, which bounds memory."""
-_LISTED_AT_ONCE = 1_000
+_LIST_PAGE_SIZE = 1_000
 
 
 class KeptObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,17 +54,17 @@ class ArtifactStore:
         self._bucket = parts.netloc
         self._prefix = unquote(parts.path).strip("/")
 
-    def store(self, left: LeftFile, one: Assignment, wanted: Callable[[], bool]) -> Artifact:
+    def store(self, left: ArtifactFile, one: Assignment, is_wanted: Callable[[], bool]) -> Artifact:
         """Store a file of an attempt. Raises Unavailable, also when it is no longer wanted."""
         import obstore
         from obstore.exceptions import BaseError
 
-        key = key_of(one.tenant, one.run, one.task, one.attempt, left.path)
+        key = storage_key(one.tenant, one.run, one.task, one.attempt, left.path)
         digest = hashlib.sha256()
         try:
             store = self._open()
-            obstore.put(store, self._full(key), _pieces(left, digest, wanted), max_concurrency=_AT_ONCE)
-            self._settle(key)
+            obstore.put(store, self._full(key), _pieces(left, digest, is_wanted), max_concurrency=_MAX_CONCURRENT_PARTS)
+            self._sync(key)
         except (BaseError, ValueError, OSError) as error:
             raise Unavailable(f"cannot store {left.path} at {self.url}: {first_line(error)}") from None
         return Artifact(left.path, left.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
@@ -74,7 +74,7 @@ class ArtifactStore:
         from obstore.exceptions import BaseError
 
         try:
-            for page in self._open().list(self._full("") or None, chunk_size=_LISTED_AT_ONCE):
+            for page in self._open().list(self._full("") or None, chunk_size=_LIST_PAGE_SIZE):
                 for found in page:
                     key = found["path"].removeprefix(self._full(""))
                     yield KeptObject(key=key.lstrip("/"), stored_at=found["last_modified"])
@@ -105,13 +105,13 @@ class ArtifactStore:
         """Return the key including the prefix, as the opened store names it."""
         return key if self._directory is not None or not self._prefix else f"{self._prefix}/{key}"
 
-    def _settle(self, key: str) -> None:
+    def _sync(self, key: str) -> None:
         """Fsync the file and its directory: the result that refers to it is durable as well."""
         if self._directory is None:
             return
         path = self._directory / key
-        for place in (path, path.parent):
-            file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        for location in (path, path.parent):
+            file = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(file)
             finally:
@@ -141,13 +141,13 @@ def directory_of(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _pieces(left: LeftFile, digest: hashlib._Hash, wanted: Callable[[], bool]) -> Iterator[bytes]:
+def _pieces(left: ArtifactFile, digest: hashlib._Hash, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
     """Yield the content of an open file while it is wanted, up to the size at the time of the check."""
     at = 0
     while at < left.size_bytes:
-        if not wanted():
+        if not is_wanted():
             raise Unavailable("the attempt is being stopped")
-        piece = os.pread(left.file, min(PIECE_BYTES, left.size_bytes - at), at)
+        piece = os.pread(left.file, min(CHUNK_BYTES, left.size_bytes - at), at)
         if not piece:
             raise OSError(f"{left.path} was truncated while it was read")
         digest.update(piece)

@@ -22,17 +22,17 @@ import structlog
 
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
-from mainspring.protocol.wire import AskEnds, Ends
+from mainspring.protocol.wire import RunEnds, RunEndsRequest
 from mainspring.worker.artifacts.artifact_store import ArtifactStore
 
 log = structlog.get_logger()
 
-EVERY_SECONDS = 3_600.0
-FIRST_SECONDS = 60.0
-ANSWER_SECONDS = 30.0
-MOST_AT_ONCE = 10_000
-_ASKED_AT_ONCE = 100
-_REMOVED_AT_ONCE = 1_000
+INTERVAL_SECONDS = 3_600.0
+INITIAL_DELAY_SECONDS = 60.0
+ANSWER_TIMEOUT_SECONDS = 30.0
+MAX_KEYS_PER_SWEEP = 10_000
+_RUNS_PER_QUERY = 100
+_KEYS_PER_DELETE = 1_000
 _PARTS_BEFORE_PATH = 4
 """A key is `<tenant>/<run>/<task>/<attempt>/<path>`."""
 
@@ -41,14 +41,19 @@ class ArtifactSweep:
     """Sweeps one storage."""
 
     def __init__(
-        self, store: ArtifactStore, keep_seconds: int, clock: Clock, random: Random, ask: Callable[[AskEnds], None]
+        self,
+        store: ArtifactStore,
+        keep_seconds: int,
+        clock: Clock,
+        random: Random,
+        ask: Callable[[RunEndsRequest], None],
     ) -> None:
         self._store = store
         self._keep_seconds = keep_seconds
         self._clock = clock
         self._random = random
         self._ask = ask
-        self._answer: asyncio.Future[Ends] | None = None
+        self._answer: asyncio.Future[RunEnds] | None = None
 
     async def run(self) -> None:
         """Sweep periodically until cancelled; never if artifacts are kept forever.
@@ -57,16 +62,16 @@ class ArtifactSweep:
         """
         if not self._keep_seconds:
             return
-        await self._clock.sleep(FIRST_SECONDS * (1 + self._random.random()))
+        await self._clock.sleep(INITIAL_DELAY_SECONDS * (1 + self._random.random()))
         while True:
             try:
                 removed = await self.sweep()
                 log.info("artifacts.swept", storage=self._store.url, removed=removed)
             except (Unavailable, TimeoutError) as error:
                 log.warning("artifacts.not_swept", storage=self._store.url, because=str(error) or "no answer")
-            await self._clock.sleep(EVERY_SECONDS * (0.5 + self._random.random()))
+            await self._clock.sleep(INTERVAL_SECONDS * (0.5 + self._random.random()))
 
-    def take(self, answer: Ends) -> None:
+    def take(self, answer: RunEnds) -> None:
         """Take the server's answer."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
@@ -76,23 +81,23 @@ class ArtifactSweep:
         before = self._clock.wall() - timedelta(seconds=self._keep_seconds)
         old = await asyncio.to_thread(self._old, before)
         runs = list(old)
-        over: list[str] = []
-        for first in range(0, len(runs), _ASKED_AT_ONCE):
-            some = runs[first : first + _ASKED_AT_ONCE]
+        expired: list[str] = []
+        for first in range(0, len(runs), _RUNS_PER_QUERY):
+            some = runs[first : first + _RUNS_PER_QUERY]
             ends = await self._ends(some)
             for run in some:
                 since = ends.get(run, float("inf"))
                 if since is not None and since >= self._keep_seconds:
-                    over += old[run]
-        for first in range(0, len(over), _REMOVED_AT_ONCE):
-            await asyncio.to_thread(self._store.remove, over[first : first + _REMOVED_AT_ONCE])
-        return len(over)
+                    expired += old[run]
+        for first in range(0, len(expired), _KEYS_PER_DELETE):
+            await asyncio.to_thread(self._store.remove, expired[first : first + _KEYS_PER_DELETE])
+        return len(expired)
 
     def _old(self, before: datetime) -> dict[str, list[str]]:
         """Return the keys stored before then, by run. Foreign keys are ignored."""
         found: dict[str, list[str]] = {}
         keys = (one.key for one in self._store.objects() if one.stored_at < before)
-        for key in islice(keys, MOST_AT_ONCE):
+        for key in islice(keys, MAX_KEYS_PER_SWEEP):
             parts = key.split("/", _PARTS_BEFORE_PATH)
             if len(parts) > _PARTS_BEFORE_PATH and parts[1].startswith("run_"):
                 found.setdefault(parts[1], []).append(key)
@@ -100,6 +105,6 @@ class ArtifactSweep:
 
     async def _ends(self, runs: list[str]) -> dict[str, float | None]:
         self._answer = asyncio.get_running_loop().create_future()
-        self._ask(AskEnds(tuple(runs)))
-        async with asyncio.timeout(ANSWER_SECONDS):
+        self._ask(RunEndsRequest(tuple(runs)))
+        async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
             return (await self._answer).runs

@@ -21,23 +21,23 @@ import msgspec
 import structlog
 
 from mainspring.client.artifact_files import copy_artifact
-from mainspring.core.model.artifacts import MOST_FETCHED, fault_in_path, task_of, wanted
+from mainspring.core.model.artifacts import MAX_FETCHED_FILES, fault_in_path, is_fetched, task_of
 from mainspring.protocol.errors import MainspringError, NotFound, Refused, Unauthenticated, Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
-from mainspring.worker.artifacts.artifact_folder import FolderLimits, left_files
+from mainspring.worker.artifacts.artifact_folder import FolderLimits, artifact_files
 from mainspring.worker.artifacts.artifact_store import storage_of
-from mainspring.worker.executors.executor import Job, failure
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.executors.executor import AttemptHandle, failure
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 _THREADS = 4
-_PATIENCE_SECONDS = 30.0
+_RETRY_SECONDS = 30.0
 
 
-class Remains(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an attempt, as it is reported."""
 
     outcome: Outcome
@@ -49,16 +49,14 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 class Artifacts:
     """Artifact transfer of one supervisor."""
 
-    def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
+    def __init__(self, state_dir: Path, settings: SupervisorSettings) -> None:
         self._store = storage_of(state_dir, settings.artifacts, keep_seconds=settings.keep_artifacts_seconds)
-        self._limits = FolderLimits(
-            file_bytes=settings.largest_artifact_bytes, all_bytes=settings.largest_artifacts_bytes
-        )
+        self._limits = FolderLimits(file_bytes=settings.max_artifact_bytes, all_bytes=settings.max_artifacts_bytes)
         self._servers = settings.servers
         self._ca_cert = settings.ca_cert or None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
 
-    async def keep(self, job: Job, folder: Path, left: Remains) -> Remains:
+    async def keep(self, handle: AttemptHandle, folder: Path, left: AttemptResult) -> AttemptResult:
         """Store the artifacts of an ended attempt; return its result including them.
 
         A success whose files can't be stored becomes a failure; a failure keeps its error.
@@ -66,36 +64,38 @@ class Artifacts:
         if left.outcome is Outcome.STOPPED or not _has_any(folder):
             return left
         try:
-            stored = await self._in_thread(lambda: self._store_all(job, folder))
+            stored = await self._in_thread(lambda: self._store_all(handle, folder))
         except (Refused, Unavailable, OSError) as error:
-            log.warning("artifacts.not_stored", attempt=job.attempt, because=str(error))
-            if job.is_to_stop():
-                return Remains(outcome=Outcome.STOPPED)
+            log.warning("artifacts.not_stored", attempt=handle.attempt, because=str(error))
+            if handle.stop_requested():
+                return AttemptResult(outcome=Outcome.STOPPED)
             if left.outcome is Outcome.FAILED:
                 return left
-            klass = "permanent" if isinstance(error, Refused) else "infrastructure"
-            return Remains(outcome=Outcome.FAILED, error=failure("Artifacts", str(error), klass=klass))
+            error_class = "permanent" if isinstance(error, Refused) else "infrastructure"
+            return AttemptResult(
+                outcome=Outcome.FAILED, error=failure("Artifacts", str(error), error_class=error_class)
+            )
         return msgspec.structs.replace(left, artifacts=stored)
 
-    async def fetch(self, job: Job, folder: Path) -> str | None:
+    async def fetch(self, handle: AttemptHandle, folder: Path) -> str | None:
         """Fetch the attempt's inputs into its folder; return the error if that fails."""
-        fetches = job.work.fetch if job.work is not None else ()
+        fetches = handle.work.fetch if handle.work is not None else ()
         if not fetches:
             return None
         try:
-            found = await self._list(job.assignment, fetches)
-            _check(found, fetches, job.assignment)
-            await self._in_thread(lambda: _copy_all(found, folder, lambda: not job.is_to_stop()))
+            found = await self._list(handle.assignment, fetches)
+            _check(found, fetches, handle.assignment)
+            await self._in_thread(lambda: _copy_all(found, folder, lambda: not handle.stop_requested()))
         except (Refused, NotFound) as error:
-            return failure("Fetch", str(error), klass="permanent")
+            return failure("Fetch", str(error), error_class="permanent")
         except (MainspringError, OSError) as error:
-            log.warning("artifacts.not_fetched", attempt=job.attempt, because=str(error))
-            return failure("Fetch", str(error), klass="infrastructure")
+            log.warning("artifacts.not_fetched", attempt=handle.attempt, because=str(error))
+            return failure("Fetch", str(error), error_class="infrastructure")
         return None
 
-    def _store_all(self, job: Job, folder: Path) -> tuple[Artifact, ...]:
-        files = left_files(folder, self._limits, secret=lambda path: job.mask.text(path) != path)
-        return tuple(self._store.store(left, job.assignment, lambda: not job.is_to_stop()) for left in files)
+    def _store_all(self, handle: AttemptHandle, folder: Path) -> tuple[Artifact, ...]:
+        files = artifact_files(folder, self._limits, secret=lambda path: handle.mask.text(path) != path)
+        return tuple(self._store.store(left, handle.assignment, lambda: not handle.stop_requested()) for left in files)
 
     async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:
         """Return the wanted upstream artifacts, as listed by a server. Raises MainspringError."""
@@ -105,10 +105,12 @@ class Artifacts:
         fault: MainspringError = Unavailable("no server is configured to list artifacts")
         for server in self._servers:
             try:
-                client = AsyncClient(server, token=one.token, patience=_PATIENCE_SECONDS, ca_cert=self._ca_cert)
+                client = AsyncClient(
+                    server, token=one.token, retry_timeout_seconds=_RETRY_SECONDS, ca_cert=self._ca_cert
+                )
                 async with client:
-                    listed = client.run_artifacts(one.run, tasks=tasks, limit=MOST_FETCHED + 1)
-                    return [view async for view in listed if wanted(fetches, view.task, view.path)]
+                    listed = client.run_artifacts(one.run, tasks=tasks, limit=MAX_FETCHED_FILES + 1)
+                    return [view async for view in listed if is_fetched(fetches, view.task, view.path)]
             except (Unavailable, Unauthenticated) as error:
                 fault = Unavailable(f"cannot list the artifacts to fetch: {error}")
         raise fault
@@ -130,11 +132,11 @@ def _has_any(folder: Path) -> bool:
 
 def _check(found: list[ArtifactView], fetches: Iterable[str], one: Assignment) -> None:
     """Raises Refused if an artifact can't be fetched, NotFound if nothing matches."""
-    if len(found) > MOST_FETCHED:
-        raise Refused(f"more than {MOST_FETCHED} artifacts to fetch")
+    if len(found) > MAX_FETCHED_FILES:
+        raise Refused(f"more than {MAX_FETCHED_FILES} artifacts to fetch")
     for fetch in fetches:
         of_failed = any(name.partition("[")[0] == task_of(fetch) for name in one.failed_upstreams)
-        if not of_failed and not any(wanted([fetch], view.task, view.path) for view in found):
+        if not of_failed and not any(is_fetched([fetch], view.task, view.path) for view in found):
             raise NotFound(f"{task_of(fetch)} has no artifact that matches {fetch}")
     for view in found:
         if (fault := fault_in_path(view.path)) is not None:
@@ -146,8 +148,8 @@ def _check(found: list[ArtifactView], fetches: Iterable[str], one: Assignment) -
 def _copy_all(found: Iterable[ArtifactView], folder: Path, is_wanted: Callable[[], bool]) -> None:
     """Copy artifacts to `<task>/<path>`, in a fan-out to `<task>/<partition>/<path>`."""
     for view in found:
-        place = folder / view.task if view.partition is None else folder / view.task / str(view.partition)
-        path = place / view.path
+        location = folder / view.task if view.partition is None else folder / view.task / str(view.partition)
+        path = location / view.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
 

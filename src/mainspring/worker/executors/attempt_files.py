@@ -28,19 +28,19 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.model.trace_ids import traceparent
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment
 from mainspring.task_context.task_context import SavedContext, parse_window
-from mainspring.worker.sandbox.task_user import TaskUser, give
+from mainspring.worker.sandbox.task_user import TaskUser, change_owner
 from mainspring.worker.supervisor.supervisor_settings import log_path
 
 ARTIFACTS, INPUTS = "artifacts", "inputs"
-LARGEST_OUTPUT_BYTES = 1024 * 1024
-LARGEST_PROGRESS_BYTES = 4_096
-LONGEST_NOTE = 200
-LARGEST_REQUEST_BYTES = 64
-LARGEST_VARIABLE_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
+MAX_PROGRESS_BYTES = 4_096
+MAX_NOTE_LENGTH = 200
+MAX_REQUEST_BYTES = 64
+MAX_VARIABLE_BYTES = 64 * 1024
 """A larger item is only in the context: no system supports variables above 128 KiB."""
 
 
@@ -79,10 +79,10 @@ class AttemptFiles:
         _write_private(self.root / "token", self._assignment.token.encode(), None)
         self._is_there = True
 
-    def hand_over(self) -> None:
+    def release_to_user(self) -> None:
         """Change the owner of the directory to the task's user. Raises OSError."""
         if self._user is not None:
-            give(self.root, self._user)
+            change_owner(self.root, self._user)
 
     def prolong(self, until: datetime) -> None:
         """Write the new deadline to the context file."""
@@ -107,14 +107,14 @@ class AttemptFiles:
 
     def output(self) -> str:
         """Return the output as JSON. Raises Refused if it is too large or malformed."""
-        text = self.left("output", LARGEST_OUTPUT_BYTES)
+        text = self.read_plain_file("output", MAX_OUTPUT_BYTES)
         if text is None:
             if os.path.lexists(self.root / "output"):
-                raise Refused(f"the output must be a plain file of at most {LARGEST_OUTPUT_BYTES} bytes")
+                raise Refused(f"the output must be a plain file of at most {MAX_OUTPUT_BYTES} bytes")
             return "null"
         return parse_output(text)
 
-    def leave(self, name: str, content: bytes) -> Path:
+    def write_inputs(self, name: str, content: bytes) -> Path:
         """Write one more input file. Raises OSError."""
         path = self.root / name
         _write_private(path, content, None)
@@ -122,7 +122,7 @@ class AttemptFiles:
 
     def new_checkpoint(self) -> str | None:
         """Return a new checkpoint, if there is one. An incomplete one is found later."""
-        text = self._read_if_changed("checkpoint", LARGEST_CHECKPOINT_BYTES)
+        text = self._read_if_changed("checkpoint", MAX_CHECKPOINT_BYTES)
         if text is None or text == self._checkpoint:
             return None
         try:
@@ -134,12 +134,12 @@ class AttemptFiles:
 
     def new_progress(self) -> Progress | None:
         """Return the progress if it has changed."""
-        text = self._read_if_changed("progress", LARGEST_PROGRESS_BYTES)
+        text = self._read_if_changed("progress", MAX_PROGRESS_BYTES)
         return parse_progress(text.decode(errors="replace")) if text else None
 
     def new_request(self) -> float | None:
         """Return the requested extension in seconds, if there is a new one."""
-        text = self._read_if_changed("extend", LARGEST_REQUEST_BYTES)
+        text = self._read_if_changed("extend", MAX_REQUEST_BYTES)
         try:
             return float(text) if text else None
         except ValueError:
@@ -165,7 +165,7 @@ class AttemptFiles:
         _write_private(beside, context_document(self._assignment, self._deadline), user)
         beside.replace(self.root / "context.json")
 
-    def _read_if_changed(self, name: str, most_bytes: int) -> bytes | None:
+    def _read_if_changed(self, name: str, max_bytes: int) -> bytes | None:
         path = self.root / name
         try:
             status = path.stat()
@@ -175,9 +175,9 @@ class AttemptFiles:
         if self._seen.get(path) == stamp:
             return None
         self._seen[path] = stamp
-        return self.left(name, most_bytes)
+        return self.read_plain_file(name, max_bytes)
 
-    def left(self, name: str, most_bytes: int) -> bytes | None:
+    def read_plain_file(self, name: str, max_bytes: int) -> bytes | None:
         """Return the content of a plain file; None if it is missing, too large or not a plain file."""
         try:
             file = os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -189,10 +189,10 @@ class AttemptFiles:
             if not stat.S_ISREG(status.st_mode) or not is_own:
                 return None
             with open(file, "rb", closefd=False) as opened:
-                content = opened.read(most_bytes + 1)
+                content = opened.read(max_bytes + 1)
         finally:
             os.close(file)
-        return content if len(content) <= most_bytes else None
+        return content if len(content) <= max_bytes else None
 
 
 def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, str]:
@@ -208,7 +208,7 @@ def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, 
     }
     if deadline is not None:
         variables["MAINSPRING_DEADLINE"] = msgspec.to_builtins(deadline)
-    if one.item is not None and len(one.item.encode()) <= LARGEST_VARIABLE_BYTES:
+    if one.item is not None and len(one.item.encode()) <= MAX_VARIABLE_BYTES:
         variables["MAINSPRING_ITEM"] = one.item
     if one.partition is not None:
         variables |= {"MAINSPRING_PARTITION": str(one.partition), "MAINSPRING_TOTAL": str(one.total)}
@@ -288,7 +288,7 @@ def bounded_progress(percent: float | None, note: str) -> Progress:
     """Clamp progress to 0..100 and one short line."""
     if percent is not None:
         percent = min(100.0, max(0.0, percent)) if percent == percent else None  # noqa: PLR0124 - a NaN is not itself
-    return Progress(percent=percent, note=" ".join(note.split())[:LONGEST_NOTE])
+    return Progress(percent=percent, note=" ".join(note.split())[:MAX_NOTE_LENGTH])
 
 
 def _write_private(path: Path, content: bytes, user: TaskUser | None) -> None:

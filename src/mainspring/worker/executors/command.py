@@ -18,15 +18,15 @@ from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import ExpressionFailed, Refused
 from mainspring.protocol.wire import Assignment, Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, Remains
+from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
 from mainspring.worker.executors.attempt_files import AttemptFiles
-from mainspring.worker.executors.executor import Job, failure, rendered, template_values
+from mainspring.worker.executors.executor import AttemptHandle, failure, rendered, template_values
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.logs.capture import Capture, Mask
 from mainspring.worker.sandbox.confinement import Confinement, confinement_of
-from mainspring.worker.sandbox.sandbox import Cell, Cells
-from mainspring.worker.supervisor.process_groups import Processes, guard_variable
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 _READ_BYTES = 1024 * 1024
@@ -35,92 +35,92 @@ _READ_BYTES = 1024 * 1024
 class CommandExecutor:
     """Runs each attempt in its own process."""
 
-    most = 1
+    max_batch = 1
 
     def __init__(
         self,
         state_dir: Path,
-        settings: GuardSettings,
+        settings: SupervisorSettings,
         clock: Clock,
         processes: Processes,
         secrets: Secrets,
-        cells: Cells,
+        sandboxes: Sandboxes,
     ) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._processes = processes
         self._secrets = secrets
-        self._cells = cells
+        self._sandboxes = sandboxes
         self._artifacts = Artifacts(state_dir, settings)
 
-    async def run(self, jobs: Sequence[Job]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Run one attempt."""
-        for job in jobs:
-            await self._run(job)
+        for handle in handles:
+            await self._run(handle)
 
     async def close(self) -> None:
         """No-op."""
 
-    async def _run(self, job: Job) -> None:
-        work = job.work
+    async def _run(self, handle: AttemptHandle) -> None:
+        work = handle.work
         assert work is not None
-        one = job.assignment
+        one = handle.assignment
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        files = AttemptFiles(self._state_dir, one, deadline, self._cells.user)
+        files = AttemptFiles(self._state_dir, one, deadline, self._sandboxes.user)
         command = _Command(self._clock, self._processes)
-        job.hand(stop=command.stop, recall=lambda: False, prolong=files.prolong)
+        handle.bind(stop=command.stop, recall=lambda: False, prolong=files.prolong)
         try:
             secrets = await self._secrets.resolve(self.secrets_of(work))
         except Refused as error:
-            job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
+            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
             return
-        job.mask = Mask(secrets.values())
+        handle.mask = Mask(secrets.values())
         capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
         try:
-            words, given = self.command_of(work, one)
+            argv, given = self.command_of(work, one)
         except ExpressionFailed as error:
-            job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
+            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
             return
-        if job.grace_seconds is not None:
-            job.end(Outcome.STOPPED)
+        if handle.grace_seconds is not None:
+            handle.end(Outcome.STOPPED)
             return
         files.make()
-        fault = await self._artifacts.fetch(job, files.inputs)
-        if fault is not None or job.is_to_stop():
+        fault = await self._artifacts.fetch(handle, files.inputs)
+        if fault is not None or handle.stop_requested():
             await files.clear()
-            job.end(Outcome.STOPPED if job.is_to_stop() else Outcome.FAILED, error=fault)
+            handle.end(Outcome.STOPPED if handle.stop_requested() else Outcome.FAILED, error=fault)
             return
-        environment = self.inherited() | guard_variable(self._state_dir) | files.environment()
-        cell: Cell | None = None
+        environment = self.inherited() | supervisor_variable(self._state_dir) | files.environment()
+        sandbox: Sandbox | None = None
         try:
-            left = self.leave(work, files)
+            left = self.write_inputs(work, files)
             directory = self.directory_of(work, files)
-            files.hand_over()
-            cell = self.cell_of(job, files)
-            environment |= cell.environment() | given | secrets | left
-            command.start(*self.dressed(job, words, environment, files), directory, capture, cell)
+            files.release_to_user()
+            sandbox = self.sandbox_of(handle, files)
+            environment |= sandbox.environment() | given | secrets | left
+            command.start(*self.wrapped(handle, argv, environment, files), directory, capture, sandbox)
         except (Refused, OSError, ValueError) as error:
-            if cell is not None:
-                self._cells.close(cell)
+            if sandbox is not None:
+                self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            message = f"cannot start {words[0]}: {why}"
-            job.end(Outcome.FAILED, error=failure("Start", message, klass="permanent"))
+            message = f"cannot start {argv[0]}: {why}"
+            handle.end(Outcome.FAILED, error=failure("Start", message, error_class="permanent"))
             return
-        job.begin(command.pid)
-        await self._see_through(job, command, files, capture, cell)
-        self._cells.close(cell)
+        handle.begin(command.pid)
+        await self._run_to_end(handle, command, files, capture, sandbox)
+        self._sandboxes.close(sandbox)
 
     def confinement_of(self, work: Work) -> Confinement:
         """Return the confinement of the command."""
         return confinement_of(work, self._settings.isolation)
 
-    def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
+    def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
         """Open the sandbox of the command. Raises OSError."""
-        assert job.work is not None
-        one = job.assignment
-        return self._cells.open(one.attempt, self.confinement_of(job.work), files.root, one.memory_bytes)
+        assert handle.work is not None
+        one = handle.assignment
+        return self._sandboxes.open(one.attempt, self.confinement_of(handle.work), files.root, one.memory_bytes)
 
     def inherited(self) -> dict[str, str]:
         """Return the inherited part of the worker's environment."""
@@ -130,13 +130,13 @@ class CommandExecutor:
         """Return the working directory, created if needed. Raises Refused or OSError."""
         return _directory(work.directory, files)
 
-    def dressed(
-        self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
+    def wrapped(
+        self, handle: AttemptHandle, argv: list[str], environment: dict[str, str], files: AttemptFiles
     ) -> tuple[list[str], dict[str, str]]:
         """Wrap the command: return the arguments and environment to start. Raises Refused or OSError."""
-        return words, environment
+        return argv, environment
 
-    async def settle(self, job: Job, code: int) -> None:
+    async def clean_up(self, handle: AttemptHandle, code: int) -> None:
         """Clean up after the process exited with this code: end remote parts that are not our processes."""
 
     def secrets_of(self, work: Work) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ class CommandExecutor:
         match work:
             case Argv():
                 values = template_values(assignment)
-                return [rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
+                return [rendered(f"run[{number}]", arg, values) for number, arg in enumerate(work.run)], given
             case ShellText():
                 return ["/bin/sh", "-c", work.shell], given
             case _:
@@ -160,41 +160,43 @@ class CommandExecutor:
         values = template_values(assignment)
         return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
 
-    def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
+    def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write extra input files; return the variables that locate them. Raises OSError."""
         return {}
 
-    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, sandbox: Sandbox) -> str:
         """Return the error of a command that exited with this code."""
-        return cell.error_of(code, capture.last_lines())
+        return sandbox.error_of(code, capture.last_lines())
 
-    async def _see_through(
-        self, job: Job, command: _Command, files: AttemptFiles, capture: Capture, cell: Cell
+    async def _run_to_end(
+        self, handle: AttemptHandle, command: _Command, files: AttemptFiles, capture: Capture, sandbox: Sandbox
     ) -> None:
         """Follow the attempt from process start to the end of everything that it started."""
-        looking = start_task(self._look(job, files), "progress_reader")
+        polling = start_task(self._poll(handle, files), "progress_reader")
         code = await command.exited()
-        await self.settle(job, code)
-        await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
-        looking.cancel()
-        _pass_on(job, files)
+        await self.clean_up(handle, code)
+        await command.finish(f"MAINSPRING_ATTEMPT_ID={handle.attempt}\0".encode())
+        polling.cancel()
+        _report_changes(handle, files)
         log_bytes = capture.close()
         outcome, output, error = Outcome.STOPPED, None, None
         if not command.was_stopped:
             try:
                 outcome, output = Outcome.SUCCEEDED, files.output()
             except Refused as refused:
-                outcome, error = Outcome.FAILED, failure("Output", str(refused), klass="permanent")
+                outcome, error = Outcome.FAILED, failure("Output", str(refused), error_class="permanent")
             if code != 0:
-                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, cell)
-        left = await self._artifacts.keep(job, files.artifacts, Remains(outcome=outcome, output=output, error=error))
+                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, sandbox)
+        left = await self._artifacts.keep(
+            handle, files.artifacts, AttemptResult(outcome=outcome, output=output, error=error)
+        )
         await files.clear()
-        job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
 
-    async def _look(self, job: Job, files: AttemptFiles) -> None:
+    async def _poll(self, handle: AttemptHandle, files: AttemptFiles) -> None:
         while True:
-            await self._clock.sleep(self._settings.look_seconds)
-            _pass_on(job, files)
+            await self._clock.sleep(self._settings.poll_seconds)
+            _report_changes(handle, files)
 
 
 class _Command:
@@ -211,13 +213,13 @@ class _Command:
         self.was_stopped = False
 
     def start(
-        self, words: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture, cell: Cell
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture, sandbox: Sandbox
     ) -> None:
         """Start the process. Raises OSError, ValueError or Refused."""
         reading, writing = os.pipe()
         try:
             self.pid = self._processes.spawn(
-                words, environment=environment, directory=directory, output=writing, cell=cell
+                argv, environment=environment, directory=directory, output=writing, sandbox=sandbox
             )
         except BaseException:
             os.close(reading)
@@ -234,7 +236,7 @@ class _Command:
             return
         if not self.was_stopped:
             self.was_stopped = True
-            self._processes.ask_to_end(self.pid)
+            self._processes.terminate(self.pid)
         if self._killing is not None:
             self._killing.cancel()
         self._killing = start_task(self._kill_after(grace_seconds), "kill_after_grace")
@@ -247,9 +249,9 @@ class _Command:
             self._killing.cancel()
         return code
 
-    async def over(self, mark: bytes) -> None:
+    async def finish(self, marker: bytes) -> None:
         """Kill the remaining processes, and read the rest of the output."""
-        await self._processes.clear(self.pid, mark)
+        await self._processes.clear(self.pid, marker)
         self._processes.forget(self.pid)
         while self._read():
             pass
@@ -288,14 +290,14 @@ def _directory(wanted: str | None, files: AttemptFiles) -> Path:
     return directory
 
 
-def _pass_on(job: Job, files: AttemptFiles) -> None:
+def _report_changes(handle: AttemptHandle, files: AttemptFiles) -> None:
     """Report changes of the attempt's files."""
     progress = files.new_progress()
     if progress is not None:
-        job.move(progress.percent, progress.note)
+        handle.report_progress(progress.percent, progress.note)
     document = files.new_checkpoint()
     if document is not None:
-        job.save(document)
+        handle.report_checkpoint(document)
     seconds = files.new_request()
     if seconds is not None:
-        job.ask(seconds)
+        handle.ask(seconds)

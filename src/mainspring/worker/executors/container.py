@@ -26,23 +26,23 @@ from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.executors.container_engine import Engine, engine_environment
-from mainspring.worker.executors.executor import Job, exit_failure, failure, rendered, template_values
+from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure, rendered, template_values
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.logs.capture import Capture
-from mainspring.worker.sandbox.programs import ask_program
-from mainspring.worker.sandbox.sandbox import Cell, Cells
+from mainspring.worker.sandbox.programs import run_program
+from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
 from mainspring.worker.supervisor.process_groups import Processes
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)
 
-GUARD_LABEL, ATTEMPT_LABEL = "mainspring.guard", "mainspring.attempt"
+SUPERVISOR_LABEL, ATTEMPT_LABEL = "mainspring.supervisor", "mainspring.attempt"
 _ENV_FILE = "container.env"
 _ENGINE_FAILED, _KILLED = 125, 137
 _ASK_SECONDS = 60.0
-_MOST_ANSWERED = 1024 * 1024
+_MAX_ANSWER_BYTES = 1024 * 1024
 _TRIES = 3
-_LEAST_MEMORY_BYTES = 16 * 1024 * 1024
+_MIN_MEMORY_BYTES = 16 * 1024 * 1024
 """Engines start nothing with less."""
 
 
@@ -52,13 +52,13 @@ class ContainerExecutor(CommandExecutor):
     def __init__(
         self,
         state_dir: Path,
-        settings: GuardSettings,
+        settings: SupervisorSettings,
         clock: Clock,
         processes: Processes,
         secrets: Secrets,
-        cells: Cells,
+        sandboxes: Sandboxes,
     ) -> None:
-        super().__init__(state_dir, settings, clock, processes, secrets, cells)
+        super().__init__(state_dir, settings, clock, processes, secrets, sandboxes)
         self._clearing: asyncio.Task[None] | None = None
         self._exceeded: dict[str, int] = {}
         """Attempts that ran out of memory, with their limit."""
@@ -69,17 +69,17 @@ class ContainerExecutor(CommandExecutor):
         if self._settings.container_engine is not None:
             self._clearing = start_task(self._clear(self._settings.container_engine), "leftover_containers")
 
-    async def run(self, jobs: Sequence[Job]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Run one attempt."""
         if self._clearing is not None:
             await asyncio.wait([self._clearing])
-        await super().run(jobs)
+        await super().run(handles)
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
         """Return the image with the command's arguments, and the job's variables. Raises ExpressionFailed."""
         assert isinstance(work, InContainer)
         values = template_values(assignment)
-        run = [rendered(f"container.run[{number}]", word, values) for number, word in enumerate(work.container.run)]
+        run = [rendered(f"container.run[{number}]", arg, values) for number, arg in enumerate(work.container.run)]
         return [work.container.image, *run], self.variables_of(work, assignment)
 
     def inherited(self) -> dict[str, str]:
@@ -93,99 +93,99 @@ class ContainerExecutor(CommandExecutor):
             place.mkdir(parents=True, exist_ok=True)
         return Path("/")
 
-    def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
+    def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
         """Run the engine unconfined: the container isolates what it runs."""
-        return self._cells.bare(files.root)
+        return self._sandboxes.unconfined(files.root)
 
-    def dressed(
-        self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
+    def wrapped(
+        self, handle: AttemptHandle, argv: list[str], environment: dict[str, str], files: AttemptFiles
     ) -> tuple[list[str], dict[str, str]]:
         """Return the engine's command line. The task's variables are in a file that only this user can read."""
-        engine, work = self._settings.container_engine, job.work
+        engine, work = self._settings.container_engine, handle.work
         assert isinstance(work, InContainer)
         if engine is None:
             raise Refused("this worker has no working docker or podman")
         if ":" in str(files.root):
             raise Refused(f"a directory with a colon in its name can't be mounted: {files.root}")
-        variables = files.leave(_ENV_FILE, _env_file({"HOME": str(files.work)} | environment))
-        said = [*engine.words, "run", "--name", _name_of(job.attempt), "--pull", work.container.pull]
-        said += ["--label", f"{GUARD_LABEL}={self._state_dir}", "--label", f"{ATTEMPT_LABEL}={job.attempt}"]
+        variables = files.write_inputs(_ENV_FILE, _env_file({"HOME": str(files.work)} | environment))
+        said = [*engine.argv, "run", "--name", _name_of(handle.attempt), "--pull", work.container.pull]
+        said += ["--label", f"{SUPERVISOR_LABEL}={self._state_dir}", "--label", f"{ATTEMPT_LABEL}={handle.attempt}"]
         said += ["--env-file", str(variables), "--volume", f"{files.root}:{files.root}:Z"]
         said += ["--workdir", str(_place_of(work.directory, files)), "--user", self._user_of(engine)]
         said += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
-        said += ["--pids-limit", str(self._settings.task_processes), "--log-driver", "none", *engine.run_words]
+        said += ["--pids-limit", str(self._settings.task_processes), "--log-driver", "none", *engine.run_args]
         if not work.network:
             said += ["--network", "none"]
-        if engine.limits_memory and (limit := self._limit_of(job)):
+        if engine.limits_memory and (limit := self._limit_of(handle)):
             said += ["--memory", f"{limit}b", "--memory-swap", f"{limit}b"]
-        image, *run = words
+        image, *run = argv
         return [*said, *(["--entrypoint", run[0]] if run else []), image, *run[1:]], engine_environment()
 
-    async def settle(self, job: Job, code: int) -> None:
+    async def clean_up(self, handle: AttemptHandle, code: int) -> None:
         """Remove the container, which also ends it if the engine client died first."""
         engine = self._settings.container_engine
         assert engine is not None
-        name = _name_of(job.attempt)
+        name = _name_of(handle.attempt)
         if code != 0:
             asked = "{{.State.OOMKilled}}"
             _, answer = await self._ask(engine, "container", "inspect", "--format", asked, name)
             if answer.strip() == b"true" or code == _KILLED:
-                self._exceeded[job.attempt] = self._limit_of(job)
+                self._exceeded[handle.attempt] = self._limit_of(handle)
         for _ in range(_TRIES):
-            removed, _ = await self._ask(engine, *engine.remove_words, name)
+            removed, _ = await self._ask(engine, *engine.remove_args, name)
             if removed == 0 or (await self._ask(engine, "container", "inspect", name))[0] != 0:
                 return
-        log.error("container.left", attempt=job.attempt, container=name)
+        log.error("container.left", attempt=handle.attempt, container=name)
 
-    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, sandbox: Sandbox) -> str:
         """Return the container's error, or why it did not start."""
         last_lines = capture.last_lines()
         limit = self._exceeded.pop(files.root.name, None)
         if limit is not None:
             had = f" of {limit / 2**20:.0f} MiB" if limit else ""
             message = f"killed: the container exceeded its memory limit{had}"
-            return failure("OutOfMemory", message, klass="resource", limit_bytes=limit, last_lines=last_lines)
+            return failure("OutOfMemory", message, error_class="resource", limit_bytes=limit, last_lines=last_lines)
         if code == _ENGINE_FAILED:
             said = last_lines.strip().splitlines()
             message = f"the engine could not run the container: {said[-1] if said else 'no error message'}"
-            return failure("Container", message, klass="transient", last_lines=last_lines)
+            return failure("Container", message, error_class="transient", last_lines=last_lines)
         return exit_failure(code, last_lines)
 
-    def _limit_of(self, job: Job) -> int:
+    def _limit_of(self, handle: AttemptHandle) -> int:
         """Return the memory limit; 0 for none."""
-        wanted = job.assignment.memory_bytes or job.needs.memory_bytes or self._settings.memory_bytes
-        return max(wanted, _LEAST_MEMORY_BYTES) if wanted else 0
+        wanted = handle.assignment.memory_bytes or handle.needs.memory_bytes or self._settings.memory_bytes
+        return max(wanted, _MIN_MEMORY_BYTES) if wanted else 0
 
     def _user_of(self, engine: Engine) -> str:
         """Return the owner of the attempt's files, as the container sees it."""
-        if not engine.has_users_of_machine:
+        if not engine.uses_host_users:
             return "0:0"
-        user = self._cells.user
+        user = self._sandboxes.user
         return f"{os.getuid()}:{os.getgid()}" if user is None else f"{user.uid}:{user.gid}"
 
     async def _clear(self, engine: Engine) -> None:
         """Remove all containers of an earlier supervisor of this directory."""
         _, answer = await self._ask(
-            engine, "ps", "--all", "--quiet", "--filter", f"label={GUARD_LABEL}={self._state_dir}"
+            engine, "ps", "--all", "--quiet", "--filter", f"label={SUPERVISOR_LABEL}={self._state_dir}"
         )
         left = answer.decode().split()
         for one in left:
-            await self._ask(engine, *engine.remove_words, one)
+            await self._ask(engine, *engine.remove_args, one)
         if left:
             log.warning("supervisor.found_containers", removed=len(left))
 
-    async def _ask(self, engine: Engine, *words: str) -> tuple[int, bytes]:
+    async def _ask(self, engine: Engine, *argv: str) -> tuple[int, bytes]:
         """Run an engine command. An engine that does not answer counts as failed."""
         try:
-            return await ask_program(
+            return await run_program(
                 self._processes,
-                [*engine.words, *words],
+                [*engine.argv, *argv],
                 engine_environment(),
                 seconds=_ASK_SECONDS,
-                most_bytes=_MOST_ANSWERED,
+                max_bytes=_MAX_ANSWER_BYTES,
             )
         except (TimeoutError, OSError) as error:
-            log.warning("container_engine.failed", command=words[0], because=str(error) or "timed out")
+            log.warning("container_engine.failed", command=argv[0], because=str(error) or "timed out")
             return -1, b""
 
 

@@ -25,12 +25,12 @@ AUTO = "auto"
 """Use the first engine that works, or none."""
 _KNOWN = ("podman", "docker")
 _ASK_SECONDS = 20.0
-_MOST = 16_384
+_MAX_LIMIT = 16_384
 """Open files, and processes of a user. Podman lowers its own limits a little before it sets those of a container."""
 _INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/local/bin/catatonit")
 _HYBRID = Path("/sys/fs/cgroup/unified")
 _SYSTEM_PROGRAMS = "/usr/sbin:/sbin:/usr/local/sbin"
-_OF_ENGINES = (
+_ENGINE_VARIABLES = (
     "PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS",
     "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST",
     "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "REGISTRY_AUTH_FILE", "TMPDIR",
@@ -41,20 +41,20 @@ _OF_ENGINES = (
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """A program that runs containers."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     """The program, with global options."""
-    run_words: tuple[str, ...] = ()
+    run_args: tuple[str, ...] = ()
     """Extra options of `run` on this machine."""
-    remove_words: tuple[str, ...] = ("rm", "--force")
+    remove_args: tuple[str, ...] = ("rm", "--force")
     """Command that kills and removes a container."""
     limits_memory: bool = True
-    has_users_of_machine: bool = False
+    uses_host_users: bool = False
     """Whether container users are host users; otherwise its root is the worker's user."""
 
     @property
     def name(self) -> str:
         """Name of the program."""
-        return Path(self.words[0]).name
+        return Path(self.argv[0]).name
 
 
 class _Security(msgspec.Struct, frozen=True):
@@ -88,12 +88,12 @@ def find_engine(wanted: str = AUTO) -> Engine | None:
     Raises Refused if a named engine does not work.
     """
     if wanted != AUTO:
-        return _tried(tuple(shlex.split(wanted))) if wanted else None
+        return _probe_engine(tuple(shlex.split(wanted))) if wanted else None
     for name in _KNOWN:
         if shutil.which(name) is None:
             continue
         try:
-            return _tried((name,))
+            return _probe_engine((name,))
         except Refused as refused:
             log.info("container_engine.unusable", engine=name, because=str(refused))
     return None
@@ -101,18 +101,18 @@ def find_engine(wanted: str = AUTO) -> Engine | None:
 
 def engine_environment() -> dict[str, str]:
     """Return the environment of an engine, which has nothing of a task."""
-    return {name: os.environ[name] for name in _OF_ENGINES if name in os.environ}
+    return {name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ}
 
 
-def _tried(words: Sequence[str]) -> Engine:
+def _probe_engine(argv: Sequence[str]) -> Engine:
     """Probe an engine with `info`. Raises Refused."""
-    program = shutil.which(words[0])
+    program = shutil.which(argv[0])
     if program is None:
-        raise Refused(f"container engine {words[0]} not found")
-    words = (program, *words[1:])
+        raise Refused(f"container engine {argv[0]} not found")
+    argv = (program, *argv[1:])
     try:
         done = subprocess.run(
-            [*words, "info", "--format", "{{json .}}"],
+            [*argv, "info", "--format", "{{json .}}"],
             env=engine_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -120,50 +120,50 @@ def _tried(words: Sequence[str]) -> Engine:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"container engine {words[0]} does not respond: {error}") from None
+        raise Refused(f"container engine {argv[0]} does not respond: {error}") from None
     said = done.stderr.decode(errors="replace").strip().splitlines()
     try:
         if done.returncode == 0:
-            return _understood(words, done.stdout)
+            return _parse_info(argv, done.stdout)
     except msgspec.DecodeError:
         said = ["unexpected output of `info`"]
     why = said[-1] if said else f"exit code {done.returncode}"
-    raise Refused(f"container engine {words[0]} does not work: {why}")
+    raise Refused(f"container engine {argv[0]} does not work: {why}")
 
 
-def _understood(words: tuple[str, ...], told: bytes) -> Engine:
+def _parse_info(argv: tuple[str, ...], info: bytes) -> Engine:
     """Parse the engine's `info`. Raises msgspec.DecodeError."""
-    fields = msgspec.json.decode(told, type=dict[str, msgspec.Raw])
+    fields = msgspec.json.decode(info, type=dict[str, msgspec.Raw])
     if "host" in fields:
-        return _podman(words, msgspec.json.decode(told, type=_Podman).host)
-    docker = msgspec.json.decode(told, type=_Docker)
+        return _podman(argv, msgspec.json.decode(info, type=_Podman).host)
+    docker = msgspec.json.decode(info, type=_Docker)
     if not docker.server_version:
         raise msgspec.DecodeError("the docker daemon does not answer")
     is_rootless = any("rootless" in option for option in docker.security_options)
-    return Engine(
-        words=words, run_words=("--init",), limits_memory=docker.memory_limit, has_users_of_machine=not is_rootless
-    )
+    return Engine(argv=argv, run_args=("--init",), limits_memory=docker.memory_limit, uses_host_users=not is_rootless)
 
 
-def _podman(words: tuple[str, ...], host: _Host) -> Engine:
+def _podman(argv: tuple[str, ...], host: _Host) -> Engine:
     """Podman has no daemon: its limits must not exceed the worker's, and its runtime must support the cgroups."""
     runc = shutil.which("runc") or shutil.which("runc", path=_SYSTEM_PROGRAMS)
     if host.oci_runtime.name == "crun" and host.cgroup_version == "v1" and _HYBRID.is_dir() and runc is not None:
-        words = (*words, "--runtime", runc)
-    run_words = ["--init"] if any(Path(one).exists() for one in _INITS) else []
+        argv = (*argv, "--runtime", runc)
+    run_args = ["--init"] if any(Path(one).exists() for one in _INITS) else []
     for name, soft, hard in _limits():
-        run_words += ["--ulimit", f"{name}={soft}:{hard}"]
+        run_args += ["--ulimit", f"{name}={soft}:{hard}"]
     return Engine(
-        words=words,
-        run_words=tuple(run_words),
-        remove_words=("rm", "--force", "--ignore", "--time", "0"),
+        argv=argv,
+        run_args=tuple(run_args),
+        remove_args=("rm", "--force", "--ignore", "--time", "0"),
         limits_memory="memory" in host.cgroup_controllers,
-        has_users_of_machine=not host.security.rootless,
+        uses_host_users=not host.security.rootless,
     )
 
 
 def _limits() -> Iterator[tuple[str, int, int]]:
     """Yield ulimits for podman, which would set higher ones than it may."""
     for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-        soft, hard = (_MOST if one == resource.RLIM_INFINITY else min(one, _MOST) for one in resource.getrlimit(which))
+        soft, hard = (
+            _MAX_LIMIT if one == resource.RLIM_INFINITY else min(one, _MAX_LIMIT) for one in resource.getrlimit(which)
+        )
         yield name, soft, hard

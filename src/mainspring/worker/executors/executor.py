@@ -16,50 +16,58 @@ import msgspec
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.expressions.engine import Values
-from mainspring.core.work.work import LONGEST_EXTENSION_SECONDS, Work
+from mainspring.core.work.work import MAX_EXTENSION_SECONDS, Work
 from mainspring.protocol.errors import ExpressionFailed
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
 from mainspring.worker.executors.attempt_files import bounded_progress
 from mainspring.worker.logs.capture import Mask
-from mainspring.worker.supervisor.supervisor_wire import Asked, Began, Ended, FromGuard, Moved, Order, Saved
+from mainspring.worker.supervisor.supervisor_wire import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    ExtensionRequested,
+    FromSupervisor,
+    LaunchRequest,
+    ProgressReported,
+)
 
 _NO_MASK = Mask(())
 
 
-class Job:
+class AttemptHandle:
     """Handle of one launched attempt.
 
     waiting ──bind()──► bound to an executor ──begin()──► running ──end()──► ended
        └──────────────────── withdraw() ─────────────────────────────────► ended, nothing reported
     """
 
-    def __init__(self, order: Order, work: Work | None, say: Callable[[FromGuard], None]) -> None:
-        self.assignment: Assignment = order.assignment
-        self.attempt = order.assignment.attempt
-        self.lease = order.lease
-        self.needs = order.needs
+    def __init__(self, request: LaunchRequest, work: Work | None, send: Callable[[FromSupervisor], None]) -> None:
+        self.assignment: Assignment = request.assignment
+        self.attempt = request.assignment.attempt
+        self.lease = request.lease
+        self.needs = request.needs
         self.work = work
         self.mask = _NO_MASK
-        self.has_begun = False
-        self.is_over = False
+        self.has_started = False
+        self.has_ended = False
         self.grace_seconds: float | None = None
         """Set when a stop was requested."""
-        self._say = say
+        self._send = send
         self._stop: Callable[[float], None] | None = None
         self._recall: Callable[[], bool] | None = None
         self._prolong: Callable[[datetime], None] | None = None
 
-    def hand(
+    def bind(
         self, *, stop: Callable[[float], None], recall: Callable[[], bool], prolong: Callable[[datetime], None]
     ) -> None:
         """Bind to an executor, which from now on stops or recalls it."""
         self._stop, self._recall, self._prolong = stop, recall, prolong
 
-    def is_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether a stop was requested."""
         return self.grace_seconds is not None
 
-    def put_back(self) -> None:
+    def release(self) -> None:
         """Unbind from an executor that has not started it."""
         self._stop = self._recall = self._prolong = None
         if self.grace_seconds is not None:
@@ -67,27 +75,27 @@ class Job:
 
     def begin(self, pid: int) -> None:
         """Report the start, once."""
-        if not self.has_begun:
-            self.has_begun = True
-            self._say(Began(self.attempt, pid))
+        if not self.has_started:
+            self.has_started = True
+            self._send(AttemptStarted(self.attempt, pid))
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
         said = bounded_progress(percent, self.mask.text(note))
-        self._say(Moved(self.attempt, said.percent, said.note))
+        self._send(ProgressReported(self.attempt, said.percent, said.note))
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Report a checkpoint."""
-        self._say(Saved(self.attempt, self.mask.json(document) or "null"))
+        self._send(CheckpointSaved(self.attempt, self.mask.json(document) or "null"))
 
     def ask(self, seconds: float) -> None:
         """Request an extension. Impossible ones are not passed on."""
-        if 0 < seconds <= LONGEST_EXTENSION_SECONDS:
-            self._say(Asked(self.attempt, seconds))
+        if 0 < seconds <= MAX_EXTENSION_SECONDS:
+            self._send(ExtensionRequested(self.attempt, seconds))
 
     def prolong(self, until: datetime) -> None:
         """Pass on a new deadline."""
-        if self._prolong is not None and not self.is_over:
+        if self._prolong is not None and not self.has_ended:
             self._prolong(until)
 
     def end(
@@ -95,16 +103,16 @@ class Job:
         artifacts: tuple[Artifact, ...] = (),
     ) -> None:  # fmt: skip
         """Report the end: all processes have ended."""
-        if not self.is_over:
-            self.is_over = True
+        if not self.has_ended:
+            self.has_ended = True
             output, error = self.mask.json(output), self.mask.json(error)
-            self._say(Ended(self.attempt, outcome, output, error, log_bytes, artifacts))
+            self._send(AttemptEnded(self.attempt, outcome, output, error, log_bytes, artifacts))
 
     def stop(self, grace_seconds: float) -> None:
         """Stop the attempt. The shorter grace period counts: the job's or the requested one."""
         if self.work is not None:
             grace_seconds = min(grace_seconds, self.work.grace_seconds)
-        if self.is_over or (self.grace_seconds is not None and self.grace_seconds <= grace_seconds):
+        if self.has_ended or (self.grace_seconds is not None and self.grace_seconds <= grace_seconds):
             return
         self.grace_seconds = grace_seconds
         if self._stop is not None:
@@ -114,19 +122,19 @@ class Job:
 
     def withdraw(self) -> bool:
         """Take the attempt back if it has not started."""
-        if self.is_over or self.has_begun or (self._recall is not None and not self._recall()):
+        if self.has_ended or self.has_started or (self._recall is not None and not self._recall()):
             return False
-        self.is_over = True
+        self.has_ended = True
         return True
 
 
 class Executor(Protocol):
     """Runs one kind of work."""
 
-    most: int
+    max_batch: int
     """Maximum attempts of a lease per call."""
 
-    async def run(self, jobs: Sequence[Job]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Run these one after another. Those that have not ended on return have not started."""
         ...
 
@@ -135,9 +143,9 @@ class Executor(Protocol):
         ...
 
 
-def failure(kind: str, message: str, *, klass: str | None = None, **more: str | float) -> str:
+def failure(kind: str, message: str, *, error_class: str | None = None, **more: str | float) -> str:
     """Format an error: JSON with `type` and `message`, and `class` if it is known (RTY-1)."""
-    known = {"class": klass} if klass is not None else {}
+    known = {"class": error_class} if error_class is not None else {}
     return msgspec.json.encode({**known, "type": kind, "message": message, **more}).decode()
 
 

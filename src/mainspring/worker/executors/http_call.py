@@ -17,25 +17,27 @@ import msgspec
 
 from mainspring.core.expressions.engine import shorten
 from mainspring.core.model.trace_ids import traceparent
-from mainspring.core.work.http_calls import Prepared, prepare
+from mainspring.core.work.http_calls import PreparedRequest, prepare
 from mainspring.core.work.work import HttpCall
-from mainspring.egress.retry_after import seconds_in
+from mainspring.egress.retry_after import parse_retry_after
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Assignment, Outcome
-from mainspring.worker.executors.attempt_files import LARGEST_OUTPUT_BYTES
-from mainspring.worker.executors.executor import Job, failure, template_values
+from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
+from mainspring.worker.executors.executor import AttemptHandle, failure, template_values
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.logs.capture import Capture, Mask
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings, log_path
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings, log_path
 
 if TYPE_CHECKING:
     from mainspring.worker.executors.http_exchange import Answer, Exchange
 
-_TOLD = frozenset({"content-type", "date", "etag", "last-modified", "link", "location", "retry-after", "x-request-id"})
+_REPORTED_HEADERS = frozenset(
+    {"content-type", "date", "etag", "last-modified", "link", "location", "retry-after", "x-request-id"}
+)
 """Response headers that are part of the output."""
-_LONGEST_TOLD = 1_000
+_MAX_HEADER_LENGTH = 1_000
 _LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "us-ascii", "windows-1252"})
 _TOO_MANY_REQUESTS = 429
 _NOT_NOW = frozenset({408, 425})
@@ -45,83 +47,89 @@ _SERVER_ERROR = 500
 class HttpExecutor:
     """Makes requests within the supervisor."""
 
-    most = 1
+    max_batch = 1
 
-    def __init__(self, state_dir: Path, settings: GuardSettings, clock: Clock, secrets: Secrets) -> None:
+    def __init__(self, state_dir: Path, settings: SupervisorSettings, clock: Clock, secrets: Secrets) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._secrets = secrets
         self._exchange: Exchange | None = None
 
-    async def run(self, jobs: Sequence[Job]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Make one request."""
-        for job in jobs:
-            await self._run(job)
+        for handle in handles:
+            await self._run(handle)
 
     async def close(self) -> None:
         """Close the connections."""
         if self._exchange is not None:
             self._exchange.close()
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, handle: AttemptHandle) -> None:
         """Make the request; cancel it at once on stop: there is no grace period."""
-        asking = asyncio.create_task(self._ask(job))
+        asking = asyncio.create_task(self._ask(handle))
 
         def stop(_: float) -> None:
             asking.cancel()
 
-        job.hand(stop=stop, recall=lambda: False, prolong=lambda _: None)
+        handle.bind(stop=stop, recall=lambda: False, prolong=lambda _: None)
         await asyncio.wait([asking])
         if not asking.cancelled():
             asking.result()
-        job.end(Outcome.STOPPED)
+        handle.end(Outcome.STOPPED)
 
-    async def _ask(self, job: Job) -> None:
-        work = job.work
+    async def _ask(self, handle: AttemptHandle) -> None:
+        work = handle.work
         assert isinstance(work, HttpCall)
         try:
             secrets = await self._secrets.resolve(work.secrets)
         except Refused as error:
-            job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
+            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
             return
-        job.mask = Mask(secrets.values())
+        handle.mask = Mask(secrets.values())
         try:
             nonce = f"s{entropy():032x}"
-            asked = prepare(work.http, template_values(job.assignment), secrets, nonce)
+            request = prepare(work.http, template_values(handle.assignment), secrets, nonce)
         except ExpressionFailed as error:
-            job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
+            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
             return
         except Refused as error:
-            job.end(Outcome.FAILED, error=failure("Request", str(error), klass="permanent"))
+            handle.end(Outcome.FAILED, error=failure("Request", str(error), error_class="permanent"))
             return
-        job.begin(0)
-        capture = Capture(log_path(self._state_dir, job.attempt), self._settings.log_cap_bytes, Mask(secrets.values()))
+        handle.begin(0)
+        capture = Capture(
+            log_path(self._state_dir, handle.attempt), self._settings.log_cap_bytes, Mask(secrets.values())
+        )
         try:
-            output, problem = await self._exchanged(work, _with_ids(asked, job.assignment), capture)
+            output, problem = await self._exchanged(work, _with_default_headers(request, handle.assignment), capture)
         except asyncio.CancelledError:
-            job.end(Outcome.STOPPED, log_bytes=capture.close())
+            handle.end(Outcome.STOPPED, log_bytes=capture.close())
             raise
         outcome = Outcome.SUCCEEDED if problem is None else Outcome.FAILED
-        job.end(outcome, output=output, error=problem, log_bytes=capture.close())
+        handle.end(outcome, output=output, error=problem, log_bytes=capture.close())
 
-    async def _exchanged(self, work: HttpCall, asked: Prepared, capture: Capture) -> tuple[str | None, str | None]:
+    async def _exchanged(
+        self, work: HttpCall, request: PreparedRequest, capture: Capture
+    ) -> tuple[str | None, str | None]:
         """Return the output or the error of a request."""
         limit = work.http.timeout_seconds
         try:
             async with asyncio.timeout(limit):
-                answer = await self._way().ask(asked, work.http.expect, lambda line: capture.feed(f"{line}\n".encode()))
+                answer = await self._transport().ask(
+                    request, work.http.expect, lambda line: capture.feed(f"{line}\n".encode())
+                )
         except TimeoutError:
-            return None, failure("Timeout", f"no complete response within {limit:g} s", klass="timeout")
+            return None, failure("Timeout", f"no complete response within {limit:g} s", error_class="timeout")
         except Refused as error:
-            return None, failure("Address", str(error), klass="permanent")
+            return None, failure("Address", str(error), error_class="permanent")
         except Unavailable as error:
-            return None, failure("Connection", str(error), klass="transient")
+            return None, failure("Connection", str(error), error_class="transient")
         if 200 <= answer.status < 300 or answer.status in work.http.expect:
             return _output_of(answer), None
         return None, self._failure_of(answer)
 
-    def _way(self) -> Exchange:
+    def _transport(self) -> Exchange:
         """Return the HTTP client, imported on first use: it takes 100 ms."""
         if self._exchange is None:
             from mainspring.worker.executors.http_exchange import Exchange
@@ -133,19 +141,19 @@ class HttpExecutor:
         said = shorten(_text_of(answer))
         message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else "")
         more: dict[str, str | float] = {"status": answer.status}
-        wait = seconds_in(answer.headers.get("retry-after", ""), self._clock.wall())
+        wait = parse_retry_after(answer.headers.get("retry-after", ""), self._clock.wall())
         if answer.status == _TOO_MANY_REQUESTS:
-            klass = "rate_limited"
+            error_class = "rate_limited"
         elif answer.status >= _SERVER_ERROR or answer.status in _NOT_NOW:
-            klass = "transient"
+            error_class = "transient"
         else:
-            klass, wait = "permanent", None
+            error_class, wait = "permanent", None
         if wait is not None:
             more["retry_after_seconds"] = wait
-        return failure(f"Http{answer.status}", message, klass=klass, **more)
+        return failure(f"Http{answer.status}", message, error_class=error_class, **more)
 
 
-def _with_ids(asked: Prepared, assignment: Assignment) -> Prepared:
+def _with_default_headers(request: PreparedRequest, assignment: Assignment) -> PreparedRequest:
     """Add default headers; the job's headers take precedence."""
     ours = {
         "user-agent": "mainspring",
@@ -154,17 +162,17 @@ def _with_ids(asked: Prepared, assignment: Assignment) -> Prepared:
         "traceparent": traceparent(assignment.run, assignment.attempt),
         "idempotency-key": assignment.task,
     }
-    return msgspec.structs.replace(asked, headers=ours | asked.headers)
+    return msgspec.structs.replace(request, headers=ours | request.headers)
 
 
 def _output_of(answer: Answer) -> str:
     """Format a response as the task's output."""
-    told = {name: text[:_LONGEST_TOLD] for name, text in answer.headers.items() if name in _TOLD}
+    told = {name: text[:_MAX_HEADER_LENGTH] for name, text in answer.headers.items() if name in _REPORTED_HEADERS}
     output: dict[str, object] = {"status": answer.status, "headers": told, "body": _body_of(answer)}
-    if not answer.is_whole:
+    if not answer.is_complete:
         output["truncated"] = True
     written = msgspec.json.encode(output)
-    if len(written) > LARGEST_OUTPUT_BYTES:
+    if len(written) > MAX_OUTPUT_BYTES:
         # Control characters are six times as long in JSON.
         written = msgspec.json.encode({**output, "body": None, "truncated": True})
     return written.decode()
@@ -174,7 +182,7 @@ def _body_of(answer: Answer) -> object:
     """Return the parsed JSON body, else its text; None if it is empty."""
     if not answer.body:
         return None
-    if answer.is_whole:
+    if answer.is_complete:
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

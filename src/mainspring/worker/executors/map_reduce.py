@@ -19,11 +19,11 @@ from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.logs.capture import Capture
-from mainspring.worker.sandbox.sandbox import Cell
+from mainspring.worker.sandbox.sandbox import Sandbox
 
 _PROGRAM = (sys.executable, "-P", "-m", "mainspring.mapreduce")
 _WORK_FILE, _FAILURE_FILE = "map.json", "failure"
-_LARGEST_FAILURE_BYTES = 64 * 1024
+_MAX_FAILURE_BYTES = 64 * 1024
 
 
 class MapExecutor(CommandExecutor):
@@ -42,22 +42,22 @@ class MapExecutor(CommandExecutor):
         places = os.pathsep.join(self._settings.python_path)
         return list(_PROGRAM), given | self.variables_of(work, assignment) | {PYTHON_PATH_VARIABLE: places}
 
-    def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
+    def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write the work with its invoker."""
         assert isinstance(work, MapReduce)
         document = msgspec.json.encode(replace(work, invoker=self._invoker_of(work)))
         return {
-            WORK_VARIABLE: str(files.leave(_WORK_FILE, document)),
+            WORK_VARIABLE: str(files.write_inputs(_WORK_FILE, document)),
             FAILURE_VARIABLE: str(files.root / _FAILURE_FILE),
         }
 
-    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, sandbox: Sandbox) -> str:
         """Return the error that the process wrote; how it exited, if it wrote none."""
-        said = files.left(_FAILURE_FILE, _LARGEST_FAILURE_BYTES)
+        said = files.read_plain_file(_FAILURE_FILE, _MAX_FAILURE_BYTES)
         try:
             error = msgspec.json.decode(said or b"null", type=dict[str, str | float])
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return super().error_of(code, capture, files, cell)
+            return super().error_of(code, capture, files, sandbox)
         return msgspec.json.encode(error).decode()
 
     def _invoker_of(self, work: Work) -> Invoker | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mainspring.core.work.work import RESERVED
 from mainspring.protocol.errors import Refused
-from mainspring.worker.sandbox.programs import ask_program
+from mainspring.worker.sandbox.programs import run_program
 from mainspring.worker.supervisor.process_groups import Processes
 
 LARGEST_BYTES = 64 * 1024
@@ -60,10 +60,10 @@ class Secrets:
             raise Refused("the variable is not set on the worker, or not allowed")
         return self._environment[name]
 
-    async def _from_command(self, words: list[str]) -> bytes:
+    async def _from_command(self, argv: list[str]) -> bytes:
         try:
-            code, printed = await ask_program(
-                self._processes, words, self._environment, seconds=COMMAND_SECONDS, most_bytes=LARGEST_BYTES + 1
+            code, printed = await run_program(
+                self._processes, argv, self._environment, seconds=COMMAND_SECONDS, max_bytes=LARGEST_BYTES + 1
             )
         except TimeoutError:
             raise Refused(f"the command timed out after {COMMAND_SECONDS:g} s") from None

@@ -19,9 +19,9 @@ from urllib.parse import quote
 import msgspec
 
 MASK = "••••"
-SHORTEST_SECRET = 4
+MIN_SECRET_LENGTH = 4
 """Shorter values are not masked: they would match everywhere."""
-_SHORTEST_BASE64 = 8
+_MIN_BASE64_LENGTH = 8
 _TAIL_BYTES = 2_048
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -32,13 +32,13 @@ class Mask:
 
     def __init__(self, values: Iterable[str]) -> None:
         lines = (line.strip() for value in values for line in value.splitlines())
-        shown = {shape for line in lines if len(line) >= SHORTEST_SECRET for shape in _shapes(line)}
+        shown = {shape for line in lines if len(line) >= MIN_SECRET_LENGTH for shape in _encodings(line)}
         hidden = sorted(shown, key=len, reverse=True)
         self._text = re.compile("|".join(map(re.escape, hidden))) if hidden else None
-        self._words = [word.encode() for word in hidden]
-        self._bytes = re.compile(b"|".join(map(re.escape, self._words))) if hidden else None
-        self._longest = max(map(len, self._words), default=0)
-        self._held = b""
+        self._encoded = [word.encode() for word in hidden]
+        self._bytes = re.compile(b"|".join(map(re.escape, self._encoded))) if hidden else None
+        self._longest = max(map(len, self._encoded), default=0)
+        self._pending = b""
 
     def __bool__(self) -> bool:
         return self._text is not None
@@ -57,30 +57,30 @@ class Mask:
         """Return the output that may be written after this chunk."""
         if self._bytes is None:
             return data
-        data = self._held + data
-        let_out: list[bytes] = []
-        at, end = 0, self._beginning(data, 0)
+        data = self._pending + data
+        released: list[bytes] = []
+        at, end = 0, self._partial_match_start(data, 0)
         for found in self._bytes.finditer(data):
             if found.start() >= end:
                 break
-            let_out += (data[at : found.start()], MASK.encode())
+            released += (data[at : found.start()], MASK.encode())
             at = found.end()
             if at > end:
-                end = self._beginning(data, at)
-        let_out.append(data[at:end])
-        self._held = data[end:]
-        return b"".join(let_out)
+                end = self._partial_match_start(data, at)
+        released.append(data[at:end])
+        self._pending = data[end:]
+        return b"".join(released)
 
     def rest(self) -> bytes:
         """Return the held-back bytes at the end of the stream."""
-        held, self._held = self._held, b""
-        return self._bytes.sub(MASK.encode(), held) if self._bytes is not None else held
+        pending, self._pending = self._pending, b""
+        return self._bytes.sub(MASK.encode(), pending) if self._bytes is not None else pending
 
-    def _beginning(self, data: bytes, after: int) -> int:
+    def _partial_match_start(self, data: bytes, after: int) -> int:
         """Return where an incomplete value may start; the end of `data` if nowhere."""
         for start in range(max(after, len(data) - self._longest + 1), len(data)):
             tail = data[start:]
-            if any(len(word) > len(tail) and word.startswith(tail) for word in self._words):
+            if any(len(word) > len(tail) and word.startswith(tail) for word in self._encoded):
                 return start
         return len(data)
 
@@ -99,7 +99,7 @@ class Mask:
                 return value if self.text(shown) == shown else MASK
 
 
-def _shapes(value: str) -> Iterator[str]:
+def _encodings(value: str) -> Iterator[str]:
     """Yield a value and its encodings: JSON, URL, and base64 alone or inside longer data."""
     yield value
     yield json.dumps(value)[1:-1]
@@ -111,7 +111,7 @@ def _shapes(value: str) -> Iterator[str]:
         within = slice(touched, len(text) // 3 * 4)
         for encoded in (base64.b64encode(text), base64.urlsafe_b64encode(text)):
             shape = encoded[within].decode()
-            if len(shape) >= _SHORTEST_BASE64:
+            if len(shape) >= _MIN_BASE64_LENGTH:
                 yield shape
 
 
@@ -150,10 +150,10 @@ class Capture:
         if not data:
             return
         self._remember(data)
-        room = self._cap_bytes - self.size_bytes
-        self._dropped_bytes += max(0, len(data) - room)
-        if room > 0:
-            self._write(data[:room])
+        free_bytes = self._cap_bytes - self.size_bytes
+        self._dropped_bytes += max(0, len(data) - free_bytes)
+        if free_bytes > 0:
+            self._write(data[:free_bytes])
 
     def _remember(self, data: bytes) -> None:
         data = data[-_TAIL_BYTES:]

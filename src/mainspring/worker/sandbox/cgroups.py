@@ -28,7 +28,7 @@ _SUBTREE_FILE = "cgroup.subtree_control"
 _ENABLE = "+memory +pids"
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class CgroupEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel counters of a cgroup."""
 
     out_of_memory: int = 0
@@ -75,7 +75,7 @@ class Cgroup:
                     _write(file, memory_bytes)
         self.memory_bytes = memory_bytes
 
-    def entrances(self) -> list[int]:
+    def open_process_files(self) -> list[int]:
         """Open `cgroup.procs` files: a process that writes `0` to each joins the cgroup. Raises OSError."""
         with contextlib.ExitStack() as opened:
             files: list[int] = []
@@ -101,12 +101,12 @@ class Cgroup:
                 os.kill(pid, signal.SIGKILL)
         return True
 
-    def story(self) -> Story:
+    def events(self) -> CgroupEvents:
         """Read the kernel counters."""
         memory, pids = self._places.get(MEMORY), self._places.get(PIDS)
         events = "memory.events" if self._version > 1 else "memory.oom_control"
         peak = "memory.peak" if self._version > 1 else "memory.max_usage_in_bytes"
-        return Story(
+        return CgroupEvents(
             out_of_memory=_counts(memory / events).get("oom_kill", 0) if memory is not None else 0,
             peak_bytes=_number(memory / peak) if memory is not None else 0,
             refused_forks=_counts(pids / "pids.events").get("max", 0) if pids is not None else 0,
@@ -234,7 +234,7 @@ def _counts(file: Path) -> dict[str, int]:
     """Parse a file with lines of a name and a number."""
     try:
         lines = [line.split(" ") for line in file.read_text().splitlines()]
-        return {words[0]: int(words[1]) for words in lines if len(words) == 2}
+        return {argv[0]: int(argv[1]) for argv in lines if len(argv) == 2}
     except (OSError, ValueError):
         return {}
 

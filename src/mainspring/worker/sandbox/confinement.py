@@ -15,7 +15,7 @@ from mainspring.core.work.isolation import LEVELS, Isolation, at_least
 from mainspring.core.work.work import Work
 from mainspring.protocol.errors import Refused
 
-MOST_OPEN_FILES = 65_536
+MAX_OPEN_FILES = 65_536
 TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - private to each sandbox
 HOMES = ("/root", "/home", "/var/lib/mainspring", "/var/lib/mainspring-worker")
 RESOLVER = "/run/systemd/resolve"
@@ -55,9 +55,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Files that appear empty."""
 
 
-def confinement_of(work: Work, least: Isolation) -> Confinement:
+def confinement_of(work: Work, minimum: Isolation) -> Confinement:
     """Return the confinement of a task on a worker with this minimum level."""
-    level = least if work.isolation is None else at_least(least, work.isolation)
+    level = minimum if work.isolation is None else at_least(minimum, work.isolation)
     return Confinement(level=level, network=work.network and level is Isolation.SANDBOX)
 
 
@@ -74,8 +74,8 @@ def view_of(hidden: Iterable[Path], shown: Iterable[Path], files: Iterable[Path]
     return View(hidden=tuple(outermost), shown=tuple(inside), inner=tuple(inner), files=tuple(sorted(set(files))))
 
 
-def sandbox_words(words: Sequence[str], view: View, own: Path, directory: Path, *, network: bool) -> list[str]:
-    """Return the command line that runs `words` in a sandbox with `own` writable. Raises Refused for a hidden
+def sandbox_argv(argv: Sequence[str], view: View, own: Path, directory: Path, *, network: bool) -> list[str]:
+    """Return the command line that runs `argv` in a sandbox with `own` writable. Raises Refused for a hidden
     directory."""
     if not is_seen(directory, view, own):
         raise Refused(f"{directory} is hidden in the sandbox: start the worker with --show {directory}")
@@ -93,7 +93,7 @@ def sandbox_words(words: Sequence[str], view: View, own: Path, directory: Path, 
     for place in view.files:
         if is_seen(place, view, own):
             said += ["--ro-bind", "/dev/null", str(place)]
-    return [*said, "--bind", str(own), str(own), "--chdir", str(directory), "--", *words]
+    return [*said, "--bind", str(own), str(own), "--chdir", str(directory), "--", *argv]
 
 
 def is_seen(place: Path, view: View, own: Path) -> bool:
@@ -107,16 +107,16 @@ def is_seen(place: Path, view: View, own: Path) -> bool:
 
 def limits(*, processes: int, memory_bytes: int, file_bytes: int) -> tuple[tuple[int, int, int], ...]:
     """Return rlimits of a process: resource, soft, hard. 0 means unlimited. None exceeds the worker's own."""
-    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MOST_OPEN_FILES}
+    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MAX_OPEN_FILES}
     if processes:
         wanted[resource.RLIMIT_NPROC] = processes
     if memory_bytes:
         wanted[resource.RLIMIT_DATA] = memory_bytes
     if file_bytes:
         wanted[resource.RLIMIT_FSIZE] = file_bytes
-    return tuple((which, *_within(resource.getrlimit(which), most)) for which, most in wanted.items())
+    return tuple((which, *_within(resource.getrlimit(which), maximum)) for which, maximum in wanted.items())
 
 
-def _within(now: tuple[int, int], most: int) -> tuple[int, int]:
-    soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
+def _within(now: tuple[int, int], maximum: int) -> tuple[int, int]:
+    soft, hard = (maximum if one == resource.RLIM_INFINITY else min(one, maximum) for one in now)
     return soft, hard

@@ -16,20 +16,20 @@ from pathlib import Path
 from mainspring.core.work.isolation import Isolation, label_of
 from mainspring.protocol.errors import Refused
 from mainspring.worker.sandbox.cgroups import find_cgroups, name_of
-from mainspring.worker.sandbox.confinement import sandbox_words
+from mainspring.worker.sandbox.confinement import sandbox_argv
 from mainspring.worker.sandbox.sandbox import machine_view
 from mainspring.worker.sandbox.task_user import TaskUser, find_user, run_as
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 _SECONDS = 20.0
 _MEMORY_BYTES = 1 << 30
 _PROCESSES = 16
 
 
-def offered_levels(state_dir: Path, settings: GuardSettings) -> dict[str, str]:
+def offered_levels(state_dir: Path, settings: SupervisorSettings) -> dict[str, str]:
     """Return the isolation labels of a worker. Raises Refused if its own level is unavailable."""
     user = find_user(settings.task_user) if settings.task_user else None
-    labels = {label_of(Isolation.PROCESS): _what_limits(state_dir)}
+    labels = {label_of(Isolation.PROCESS): _memory_limiter(state_dir)}
     fault = _fault_of_sandbox(state_dir, settings, user)
     if not fault:
         labels[label_of(Isolation.SANDBOX)] = "bubblewrap"
@@ -40,7 +40,7 @@ def offered_levels(state_dir: Path, settings: GuardSettings) -> dict[str, str]:
     return labels
 
 
-def _what_limits(state_dir: Path) -> str:
+def _memory_limiter(state_dir: Path) -> str:
     found = find_cgroups(f"{name_of(state_dir)}-trial")
     if found is None:
         return "rlimits"
@@ -54,12 +54,12 @@ def _what_limits(state_dir: Path) -> str:
     return f"cgroup-v{found.version}"
 
 
-def _fault_of_sandbox(state_dir: Path, settings: GuardSettings, user: TaskUser | None) -> str:
+def _fault_of_sandbox(state_dir: Path, settings: SupervisorSettings, user: TaskUser | None) -> str:
     """Return why no sandbox can be opened; empty if one can."""
     view = machine_view(state_dir, settings, user)
-    words = sandbox_words(["/bin/sh", "-c", ":"], view, Path("/usr"), Path("/usr"), network=False)
+    argv = sandbox_argv(["/bin/sh", "-c", ":"], view, Path("/usr"), Path("/usr"), network=False)
     try:
-        done = run_as(user, words, {"PATH": os.environ.get("PATH", os.defpath)}, _SECONDS)
+        done = run_as(user, argv, {"PATH": os.environ.get("PATH", os.defpath)}, _SECONDS)
     except FileNotFoundError:
         return "bubblewrap (bwrap) is not installed"
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -26,13 +26,13 @@ def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def gain_no_privileges() -> None:
+def set_no_new_privileges() -> None:
     """Disable setuid programs such as `sudo` from now on."""
     if _ON_LINUX:
         _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def close_to_others() -> None:
+def disable_dumps() -> None:
     """Deny other processes of this user access to this one's memory, environment and open files."""
     if _ON_LINUX:
         _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

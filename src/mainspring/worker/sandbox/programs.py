@@ -10,13 +10,13 @@ from pathlib import Path
 from mainspring.worker.supervisor.process_groups import Processes
 
 
-async def ask_program(
-    processes: Processes, words: Sequence[str], environment: Mapping[str, str], *, seconds: float, most_bytes: int
+async def run_program(
+    processes: Processes, argv: Sequence[str], environment: Mapping[str, str], *, seconds: float, max_bytes: int
 ) -> tuple[int, bytes]:
     """Return exit code and (bounded) output. Raises TimeoutError, with the program killed, or OSError."""
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as unread:
         pid = processes.spawn(
-            words, environment=environment, directory=Path("/"), output=printed.fileno(), errors=unread.fileno()
+            argv, environment=environment, directory=Path("/"), output=printed.fileno(), errors=unread.fileno()
         )
         try:
             async with asyncio.timeout(seconds):
@@ -25,4 +25,4 @@ async def ask_program(
             processes.kill(pid)
             processes.forget(pid)
         printed.seek(0)
-        return code, printed.read(most_bytes)
+        return code, printed.read(max_bytes)

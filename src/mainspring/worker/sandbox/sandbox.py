@@ -16,20 +16,20 @@ import structlog
 from mainspring.core.work.isolation import Isolation
 from mainspring.worker.executors.executor import exit_failure, failure
 from mainspring.worker.sandbox.cgroups import Cgroup, Cgroups, find_cgroups, name_of
-from mainspring.worker.sandbox.confinement import HOMES, TEMPORARY, Confinement, View, limits, sandbox_words, view_of
-from mainspring.worker.sandbox.prctl import die_with_parent, gain_no_privileges
-from mainspring.worker.sandbox.task_user import TaskUser, closed_to, find_user
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.sandbox.confinement import HOMES, TEMPORARY, Confinement, View, limits, sandbox_argv, view_of
+from mainspring.worker.sandbox.prctl import die_with_parent, set_no_new_privileges
+from mainspring.worker.sandbox.task_user import TaskUser, find_user, first_inaccessible
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)
 
 _UMASK_OF_TASKS = 0o022
 """For tasks of another user, whatever the worker's own is."""
-KEPT_IN = ".mainspring"
+STATE_FOLDER = ".mainspring"
 """Folder with our state: the store, the spools."""
 
 
-class Cell:
+class Sandbox:
     """Sandbox of one process and its descendants."""
 
     def __init__(
@@ -52,11 +52,11 @@ class Cell:
         self._entrances: list[int] = []
         self.cgroup = cgroup
 
-    def words(self, words: Sequence[str], directory: Path) -> Sequence[str]:
+    def argv(self, argv: Sequence[str], directory: Path) -> Sequence[str]:
         """Return the command line to start instead. Raises Refused if the directory is not visible inside."""
         if not self.confinement.is_sandbox():
-            return words
-        return sandbox_words(words, self._view, self._own, directory, network=self.confinement.network)
+            return argv
+        return sandbox_argv(argv, self._view, self._own, directory, network=self.confinement.network)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that differ inside."""
@@ -64,11 +64,11 @@ class Cell:
             return {"HOME": str(self._own)}
         return {} if self._user is None else {"HOME": self._user.home}
 
-    def unlock(self) -> None:
+    def open_entrances(self) -> None:
         """Open the cgroup for a process to be started. Raises OSError."""
-        self._entrances = [] if self.cgroup is None else self.cgroup.entrances()
+        self._entrances = [] if self.cgroup is None else self.cgroup.open_process_files()
 
-    def lock(self) -> None:
+    def close_entrances(self) -> None:
         """Close the cgroup files: the process has joined."""
         for file in self._entrances:
             os.close(file)
@@ -87,36 +87,36 @@ class Cell:
             os.setgid(self._user.gid)
             os.setuid(self._user.uid)
         if self.confinement.is_limited():
-            gain_no_privileges()
+            set_no_new_privileges()
         die_with_parent()
 
     def error_of(self, code: int, last_lines: str = "") -> str:
         """Return the error of a process that exited with this code in the sandbox."""
         if self.cgroup is None:
             return exit_failure(code, last_lines)
-        story = self.cgroup.story()
-        if story.out_of_memory:
+        events = self.cgroup.events()
+        if events.out_of_memory:
             limit = self.cgroup.memory_bytes
             had = f" of {limit / 2**20:.0f} MiB" if limit else ""
             message = f"killed: memory limit{had} exceeded"
-            more: dict[str, str | float] = {"limit_bytes": limit, "peak_bytes": story.peak_bytes}
+            more: dict[str, str | float] = {"limit_bytes": limit, "peak_bytes": events.peak_bytes}
             if last_lines:
                 more["last_lines"] = last_lines
-            return failure("OutOfMemory", message, klass="resource", **more)
-        note = "process limit reached" if story.refused_forks else ""
+            return failure("OutOfMemory", message, error_class="resource", **more)
+        note = "process limit reached" if events.refused_forks else ""
         return exit_failure(code, last_lines, note)
 
 
-class Cells:
+class Sandboxes:
     """Opens the sandboxes of one supervisor."""
 
-    def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
+    def __init__(self, state_dir: Path, settings: SupervisorSettings) -> None:
         """Raises Refused if the task user does not exist."""
         self.settings = settings
         self.user = find_user(settings.task_user) if settings.task_user else None
         self._umask = None if self.user is None else _UMASK_OF_TASKS
         self._cgroups: Cgroups | None = None
-        self._looked_for_cgroups = False
+        self._searched_cgroups = False
         self._state_dir = state_dir
         self._view = machine_view(state_dir, settings, self.user)
 
@@ -132,7 +132,7 @@ class Cells:
         if self.settings.isolation is not Isolation.NONE:
             self._find_cgroups()
 
-    def open(self, name: str, confinement: Confinement, own: Path, memory_bytes: int) -> Cell:
+    def open(self, name: str, confinement: Confinement, own: Path, memory_bytes: int) -> Sandbox:
         """Open a sandbox with this memory limit; 0 if none was requested. Raises OSError."""
         settings = self.settings
         cgroup: Cgroup | None = None
@@ -147,16 +147,18 @@ class Cells:
                 memory_bytes=memory_bytes if cgroup is None else 0,
                 file_bytes=settings.task_file_bytes,
             )
-        return Cell(confinement, own, view=self._view, user=self.user, umask=self._umask, bounds=bounds, cgroup=cgroup)
+        return Sandbox(
+            confinement, own, view=self._view, user=self.user, umask=self._umask, bounds=bounds, cgroup=cgroup
+        )
 
-    def bare(self, own: Path) -> Cell:
+    def unconfined(self, own: Path) -> Sandbox:
         """Return a no-op sandbox, for programs of the worker itself."""
-        return Cell(Confinement(), own, view=self._view, user=None, umask=None, bounds=(), cgroup=None)
+        return Sandbox(Confinement(), own, view=self._view, user=None, umask=None, bounds=(), cgroup=None)
 
-    def close(self, cell: Cell) -> None:
+    def close(self, sandbox: Sandbox) -> None:
         """Close a sandbox whose processes have ended."""
-        if cell.cgroup is not None and self._cgroups is not None:
-            self._cgroups.close(cell.cgroup)
+        if sandbox.cgroup is not None and self._cgroups is not None:
+            self._cgroups.close(sandbox.cgroup)
 
     def end(self) -> None:
         """Remove the cgroups."""
@@ -165,18 +167,18 @@ class Cells:
 
     def _find_cgroups(self) -> Cgroups | None:
         """Detect cgroups on first use, and end those of a killed supervisor."""
-        if not self._looked_for_cgroups:
-            self._looked_for_cgroups = True
+        if not self._searched_cgroups:
+            self._searched_cgroups = True
             self._cgroups = find_cgroups(name_of(self._state_dir))
             if self._cgroups is not None and (left := self._cgroups.clear_leftovers()):
                 log.warning("supervisor.found_cgroups", removed=left)
         return self._cgroups
 
 
-def machine_view(state_dir: Path, settings: GuardSettings, user: TaskUser | None) -> View:
+def machine_view(state_dir: Path, settings: SupervisorSettings, user: TaskUser | None) -> View:
     """Return the sandbox view of this machine: no homes, no temporary files, of the worker only Python and code."""
     homes = [str(Path.home()), *([] if user is None else [user.home])]
-    kept = [str(state_dir), *(f"{place}/{KEPT_IN}" for place in settings.python_path)]
+    kept = [str(state_dir), *(f"{place}/{STATE_FOLDER}" for place in settings.python_path)]
     named = [Path(place).resolve() for place in (*TEMPORARY, *HOMES, *settings.hidden, *homes, *kept)]
     python = [Path(place).resolve() for place in (sys.prefix, sys.base_prefix)]
     ours = [Path(__file__).resolve().parents[3], *map(Path, settings.python_path), *map(Path, settings.shown)]
@@ -184,6 +186,6 @@ def machine_view(state_dir: Path, settings: GuardSettings, user: TaskUser | None
     shown = [place for place in (*python, *ours, *handlers) if place.exists()]
     return view_of(
         [place for place in named if place.is_dir() and place != Path("/")],
-        [place for place in shown if user is None or closed_to(user, place) is None],
+        [place for place in shown if user is None or first_inaccessible(user, place) is None],
         [place for place in named if place.is_file()],
     )

@@ -40,7 +40,7 @@ def find_user(name: str) -> TaskUser:
     return TaskUser(name=name, uid=found.pw_uid, gid=found.pw_gid, groups=groups, home=found.pw_dir)
 
 
-def give(top: Path, user: TaskUser) -> None:
+def change_owner(top: Path, user: TaskUser) -> None:
     """Change the owner of a directory tree without following links. Raises OSError."""
     for place, directories, files in os.walk(top):
         os.chown(place, user.uid, user.gid, follow_symlinks=False)
@@ -49,18 +49,18 @@ def give(top: Path, user: TaskUser) -> None:
 
 
 def run_as(
-    user: TaskUser | None, words: Sequence[str], environment: Mapping[str, str], seconds: float
+    user: TaskUser | None, argv: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a short command as this user, or as the worker. Raises OSError or TimeoutExpired."""
     return subprocess.run(
-        words, capture_output=True, env=environment, timeout=seconds, check=False,
+        argv, capture_output=True, env=environment, timeout=seconds, check=False,
         user=None if user is None else user.uid,
         group=None if user is None else user.gid,
         extra_groups=None if user is None else list(user.groups),
     )  # fmt: skip
 
 
-def closed_to(user: TaskUser, directory: Path) -> Path | None:
+def first_inaccessible(user: TaskUser, directory: Path) -> Path | None:
     """Return the first directory on the path that this user can't traverse; None if there is none."""
     for place in (*reversed(directory.parents), directory):
         status = place.stat()

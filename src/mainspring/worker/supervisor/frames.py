@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.protocol.errors import Broken
 
-LARGEST_FRAME_BYTES = 64 * 1024 * 1024
+MAX_FRAME_BYTES = 64 * 1024 * 1024
 _HEADER_BYTES = 4
 _READ_BYTES = 256 * 1024
 _ENCODER = msgspec.msgpack.Encoder()
@@ -25,21 +25,21 @@ _ENCODER = msgspec.msgpack.Encoder()
 W = TypeVar("W")
 
 
-def encode_frame(words: Sequence[object]) -> bytes:
+def encode_frame(messages: Sequence[object]) -> bytes:
     """Encode messages as one frame."""
     frame = bytearray(_HEADER_BYTES)
-    _ENCODER.encode_into(words, frame, _HEADER_BYTES)
+    _ENCODER.encode_into(messages, frame, _HEADER_BYTES)
     size = len(frame) - _HEADER_BYTES
-    if size > LARGEST_FRAME_BYTES:
-        raise Broken(f"a frame of {size} bytes is larger than {LARGEST_FRAME_BYTES}")
+    if size > MAX_FRAME_BYTES:
+        raise Broken(f"a frame of {size} bytes is larger than {MAX_FRAME_BYTES}")
     frame[:_HEADER_BYTES] = size.to_bytes(_HEADER_BYTES, "big")
     return bytes(frame)
 
 
-def write_frame(writer: asyncio.StreamWriter, words: Sequence[object]) -> None:
+def write_frame(writer: asyncio.StreamWriter, messages: Sequence[object]) -> None:
     """Send messages in one frame; nothing if there are none. `await writer.drain()` is up to the caller."""
-    if words:
-        writer.write(encode_frame(words))
+    if messages:
+        writer.write(encode_frame(messages))
 
 
 class FrameReader(Generic[W]):
@@ -55,29 +55,29 @@ class FrameReader(Generic[W]):
 
         Raises ConnectionError if the stream ends within a frame, and Broken if a frame is malformed.
         """
-        words: list[W] = []
-        while not words:
+        messages: list[W] = []
+        while not messages:
             data = await self._reader.read(_READ_BYTES)
             if not data:
                 if self._buffer:
                     raise ConnectionResetError("the stream ended within a frame")
                 return []
             self._buffer += data
-            self._cut(words)
-        return words
+            self._cut(messages)
+        return messages
 
-    def _cut(self, words: list[W]) -> None:
+    def _cut(self, messages: list[W]) -> None:
         """Remove the complete frames from the buffer."""
         at = 0
         while len(self._buffer) - at >= _HEADER_BYTES:
             size = int.from_bytes(self._buffer[at : at + _HEADER_BYTES], "big")
-            if size > LARGEST_FRAME_BYTES:
-                raise Broken(f"a frame of {size} bytes is larger than {LARGEST_FRAME_BYTES}")
+            if size > MAX_FRAME_BYTES:
+                raise Broken(f"a frame of {size} bytes is larger than {MAX_FRAME_BYTES}")
             end = at + _HEADER_BYTES + size
             if len(self._buffer) < end:
                 break
             try:
-                words.extend(self._decoder.decode(self._buffer[at + _HEADER_BYTES : end]))
+                messages.extend(self._decoder.decode(self._buffer[at + _HEADER_BYTES : end]))
             except msgspec.MsgspecError as error:
                 raise Broken(f"malformed frame: {error}") from error
             at = end

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import psutil
 import structlog
 
-from mainspring.worker.agent.attempt_state import Running
+from mainspring.worker.agent.attempt_state import RunningAttempt
 
 log = structlog.get_logger()
 
-_SAME_SECONDS = 0.05
+_START_TIME_TOLERANCE_SECONDS = 0.05
 _WAIT_SECONDS = 5.0
-_MOST_KNOWN = 1_000
+_MAX_CACHED = 1_000
 _STAT_BYTES = 4_096
 _START_FIELD = 19
 """Field 22 of /proc/<pid>/stat, counted from the one after the program's name."""
@@ -29,7 +29,7 @@ def created(pid: int) -> float:
         return 0.0
 
 
-class Births:
+class ProcessStartTimes:
     """Cache of process start times. A warm child is looked up repeatedly, which costs 13 us instead of 54."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Births:
         known = self._known.get(pid)
         if known is not None and ticks and known[0] == ticks:
             return known[1]
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_CACHED:
             self._known.clear()
         since = created(pid)
         self._known[pid] = (ticks, since)
@@ -63,14 +63,14 @@ def _start_ticks(pid: int) -> bytes:
         os.close(file)
 
 
-def kill_strays(strays: Iterable[Running]) -> None:
+def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
     """Kill the processes of these attempts, with their groups and children, and wait until they are gone."""
     victims: list[psutil.Process] = []
-    for stray in strays:
-        process = _find(stray)
+    for orphan in orphans:
+        process = _find(orphan)
         if process is None:
             continue
-        log.warning("orphan.killed", attempt=stray.attempt, pid=stray.pid)
+        log.warning("orphan.killed", attempt=orphan.attempt, pid=orphan.pid)
         victims += [process, *_children(process)]
         _kill_group(process.pid)
     for victim in victims:
@@ -83,13 +83,13 @@ def kill_strays(strays: Iterable[Running]) -> None:
         log.error("orphan.alive", pid=victim.pid)
 
 
-def _find(stray: Running) -> psutil.Process | None:
+def _find(orphan: RunningAttempt) -> psutil.Process | None:
     """Return the process of an attempt, unless its pid was reused."""
-    if stray.pid <= 1 or stray.created == 0.0:
+    if orphan.pid <= 1 or orphan.created == 0.0:
         return None
     try:
-        process = psutil.Process(stray.pid)
-        return process if abs(process.create_time() - stray.created) < _SAME_SECONDS else None
+        process = psutil.Process(orphan.pid)
+        return process if abs(process.create_time() - orphan.created) < _START_TIME_TOLERANCE_SECONDS else None
     except psutil.Error:
         return None
 

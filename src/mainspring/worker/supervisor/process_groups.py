@@ -21,10 +21,10 @@ from pathlib import Path
 
 from mainspring.protocol.clock import Clock
 from mainspring.worker.sandbox.prctl import die_with_parent
-from mainspring.worker.sandbox.sandbox import Cell
+from mainspring.worker.sandbox.sandbox import Sandbox
 
 _ON_LINUX = sys.platform == "linux"
-_KILLED_TIMES = 400
+_MAX_KILL_ROUNDS = 400
 """Kill rounds, 5 ms apart, before the supervisor gives up: a process that the kernel can't end (blocked in a device)
 must not block the others."""
 
@@ -48,29 +48,29 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
-def carries(pid: int, mark: bytes) -> bool:
+def has_marker(pid: int, marker: bytes) -> bool:
     """Whether a process was started with this text in its environment."""
     try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes()
+        return marker in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
 
 
-def guard_variable(state_dir: Path) -> dict[str, str]:
+def supervisor_variable(state_dir: Path) -> dict[str, str]:
     """Return the variable that marks all processes of one supervisor."""
-    return {"MAINSPRING_GUARD": str(state_dir)}
+    return {"MAINSPRING_SUPERVISOR": str(state_dir)}
 
 
-def guard_mark(state_dir: Path) -> bytes:
+def supervisor_marker(state_dir: Path) -> bytes:
     """Return the same as it appears in a process's environment."""
-    return b"MAINSPRING_GUARD=" + bytes(state_dir) + b"\0"
+    return b"MAINSPRING_SUPERVISOR=" + bytes(state_dir) + b"\0"
 
 
-def kill_marked(mark: bytes) -> int:
+def kill_with_marker(marker: bytes) -> int:
     """Kill all processes of this user with the marker: leftovers of a killed supervisor. Return their number."""
     killed = 0
     for entry in Path("/proc").iterdir() if _ON_LINUX else ():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and carries(int(entry.name), mark):
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and has_marker(int(entry.name), marker):
             killed += _send(int(entry.name), signal.SIGKILL)
     return killed
 
@@ -82,8 +82,8 @@ class Processes:
         self._clock = clock
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._handles: dict[int, subprocess.Popen[bytes]] = {}
-        self._keepers: set[int] = set()
-        self._cells: dict[int, Cell] = {}
+        self._subreapers: set[int] = set()
+        self._sandboxes: dict[int, Sandbox] = {}
         loop = asyncio.get_running_loop()
         # uvloop does not support SIGCHLD in `add_signal_handler`. The loop reaps, not the handler itself, which could
         # meet a child whose pid is not recorded yet.
@@ -91,7 +91,7 @@ class Processes:
 
     def spawn(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         *,
         environment: Mapping[str, str],
         directory: Path,
@@ -99,19 +99,19 @@ class Processes:
         errors: int | None = None,
         keep: Sequence[int] = (),
         keeps_orphans: bool = False,
-        cell: Cell | None = None,
+        sandbox: Sandbox | None = None,
     ) -> int:
         """Start a program in its own session; return its pid. Raises OSError or Refused.
 
         With `keeps_orphans` it is a subreaper itself, as is every sandbox: while it lives, its descendants do not
-        become our children. A process in a `cell` is killed with everything inside.
+        become our children. A process in a `sandbox` is killed with everything inside.
         """
-        if cell is not None:
-            words = cell.words(words, directory)
-            cell.unlock()
+        if sandbox is not None:
+            argv = sandbox.argv(argv, directory)
+            sandbox.open_entrances()
         try:
             process = subprocess.Popen(
-                words,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output if errors is None else errors,
@@ -120,19 +120,19 @@ class Processes:
                 pass_fds=keep,
                 start_new_session=True,
                 # A few system calls, and no locks.
-                preexec_fn=die_with_parent if cell is None else cell.enter,  # noqa: PLW1509
+                preexec_fn=die_with_parent if sandbox is None else sandbox.enter,  # noqa: PLW1509
             )
         except subprocess.SubprocessError as error:
             raise OSError(errno.EPERM, "confinement failed") from error
         finally:
-            if cell is not None:
-                cell.lock()
+            if sandbox is not None:
+                sandbox.close_entrances()
         self._handles[process.pid] = process
-        if cell is not None:
-            self._cells[process.pid] = cell
-            keeps_orphans = keeps_orphans or cell.confinement.is_sandbox()
+        if sandbox is not None:
+            self._sandboxes[process.pid] = sandbox
+            keeps_orphans = keeps_orphans or sandbox.confinement.is_sandbox()
         if keeps_orphans:
-            self._keepers.add(process.pid)
+            self._subreapers.add(process.pid)
         self._exits[process.pid] = asyncio.get_running_loop().create_future()
         return process.pid
 
@@ -148,12 +148,12 @@ class Processes:
     def forget(self, pid: int) -> None:
         """Drop the exit status of a process."""
         self._exits.pop(pid, None)
-        self._cells.pop(pid, None)
+        self._sandboxes.pop(pid, None)
 
-    def ask_to_end(self, pid: int) -> None:
+    def terminate(self, pid: int) -> None:
         """Send SIGTERM to the process group; in a sandbox to all processes but the sandbox's own."""
-        cell = self._cells.get(pid)
-        if cell is not None and cell.confinement.is_sandbox():
+        sandbox = self._sandboxes.get(pid)
+        if sandbox is not None and sandbox.confinement.is_sandbox():
             for one in descendants_of(pid):
                 _send(one, signal.SIGTERM)
         else:
@@ -162,19 +162,19 @@ class Processes:
     def kill(self, pid: int) -> None:
         """Send SIGKILL to the process group, and to everything in its sandbox."""
         _kill_group(pid, signal.SIGKILL)
-        self._kill_cell(pid)
+        self._kill_sandbox(pid)
 
-    async def clear(self, pid: int, mark: bytes) -> None:
+    async def clear(self, pid: int, marker: bytes) -> None:
         """Kill a process, its group and all processes with the marker; return when none is left."""
-        for _ in range(_KILLED_TIMES):
+        for _ in range(_MAX_KILL_ROUNDS):
             below = descendants_of(pid)
             _kill_group(pid, signal.SIGKILL)
-            is_in_cell = self._kill_cell(pid)
-            strays = self._strays(mark)
-            for one in (*below, *strays, *(two for stray in strays for two in descendants_of(stray))):
+            is_in_sandbox = self._kill_sandbox(pid)
+            orphans = self._orphans(marker)
+            for one in (*below, *orphans, *(two for orphan in orphans for two in descendants_of(orphan))):
                 _send(one, signal.SIGKILL)
             self.reap()
-            if not below and not strays and not is_in_cell and not _group_lives(pid):
+            if not below and not orphans and not is_in_sandbox and not _group_lives(pid):
                 return
             await self._clock.sleep(0.005)
 
@@ -191,24 +191,24 @@ class Processes:
             handle = self._handles.pop(pid, None)
             if handle is not None:
                 handle.returncode = code
-                self._keepers.discard(pid)
+                self._subreapers.discard(pid)
             done = self._exits.get(pid)
             if done is not None and not done.done():
                 done.set_result(code)
 
-    def _kill_cell(self, pid: int) -> bool:
+    def _kill_sandbox(self, pid: int) -> bool:
         """Kill the processes in a sandbox; whether there were any."""
-        cell = self._cells.get(pid)
-        return cell is not None and cell.cgroup is not None and cell.cgroup.kill()
+        sandbox = self._sandboxes.get(pid)
+        return sandbox is not None and sandbox.cgroup is not None and sandbox.cgroup.kill()
 
-    def _strays(self, mark: bytes) -> list[int]:
+    def _orphans(self, marker: bytes) -> list[int]:
         """Return children that were not spawned here and have the marker.
 
         An orphan that has wiped its environment can't be attributed: it counts when no other attempt is running.
         """
-        strays = [pid for pid in children_of(os.getpid()) if pid not in self._handles]
-        is_alone = len(self._handles) == len(self._keepers)
-        return [pid for pid in strays if is_alone or carries(pid, mark)]
+        orphans = [pid for pid in children_of(os.getpid()) if pid not in self._handles]
+        is_alone = len(self._handles) == len(self._subreapers)
+        return [pid for pid in orphans if is_alone or has_marker(pid, marker)]
 
 
 def _reap_soon(loop: asyncio.AbstractEventLoop, reap: Callable[[], None]) -> None:

@@ -15,39 +15,39 @@ import msgspec
 import structlog
 
 from mainspring.worker.supervisor.frames import encode_frame
-from mainspring.worker.supervisor.supervisor_wire import Ended
+from mainspring.worker.supervisor.supervisor_wire import AttemptEnded
 
 log = structlog.get_logger(__name__)
 
-_LARGEST_FILE_BYTES = 8 * 1024 * 1024
+_MAX_FILE_BYTES = 8 * 1024 * 1024
 _HEADER_BYTES = 4
 _PORTION_BYTES = 8 * 1024 * 1024
-_FEW = 8
+_SMALL_COUNT = 8
 """This few messages fit into a frame whatever they contain."""
 
 W = TypeVar("W")
 
 
-class Ends:
+class ResultSpool:
     """Results by attempt."""
 
     def __init__(self, path: Path) -> None:
-        self._new: list[Ended] = []
-        self._ends: dict[str, Ended] = {end.attempt: end for end in _read(path)}
+        self._new: list[AttemptEnded] = []
+        self._results: dict[str, AttemptEnded] = {end.attempt: end for end in _read(path)}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size_bytes = os.fstat(self._file).st_size
-        self._limit_bytes = _LARGEST_FILE_BYTES
+        self._limit_bytes = _MAX_FILE_BYTES
 
     def __contains__(self, attempt: str) -> bool:
-        return attempt in self._ends
+        return attempt in self._results
 
-    def all(self) -> tuple[Ended, ...]:
+    def all(self) -> tuple[AttemptEnded, ...]:
         """Return all unacknowledged results, the oldest first."""
-        return tuple(self._ends.values())
+        return tuple(self._results.values())
 
-    def add(self, end: Ended) -> None:
+    def add(self, end: AttemptEnded) -> None:
         """Add a result. It is in the file after `flush`."""
-        self._ends[end.attempt] = end
+        self._results[end.attempt] = end
         self._new.append(end)
 
     def flush(self) -> None:
@@ -59,8 +59,8 @@ class Ends:
     def forget(self, attempts: Iterable[str]) -> None:
         """Remove acknowledged results."""
         for attempt in attempts:
-            self._ends.pop(attempt, None)
-        if not self._ends or self._size_bytes > self._limit_bytes:
+            self._results.pop(attempt, None)
+        if not self._results or self._size_bytes > self._limit_bytes:
             self._rewrite()
 
     def _rewrite(self) -> None:
@@ -70,9 +70,9 @@ class Ends:
         self._new = []
         for portion in portions(self.all()):
             self._append(portion)
-        self._limit_bytes = max(_LARGEST_FILE_BYTES, 2 * self._size_bytes)
+        self._limit_bytes = max(_MAX_FILE_BYTES, 2 * self._size_bytes)
 
-    def _append(self, ends: Sequence[Ended]) -> None:
+    def _append(self, ends: Sequence[AttemptEnded]) -> None:
         frame = encode_frame(ends)
         left = memoryview(frame)
         try:
@@ -86,36 +86,36 @@ class Ends:
             self._size_bytes += len(frame)
 
 
-def portions(words: Sequence[W]) -> list[Sequence[W]]:
+def portions(messages: Sequence[W]) -> list[Sequence[W]]:
     """Split messages into lists that fit into a frame: results may have 1 MiB of output each."""
-    if len(words) <= _FEW:
-        return [words] if words else []
+    if len(messages) <= _SMALL_COUNT:
+        return [messages] if messages else []
     found: list[Sequence[W]] = []
     begin, size = 0, 0
-    for at, word in enumerate(words):
-        size += _size(word) if isinstance(word, Ended) else 0
+    for at, message in enumerate(messages):
+        size += _size(message) if isinstance(message, AttemptEnded) else 0
         if size > _PORTION_BYTES:
-            found.append(words[begin : at + 1])
+            found.append(messages[begin : at + 1])
             begin, size = at + 1, 0
-    return [*found, words[begin:]] if begin < len(words) else found
+    return [*found, messages[begin:]] if begin < len(messages) else found
 
 
-def _size(end: Ended) -> int:
+def _size(end: AttemptEnded) -> int:
     """Return the approximate size of a result in a frame."""
     size = len(end.output or "")
-    return size + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts) if end.artifacts else size
+    return size + sum(len(one.path) + len(one.location) + 100 for one in end.artifacts) if end.artifacts else size
 
 
-def _read(path: Path) -> list[Ended]:
+def _read(path: Path) -> list[AttemptEnded]:
     """Read the results of a file, whose last frame may be torn."""
     data = path.read_bytes() if path.exists() else b""
-    ends: list[Ended] = []
+    ends: list[AttemptEnded] = []
     at = 0
     while at < len(data):
         size = int.from_bytes(data[at : at + _HEADER_BYTES], "big")
         frame = data[at + _HEADER_BYTES : at + _HEADER_BYTES + size]
         if len(frame) < size:
             break
-        ends += msgspec.msgpack.decode(frame, type=list[Ended])
+        ends += msgspec.msgpack.decode(frame, type=list[AttemptEnded])
         at += _HEADER_BYTES + size
     return ends

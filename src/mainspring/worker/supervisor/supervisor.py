@@ -6,7 +6,7 @@ It outlives the agent: running attempts continue, and a new agent gets their rea
 `supervisor_wire.py`; the supervisor makes no decisions.
 
 1. One agent at a time: a newer connection replaces the older one.
-2. An `Ended` is in the file `results` before it is sent, and stays in memory until it is acknowledged.
+2. An `AttemptEnded` is in the file `results` before it is sent, and stays in memory until it is acknowledged.
 3. Without an agent for `orphan_seconds` it stops all attempts and exits.
 4. It never imports users' code: children do (SEC-3).
 """
@@ -37,7 +37,7 @@ from mainspring.core.work.work import (
     ShellText,
 )
 from mainspring.event_loop import fast_loop, start_task
-from mainspring.protocol.clock import Clock, MachineClock
+from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Broken
 from mainspring.worker.executors.attempt_files import clear_leftovers
 from mainspring.worker.executors.command import CommandExecutor
@@ -47,54 +47,54 @@ from mainspring.worker.executors.map_reduce import MapExecutor
 from mainspring.worker.executors.python.python_executor import FunctionExecutor
 from mainspring.worker.executors.remote.clusters import cluster_executors
 from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.sandbox.prctl import become_subreaper, close_to_others
-from mainspring.worker.sandbox.sandbox import Cells
+from mainspring.worker.sandbox.prctl import become_subreaper, disable_dumps
+from mainspring.worker.sandbox.sandbox import Sandboxes
+from mainspring.worker.supervisor.attempt_runner import AttemptRunner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
-from mainspring.worker.supervisor.process_groups import Processes, guard_mark, kill_marked
-from mainspring.worker.supervisor.result_spool import Ends, portions
-from mainspring.worker.supervisor.running import Running
+from mainspring.worker.supervisor.process_groups import Processes, kill_with_marker, supervisor_marker
+from mainspring.worker.supervisor.result_spool import ResultSpool, portions
 from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE, read_settings
 from mainspring.worker.supervisor.supervisor_wire import (
-    Asked,
-    Began,
+    Acknowledge,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
     Close,
-    End,
-    Ended,
+    EndAttempt,
+    ExtensionRequested,
     FromAgent,
-    FromGuard,
+    FromSupervisor,
     Hello,
-    Holding,
-    Kept,
+    Inventory,
     Launch,
-    Moved,
+    ProgressReported,
     Prolong,
-    Saved,
-    Taken,
-    Unbegun,
-    Unlaunch,
+    WithdrawAttempts,
+    Withdrawn,
+    WithdrawRefused,
 )
 
 log = structlog.get_logger(__name__)
 
-LARGEST_BACKLOG_BYTES = 4 * 1024 * 1024
+MAX_BACKLOG_BYTES = 4 * 1024 * 1024
 """Unread bytes to an agent before new messages wait."""
-_FAREWELL_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 
 
-class Guard:
+class Supervisor:
     """Executes the agent's requests, and reports the attempts' events."""
 
-    def __init__(self, state_dir: Path, clock: Clock, cells: Cells) -> None:
+    def __init__(self, state_dir: Path, clock: Clock, sandboxes: Sandboxes) -> None:
         self._clock = clock
-        self._settings = cells.settings
-        self._cells = cells
+        self._settings = sandboxes.settings
+        self._sandboxes = sandboxes
         processes = Processes(clock)
         secrets = Secrets(processes, dict(os.environ), self._settings.secret_prefix)
-        commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets, cells)
-        functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets, cells)
-        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets, cells)
-        self._containers = ContainerExecutor(state_dir, self._settings, clock, processes, secrets, cells)
-        self._running = Running(
+        commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
+        functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
+        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
+        self._containers = ContainerExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
+        self._runner = AttemptRunner(
             {
                 Argv: commands,
                 ShellText: commands,
@@ -105,14 +105,14 @@ class Guard:
                 HttpCall: HttpExecutor(state_dir, self._settings, clock, secrets),
                 **cluster_executors(state_dir, self._settings, clock, secrets),
             },
-            self._say,
+            self._send,
         )
-        self._ends = Ends(state_dir / "results")
-        self._saved: dict[str, Saved] = {}
-        self._moved: dict[str, Moved] = {}
-        self._asked: dict[str, Asked] = {}
-        self._unsaid: list[FromGuard] = []
-        self._meetings: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._results = ResultSpool(state_dir / "results")
+        self._checkpoints: dict[str, CheckpointSaved] = {}
+        self._progress: dict[str, ProgressReported] = {}
+        self._extension_requests: dict[str, ExtensionRequested] = {}
+        self._unsent: list[FromSupervisor] = []
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._agent: asyncio.StreamWriter | None = None
         self._waiting_for_agent: asyncio.Task[None] | None = None
         self._draining: asyncio.Task[None] | None = None
@@ -121,47 +121,47 @@ class Guard:
 
     async def serve(self) -> None:
         """Run until closed, or without an agent for too long. The working directory is the state directory."""
-        server = await asyncio.start_unix_server(self._meet, sock=_listening_socket())
+        server = await asyncio.start_unix_server(self._accept, sock=_listening_socket())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._closing.set)
         self._waiting_for_agent = self._wait_for_agent()
         self._containers.clear_leftovers()
         await self._closing.wait()
-        await self._running.end_all(self._close_grace_seconds)
-        self._cells.end()
+        await self._runner.end_all(self._close_grace_seconds)
+        self._sandboxes.end()
         self._flush()
         server.close()
-        for writer in self._meetings:
+        for writer in self._connections:
             writer.close()
-        if self._meetings:
-            await asyncio.wait(self._meetings.values(), timeout=_FAREWELL_SECONDS)
+        if self._connections:
+            await asyncio.wait(self._connections.values(), timeout=_CLOSE_SECONDS)
         self._waiting_for_agent.cancel()
 
     # agent connections
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Accept a connection."""
         if not _is_same_user(writer.get_extra_info("socket")):
             writer.close()
             return
-        writer.transport.set_write_buffer_limits(high=LARGEST_BACKLOG_BYTES)
-        self._meetings[writer] = start_task(self._listen(reader, writer), "agent_listener")
+        writer.transport.set_write_buffer_limits(high=MAX_BACKLOG_BYTES)
+        self._connections[writer] = start_task(self._listen(reader, writer), "agent_listener")
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Process an agent's messages until it disconnects."""
-        words: FrameReader[FromAgent] = FrameReader(reader, list[FromAgent])
+        messages: FrameReader[FromAgent] = FrameReader(reader, list[FromAgent])
         try:
-            while heard := await words.next():
-                if isinstance(heard[0], Hello):
+            while received := await messages.next():
+                if isinstance(received[0], Hello):
                     self._change_agent(writer)
                 if self._agent is not writer:
                     break
-                self._hear(heard)
+                self._handle(received)
                 await writer.drain()
         except (ConnectionError, Broken) as error:
             log.info("agent.lost", because=str(error))
         finally:
             writer.close()
-            del self._meetings[writer]
+            del self._connections[writer]
             if self._agent is writer:
                 self._agent = None
                 self._waiting_for_agent = self._wait_for_agent()
@@ -188,86 +188,92 @@ class Guard:
 
     # messages
 
-    def _hear(self, words: Iterable[FromAgent]) -> None:
-        for word in words:
-            match word:
+    def _handle(self, messages: Iterable[FromAgent]) -> None:
+        for message in messages:
+            match message:
                 case Hello():
-                    self._tell_all()
+                    self._send_inventory()
                 case Launch() if self._closing.is_set():
-                    log.info("supervisor.closing", not_launched=len(word.orders))
+                    log.info("supervisor.closing", not_launched=len(message.requests))
                 case Launch():
-                    self._launch(word)
-                case End():
-                    self._running.stop(word.attempt, word.grace_seconds)
+                    self._launch(message)
+                case EndAttempt():
+                    self._runner.stop(message.attempt, message.grace_seconds)
                 case Prolong():
-                    self._asked.pop(word.attempt, None)
-                    self._running.prolong(word.attempt, self._clock.wall() + timedelta(seconds=word.seconds))
-                case Unlaunch():
-                    given = {one for one in word.attempts if self._running.withdraw(one)}
-                    if given:
-                        self._say(Unbegun(tuple(one for one in word.attempts if one in given)))
-                    if kept := tuple(one for one in word.attempts if one not in given):
-                        self._say(Kept(kept))
-                case Taken():
-                    self._ends.forget(word.attempts)
-                    for attempt in word.attempts:
-                        self._saved.pop(attempt, None)
+                    self._extension_requests.pop(message.attempt, None)
+                    self._runner.prolong(message.attempt, self._clock.wall() + timedelta(seconds=message.seconds))
+                case WithdrawAttempts():
+                    withdrawn = {one for one in message.attempts if self._runner.withdraw(one)}
+                    if withdrawn:
+                        self._send(Withdrawn(tuple(one for one in message.attempts if one in withdrawn)))
+                    if refused := tuple(one for one in message.attempts if one not in withdrawn):
+                        self._send(WithdrawRefused(refused))
+                case Acknowledge():
+                    self._results.forget(message.attempts)
+                    for attempt in message.attempts:
+                        self._checkpoints.pop(attempt, None)
                 case Close():
                     self._closing.set()
 
-    def _launch(self, word: Launch) -> None:
+    def _launch(self, message: Launch) -> None:
         """Launch attempts that are not here yet."""
-        for order in word.orders:
-            attempt = order.assignment.attempt
-            if attempt not in self._running.jobs and attempt not in self._ends:
-                self._running.launch(order)
+        for request in message.requests:
+            attempt = request.assignment.attempt
+            if attempt not in self._runner.handles and attempt not in self._results:
+                self._runner.launch(request)
 
-    def _tell_all(self) -> None:
+    def _send_inventory(self) -> None:
         """Send a new agent everything: the attempts here, and messages that the former agent may not have passed on.
 
         A result that does not fit into the frame, or has a checkpoint before it, follows separately: until then the
         attempt is listed as started.
         """
-        jobs = [job for job in self._running.jobs.values() if not job.is_over]
-        first, *others = portions([end for end in self._ends.all() if end.attempt not in self._saved]) or [()]
+        handles = [job for job in self._runner.handles.values() if not job.has_ended]
+        first, *others = portions([end for end in self._results.all() if end.attempt not in self._checkpoints]) or [()]
         later = [end for portion in others for end in portion]
-        later += [end for end in self._ends.all() if end.attempt in self._saved]
-        holding = Holding(
-            tuple(job.attempt for job in jobs if not job.has_begun),
-            tuple(job.attempt for job in jobs if job.has_begun) + tuple(end.attempt for end in later),
+        later += [end for end in self._results.all() if end.attempt in self._checkpoints]
+        holding = Inventory(
+            tuple(job.attempt for job in handles if not job.has_started),
+            tuple(job.attempt for job in handles if job.has_started) + tuple(end.attempt for end in later),
             tuple(first),
         )
-        self._unsaid = [holding, *self._saved.values(), *self._moved.values(), *self._asked.values(), *later]
+        self._unsent = [
+            holding,
+            *self._checkpoints.values(),
+            *self._progress.values(),
+            *self._extension_requests.values(),
+            *later,
+        ]
         self._flush()
 
-    def _say(self, word: FromGuard) -> None:
+    def _send(self, message: FromSupervisor) -> None:
         """Queue a message to the agent. Messages of one loop iteration are sent together."""
-        match word:
-            case Ended():
-                self._ends.add(word)
-                self._moved.pop(word.attempt, None)
-                self._asked.pop(word.attempt, None)
-            case Saved():
-                self._saved[word.attempt] = word
-            case Moved():
-                self._moved[word.attempt] = word
-            case Asked():
-                self._asked[word.attempt] = word
-            case Began() | Holding() | Unbegun() | Kept():
+        match message:
+            case AttemptEnded():
+                self._results.add(message)
+                self._progress.pop(message.attempt, None)
+                self._extension_requests.pop(message.attempt, None)
+            case CheckpointSaved():
+                self._checkpoints[message.attempt] = message
+            case ProgressReported():
+                self._progress[message.attempt] = message
+            case ExtensionRequested():
+                self._extension_requests[message.attempt] = message
+            case AttemptStarted() | Inventory() | Withdrawn() | WithdrawRefused():
                 pass
-        if not self._unsaid:
+        if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._unsaid.append(word)
+        self._unsent.append(message)
 
     def _flush(self) -> None:
-        self._ends.flush()
+        self._results.flush()
         if self._draining is not None and not self._closing.is_set():
             return
-        words, self._unsaid = self._unsaid, []
-        if words and self._agent is not None and not self._agent.is_closing():
-            for portion in portions(words):
+        messages, self._unsent = self._unsent, []
+        if messages and self._agent is not None and not self._agent.is_closing():
+            for portion in portions(messages):
                 self._agent.write(encode_frame(portion))
-            if self._agent.transport.get_write_buffer_size() > LARGEST_BACKLOG_BYTES:
+            if self._agent.transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
                 self._draining = start_task(self._drain(self._agent), "backlog_drain")
 
     async def _drain(self, writer: asyncio.StreamWriter) -> None:
@@ -288,7 +294,7 @@ def main() -> None:
     state_dir.chmod(0o700)
     os.chdir(state_dir)
     _log_to_stderr()
-    lock = os.open("guard.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open("supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -298,22 +304,22 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()
-    killed = kill_marked(guard_mark(state_dir))
+    killed = kill_with_marker(supervisor_marker(state_dir))
     if killed:
         log.warning("supervisor.found_orphans", killed=killed)
     clear_leftovers(state_dir)
     settings = read_settings(state_dir)
     if settings.isolation is not Isolation.NONE:
-        close_to_others()
-    cells = Cells(state_dir, settings)
-    cells.prepare()
+        disable_dumps()
+    sandboxes = Sandboxes(state_dir, settings)
+    sandboxes.prepare()
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_serve(state_dir, cells))
+        runner.run(_serve(state_dir, sandboxes))
     Path(SOCKET_FILE).unlink(missing_ok=True)
 
 
-async def _serve(state_dir: Path, cells: Cells) -> None:
-    await Guard(state_dir, MachineClock(), cells).serve()
+async def _serve(state_dir: Path, sandboxes: Sandboxes) -> None:
+    await Supervisor(state_dir, SystemClock(), sandboxes).serve()
 
 
 def _log_to_stderr() -> None:

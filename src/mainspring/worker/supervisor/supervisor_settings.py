@@ -1,4 +1,4 @@
-"""Settings of a supervisor: `guard.json` in its directory, written by the agent."""
+"""Settings of a supervisor: `supervisor.json` in its directory, written by the agent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mainspring.core.work.isolation import Isolation
 from mainspring.core.work.map_reduce import Invoker
 from mainspring.worker.executors.container_engine import Engine
 
-SETTINGS_FILE = "guard.json"
-SOCKET_FILE = "guard.sock"
+SETTINGS_FILE = "supervisor.json"
+SOCKET_FILE = "supervisor.sock"
 LOGS = "logs"
 """Logs of attempts, `logs/<attempt>`, which tasks can't access. There is no file without output."""
 
 
-class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a supervisor runs attempts."""
 
     handlers: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Import directories of children, before all others."""
     children: int = 0
     """Warm Python processes to keep. 0: one per core."""
-    most_children: int = 64
+    max_children: int = 64
     """Maximum Python processes."""
     log_cap_bytes: int = 16 * 1024 * 1024
     """Output of an attempt beyond this is dropped."""
@@ -58,8 +58,8 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether HTTP tasks may call this machine and private networks (SEC-5)."""
     artifacts: str = ""
     """Artifact storage: `file:///directory` or `s3://bucket/prefix`. Empty: below the state directory."""
-    largest_artifact_bytes: int = 10 * 1024**3
-    largest_artifacts_bytes: int = 50 * 1024**3
+    max_artifact_bytes: int = 10 * 1024**3
+    max_artifacts_bytes: int = 50 * 1024**3
     """Total of one attempt."""
     keep_artifacts_seconds: int = 0
     """Retention of artifacts after the end of their run; 0: forever."""
@@ -75,7 +75,7 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A pod whose container can't be started, for example without its image, fails after this time."""
     ray: str = ""
     """Address of a Ray dashboard; empty: no Ray tasks (WRK-3)."""
-    look_seconds: float = 0.5
+    poll_seconds: float = 0.5
     """Poll interval of a running command's files: progress, checkpoint, extension."""
 
     def warm_children(self) -> int:
@@ -83,10 +83,10 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.children or os.cpu_count() or 1
 
 
-def read_settings(state_dir: Path) -> GuardSettings:
+def read_settings(state_dir: Path) -> SupervisorSettings:
     """Return the settings of this directory, or the defaults."""
     path = state_dir / SETTINGS_FILE
-    return msgspec.json.decode(path.read_bytes(), type=GuardSettings) if path.exists() else GuardSettings()
+    return msgspec.json.decode(path.read_bytes(), type=SupervisorSettings) if path.exists() else SupervisorSettings()
 
 
 def log_path(state_dir: Path, attempt: str) -> Path:

@@ -21,7 +21,7 @@ output, and outlives the agent: a new agent on the same directory connects to it
       Close() ────────────────────────────────►                             kill what runs, and exit
 
 1. If the connection is lost, the supervisor waits 10 s for another agent, then kills everything and exits.
-2. `Ended` is sent after every process of the attempt has ended, and after its log is complete on disk.
+2. `AttemptEnded` is sent after every process of the attempt has ended, and after its log is complete on disk.
 3. Attempts of one lease run one after another, in launch order.
 """
 
@@ -32,11 +32,11 @@ import msgspec
 from mainspring.protocol.wire import Artifact, Assignment, Offer, Outcome
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LaunchRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One attempt to launch."""
 
     assignment: Assignment
@@ -45,54 +45,54 @@ class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The reserved resources."""
 
 
-class Hello(_Word, frozen=True, tag="Hello"):
-    """An agent has connected. The supervisor replies with `Holding`."""
+class Hello(_Message, frozen=True, tag="Hello"):
+    """An agent has connected. The supervisor replies with `Inventory`."""
 
 
-class Launch(_Word, frozen=True, tag="Launch"):
+class Launch(_Message, frozen=True, tag="Launch"):
     """Run these attempts."""
 
-    orders: tuple[Order, ...]
+    requests: tuple[LaunchRequest, ...]
 
 
-class End(_Word, frozen=True, tag="EndAttempt"):
+class EndAttempt(_Message, frozen=True, tag="EndAttempt"):
     """Stop this attempt. Repeat with a shorter grace period to kill it earlier."""
 
     attempt: str
     grace_seconds: float
 
 
-class Prolong(_Word, frozen=True, tag="Prolong"):
+class Prolong(_Message, frozen=True, tag="Prolong"):
     """The attempt may run this long from now on."""
 
     attempt: str
     seconds: float
 
 
-class Unlaunch(_Word, frozen=True, tag="WithdrawAttempts"):
+class WithdrawAttempts(_Message, frozen=True, tag="WithdrawAttempts"):
     """Give back those of these that have not started."""
 
     attempts: tuple[str, ...]
 
 
-class Taken(_Word, frozen=True, tag="Acknowledge"):
+class Acknowledge(_Message, frozen=True, tag="Acknowledge"):
     """These results are in the agent's spool: the supervisor may forget them."""
 
     attempts: tuple[str, ...]
 
 
-class Close(_Word, frozen=True, tag="Close"):
+class Close(_Message, frozen=True, tag="Close"):
     """Kill what runs, and exit."""
 
 
-class Began(_Word, frozen=True, tag="AttemptStarted"):
+class AttemptStarted(_Message, frozen=True, tag="AttemptStarted"):
     """The attempt's process was started, or its function called in a child."""
 
     attempt: str
     pid: int
 
 
-class Moved(_Word, frozen=True, tag="ProgressReported"):
+class ProgressReported(_Message, frozen=True, tag="ProgressReported"):
     """The attempt reported progress."""
 
     attempt: str
@@ -100,21 +100,21 @@ class Moved(_Word, frozen=True, tag="ProgressReported"):
     note: str
 
 
-class Saved(_Word, frozen=True, tag="CheckpointSaved"):
+class CheckpointSaved(_Message, frozen=True, tag="CheckpointSaved"):
     """The attempt saved a checkpoint: JSON."""
 
     attempt: str
     document: str
 
 
-class Asked(_Word, frozen=True, tag="ExtensionRequested"):
+class ExtensionRequested(_Message, frozen=True, tag="ExtensionRequested"):
     """The attempt requests this many seconds from now on. Repeated to a new agent until there is a `Prolong`."""
 
     attempt: str
     seconds: float
 
 
-class Ended(_Word, frozen=True, tag="AttemptEnded"):
+class AttemptEnded(_Message, frozen=True, tag="AttemptEnded"):
     """All processes of the attempt have ended; this is its result."""
 
     attempt: str
@@ -125,25 +125,34 @@ class Ended(_Word, frozen=True, tag="AttemptEnded"):
     artifacts: tuple[Artifact, ...] = ()
 
 
-class Unbegun(_Word, frozen=True, tag="Withdrawn"):
+class Withdrawn(_Message, frozen=True, tag="Withdrawn"):
     """These have not started, and never will."""
 
     attempts: tuple[str, ...]
 
 
-class Kept(_Word, frozen=True, tag="WithdrawRefused"):
+class WithdrawRefused(_Message, frozen=True, tag="WithdrawRefused"):
     """These can't be given back: they have started or ended."""
 
     attempts: tuple[str, ...]
 
 
-class Holding(_Word, frozen=True, tag="Inventory"):
+class Inventory(_Message, frozen=True, tag="Inventory"):
     """All attempts of the supervisor: not started, started, and ended but not acknowledged."""
 
     waiting: tuple[str, ...]
     began: tuple[str, ...]
-    ended: tuple[Ended, ...]
+    ended: tuple[AttemptEnded, ...]
 
 
-FromAgent = Hello | Launch | End | Prolong | Unlaunch | Taken | Close
-FromGuard = Began | Moved | Saved | Asked | Ended | Unbegun | Kept | Holding
+FromAgent = Hello | Launch | EndAttempt | Prolong | WithdrawAttempts | Acknowledge | Close
+FromSupervisor = (
+    AttemptStarted
+    | ProgressReported
+    | CheckpointSaved
+    | ExtensionRequested
+    | AttemptEnded
+    | Withdrawn
+    | WithdrawRefused
+    | Inventory
+)

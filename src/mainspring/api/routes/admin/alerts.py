@@ -9,7 +9,7 @@ from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
 
@@ -24,13 +24,13 @@ async def list_alerts(
     services: Services,
     state: AlertState | None = None,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[AlertView]:
     """List alerts, latest first: open ones, resolved ones, or all."""
     (before,) = run_views.read_cursor(cursor, 1)
-    looked_at = permissions.tenant_to_look_at(principal, tenant)
-    rows = await services.store.list_alerts(looked_at, None if state is None else state == "open", before, limit)
+    scope = permissions.tenant_to_read(principal, tenant)
+    rows = await services.store.list_alerts(scope, None if state is None else state == "open", before, limit)
     return run_views.page(rows, map(schedule_views.alert_view, rows), limit, [rows[-1].id] if rows else [])
 
 
@@ -42,7 +42,7 @@ async def list_breakers(principal: Principal, services: Services) -> Page[Breake
         items=[
             schedule_views.breaker_view(row)
             for row in await services.store.breakers()
-            if principal.sees_everybody() or (row.kind == "job" and row.subject.startswith(own))
+            if principal.sees_all_tenants() or (row.kind == "job" and row.subject.startswith(own))
         ]
     )
 
@@ -52,7 +52,7 @@ async def list_durations(
     name: str, principal: Principal, services: Services, tenant: str | None = None
 ) -> Page[DurationView]:
     """List duration statistics of a job: the whole run, without a name, then its tasks by name."""
-    tenant = permissions.tenant_to_act_for(principal, tenant)
+    tenant = permissions.tenant_to_write(principal, tenant)
     if await services.store.find_job(tenant, name) is None:
         raise not_found("job", name)
     return Page(items=[schedule_views.duration_view(row) for row in await services.store.durations(tenant, name)])

@@ -11,10 +11,10 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_place
+from mainspring.api.http.time_cursors import read_position
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
 from mainspring.protocol.rest.runs import Page
@@ -23,7 +23,7 @@ from mainspring.store.ports.admin import AuditFilter
 
 router = Router()
 
-MOST_FAULTS = 100
+MAX_FAULTS = 100
 _ROWS_AT_ONCE = 1_000
 _HEADS_AT_ONCE = 100
 _NULL = msgspec.Raw(b"null")
@@ -37,29 +37,29 @@ async def list_audit(
     services: Services,
     tenant: str | None = None,
     actor: str | None = None,
-    act: str | None = None,
+    action: str | None = None,
     object: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[AuditView]:
     """List audit entries, latest first, including those of the last second, which are not sealed yet."""
     wanted = AuditFilter(
-        tenant=permissions.tenant_to_look_at(principal, tenant), actor=actor, act=act, object=object, since=since,
+        tenant=permissions.tenant_to_read(principal, tenant), actor=actor, action=action, object=object, since=since,
         before=before,
     )  # fmt: skip
-    rows = await services.store.list_audit(wanted, read_place(cursor), limit)
-    place = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, map(_view, rows), limit, place)
+    rows = await services.store.list_audit(wanted, read_position(cursor), limit)
+    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
+    return run_views.page(rows, map(_view, rows), limit, position)
 
 
 @router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
 async def list_audit_heads(
-    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[HeadView]:
     """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
-    if not principal.sees_everybody():
+    if not principal.sees_all_tenants():
         head = await _head_of(services, principal.tenant)
         return Page(items=[] if head is None else [_head_view(head)])
     (after,) = run_views.read_cursor(cursor, 1)
@@ -73,12 +73,13 @@ async def list_audit_chain(
     services: Services,
     tenant: str | None = None,
     after: Seq = 0,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
 ) -> Page[AuditView]:
     """List the sealed entries of one chain after number `after`, in order, for independent verification.
 
     The hash of an entry is the SHA-256, in hexadecimal, of the hash before it (64 zeros for the first), followed by a
-    JSON array without spaces: `seq`, `id`, `at`, `tenant`, `actor`, `source`, `act`, `object`, `why`, and the texts of
+    JSON array without spaces: `seq`, `id`, `at`, `tenant`, `actor`, `source`, `action`, `object`, `why`, and the texts
+    of
     `before` and `after` as strings, or null.
     """
     rows = await services.store.audit_chain(_chain(principal, tenant), after, limit)
@@ -115,13 +116,13 @@ async def verify_audit(principal: Principal, services: Services, tenant: str | N
         entries=entries,
         first_seq=first_seq,
         head=None if head is None else _head_view(head),
-        faults=[msgspec.convert(fault, AuditFaultView, from_attributes=True) for fault in faults[:MOST_FAULTS]],
+        faults=[msgspec.convert(fault, AuditFaultView, from_attributes=True) for fault in faults[:MAX_FAULTS]],
     )
 
 
 def _chain(principal: Principal, tenant: str | None) -> str:
     """Return the requested chain, or that of the caller. Raises Forbidden."""
-    return permissions.tenant_to_look_at(principal, tenant) or INSTALLATION
+    return permissions.tenant_to_read(principal, tenant) or INSTALLATION
 
 
 async def _head_of(services: Services, tenant: str) -> ChainHead | None:
@@ -139,7 +140,7 @@ async def _head_of(services: Services, tenant: str) -> ChainHead | None:
 
 def _view(row: AuditRow) -> AuditView:
     return AuditView(
-        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, act=row.act, object=row.object,
+        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, action=row.action, object=row.object,
         why=row.why, before=_side(row.before), after=_side(row.after), seq=row.seq, hash=row.hash,
     )  # fmt: skip
 

@@ -12,23 +12,23 @@ from mainspring.api.auth import permissions
 from mainspring.api.http.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.protocol.errors import Unavailable
-from mainspring.protocol.rest.overviews import CheckupView, FailingLoopView, LeaseView, OverdueView, PeerView
+from mainspring.protocol.rest.overviews import FailingLoopView, LeaseView, OverdueView, PeerView, ServerHealthView
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.schedules import ScheduleRow
 from mainspring.store.ports.store import ShardRow
 
 router = Router()
 
-ANSWER_SECONDS = 3.0
+ANSWER_TIMEOUT_SECONDS = 3.0
 """Timeout of the store."""
 OVERDUE = timedelta(seconds=5)
 """Delay from which a schedule is overdue; normally it fires within a second."""
-_REMEMBERED = timedelta(days=1)
-_MOST_OVERDUE = 100
+_SERVERS_WITHIN = timedelta(days=1)
+_MAX_OVERDUE = 100
 
 
-@router.get("/checkup", operation="get_checkup", role=Role.VIEWER)
-async def get_checkup(principal: Principal, services: Services) -> CheckupView:
+@router.get("/server-health", operation="get_server_health", role=Role.VIEWER)
+async def get_server_health(principal: Principal, services: Services) -> ServerHealthView:
     """Report the health of this server and its store, the leaders and leases of pools, and overdue schedules.
 
     Callers of one tenant get neither server addresses nor the store's error message.
@@ -36,21 +36,21 @@ async def get_checkup(principal: Principal, services: Services) -> CheckupView:
     store, clock = services.store, services.clock
     began = clock.monotonic()
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
             now = await store.time()
             took, wall = clock.monotonic() - began, clock.wall()
             shards = await store.shards()
-            servers = await store.servers(_REMEMBERED)
-            tenant = permissions.tenant_to_look_at(principal, None)
-            overdue = await store.next_schedules(tenant, now - OVERDUE, _MOST_OVERDUE)
+            servers = await store.servers(_SERVERS_WITHIN)
+            tenant = permissions.tenant_to_read(principal, None)
+            overdue = await store.next_schedules(tenant, now - OVERDUE, _MAX_OVERDUE)
     except (Unavailable, TimeoutError) as fault:
-        why = str(fault) if principal.sees_everybody() else ""
-        why = why or f"no answer within {ANSWER_SECONDS:.0f} s"
-        return CheckupView(
+        why = str(fault) if principal.sees_all_tenants() else ""
+        why = why or f"no answer within {ANSWER_TIMEOUT_SECONDS:.0f} s"
+        return ServerHealthView(
             name=services.name, version=services.version, at=clock.wall(), store_seconds=None, store_fault=why,
             failing=_failing(services),
         )  # fmt: skip
-    return CheckupView(
+    return ServerHealthView(
         name=services.name,
         version=services.version,
         at=wall,
@@ -58,7 +58,7 @@ async def get_checkup(principal: Principal, services: Services) -> CheckupView:
         failing=_failing(services),
         ahead_seconds=(wall - now).total_seconds(),
         leases=[_lease(row, now) for row in shards],
-        servers=[_peer(row, now, with_address=principal.sees_everybody()) for row in servers],
+        servers=[_peer(row, now, with_address=principal.sees_all_tenants()) for row in servers],
         overdue=[_overdue(row, row.next_at, now) for row in overdue if row.next_at is not None],
     )
 
@@ -77,7 +77,7 @@ def _lease(row: ShardRow, now: datetime) -> LeaseView:
 def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:
     return PeerView(
         name=row.name, address=row.address if with_address else "", version=row.version, started_at=row.started_at,
-        silent_seconds=(now - row.heard_at).total_seconds(),
+        silent_seconds=(now - row.last_heartbeat_at).total_seconds(),
     )  # fmt: skip
 
 

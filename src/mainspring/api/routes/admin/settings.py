@@ -20,8 +20,8 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.host.config.settings import Settings
 from mainspring.protocol.errors import Fault, NotFound, Refused
 from mainspring.protocol.rest.admin import SettingRequest, SettingView
-from mainspring.protocol.rest.runs import Done, Page
-from mainspring.store.ports.admin import MeasureRow
+from mainspring.protocol.rest.runs import ActionResult, Page
+from mainspring.store.ports.admin import SettingOverride
 
 router = Router()
 
@@ -29,7 +29,7 @@ router = Router()
 @router.get("/settings", operation="list_settings", role=Role.VIEWER)
 async def list_settings(principal: Principal, services: Services) -> Page[SettingView]:
     """List all settings, with their limits and the origin of their values."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     rows = await services.settings.refresh()
     return Page(items=[_view(services.settings, setting, rows) for setting in SETTINGS.values()])
 
@@ -37,7 +37,7 @@ async def list_settings(principal: Principal, services: Services) -> Page[Settin
 @router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
 async def get_setting(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
     """Get a setting."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     view = _view(services.settings, _find(name), await services.settings.refresh())
     return etags.answer(view, view.version, known)
 
@@ -47,36 +47,36 @@ async def put_setting(
     name: str, body: SettingRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Change a setting, on this server at once and on all others within 5 s."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     setting, settings = _find(name), services.settings
-    was = _view(settings, setting, await settings.refresh())
-    expected = etags.expected(match, was.version, f"setting {name}")
+    before = _view(settings, setting, await settings.refresh())
+    expected = etags.expected(match, before.version, f"setting {name}")
     text = _text(body.value)
     _check(settings, name, text)
-    row = MeasureRow(
+    row = SettingOverride(
         name=name, value=text, version=0, updated_at=EPOCH, updated_by=principal.name, why=reason(body.why)
     )
-    entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=was.value, after=setting.read(text))
-    kept = await services.store.put_measure(row, expected, entry)
+    entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=before.value, after=setting.read(text))
+    kept = await services.store.put_setting_override(row, expected, entry)
     return etags.answer(_view(settings, setting, await settings.refresh()), kept.version)
 
 
 @router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN)
 async def reset_setting(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
-) -> Done:
+) -> ActionResult:
     """Reset a setting to each server's default."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     setting, settings = _find(name), services.settings
-    was = _view(settings, setting, await settings.refresh())
-    etags.expected(match, was.version, f"setting {name}")
+    before = _view(settings, setting, await settings.refresh())
+    etags.expected(match, before.version, f"setting {name}")
     _check(settings, name, None)
-    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=was.value, after=was.default)
-    changed = await services.store.drop_measure(name, entry)
+    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=before.value, after=before.default)
+    changed = await services.store.drop_setting_override(name, entry)
     if not changed:
         await services.store.record([entry])
     await settings.refresh()
-    return Done(changed=changed)
+    return ActionResult(changed=changed)
 
 
 def _find(name: str) -> Setting:
@@ -103,15 +103,15 @@ def _check(settings: Settings, name: str, text: str | None) -> None:
         raise Refused(str(refused).partition("\n")[0], faults) from refused
 
 
-def _view(settings: Settings, setting: Setting, rows: Mapping[str, MeasureRow]) -> SettingView:
+def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:
     row = rows.get(setting.name)
     return SettingView(
         name=setting.name,
         value=settings.value(setting),
         default=settings.default(setting),
         origin="changed" if row is not None else "flag" if settings.is_given(setting) else "default",
-        least=setting.least,
-        most=setting.most,
+        minimum=setting.minimum,
+        maximum=setting.maximum,
         about=setting.about,
         version=0 if row is None else row.version,
         updated_at=None if row is None else row.updated_at,

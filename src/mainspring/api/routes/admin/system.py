@@ -12,7 +12,7 @@ from starlette.responses import Response
 from mainspring.api.auth import permissions
 from mainspring.api.http.routing import API, JSON, Router
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.protocol.errors import NotLeading, NotReady
 from mainspring.protocol.rest.runs import ServerView
 
@@ -60,14 +60,14 @@ async def get_server(services: Services) -> ServerView:
     )
 
 
-@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NONE)
+@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", rate_class=RateClass.NONE)
 async def get_metrics(principal: Principal, services: Services) -> Response:
     """Get Prometheus metrics. For callers with access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NONE)
+@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, rate_class=RateClass.NONE)
 async def get_openapi(request: Request) -> Response:
     """Get this document."""
     return Response(request.app.state.openapi(), media_type=JSON)

@@ -8,23 +8,23 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.tokens import LONGEST_LIFE, SHORTEST_LIFE, described, make_token
+from mainspring.api.auth.tokens import MAX_LIFETIME, MIN_LIFETIME, audit_summary, make_token
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
+from mainspring.api.services import ALL_TENANTS, Principal, Role, Services
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.views import run_views
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.protocol.errors import KeyReused, Refused
-from mainspring.protocol.rest.runs import Done, Page, TokenRequest, TokenView
+from mainspring.protocol.rest.runs import ActionResult, Page, TokenRequest, TokenView
 
 router = Router()
 
-LONGEST_NAME = 128
-GIVEN_BY_ALL = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.APPROVER, Role.ADMIN})
+MAX_NAME_LENGTH = 128
+TENANT_ASSIGNABLE_ROLES = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.APPROVER, Role.ADMIN})
 """Roles that the administrator of one tenant can assign. A worker receives work of all tenants of its pool."""
-GIVEN = GIVEN_BY_ALL | {Role.WORKER}
+ASSIGNABLE_ROLES = TENANT_ASSIGNABLE_ROLES | {Role.WORKER}
 
 
 @router.post("/tokens", operation="create_token", role=Role.ADMIN, status=201, returns=TokenView)
@@ -38,8 +38,8 @@ async def create_token(
     """
     tenant = principal.tenant if body.tenant is None else body.tenant
     if tenant != principal.tenant:
-        permissions.check_every_tenant(principal)
-    _check(body, tenant, GIVEN if principal.sees_everybody() else GIVEN_BY_ALL)
+        permissions.check_all_tenants(principal)
+    _check(body, tenant, ASSIGNABLE_ROLES if principal.sees_all_tenants() else TENANT_ASSIGNABLE_ROLES)
     token, row = make_token(
         tenant=tenant,
         roles=[Role(role) for role in dict.fromkeys(body.roles)],
@@ -51,43 +51,43 @@ async def create_token(
     )
     if key is not None and await services.store.find_token(row.id) is not None:
         raise KeyReused(f"token {row.id} was created with this key and is not shown again")
-    await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=described(row)))
+    await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=audit_summary(row)))
     return json_response(run_views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
 @router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
 async def list_tokens(principal: Principal, services: Services, tenant: str | None = None) -> Page[TokenView]:
     """List tokens, oldest first, including expired ones; never the secrets."""
-    rows = await services.store.list_tokens(permissions.tenant_to_look_at(principal, tenant))
+    rows = await services.store.list_tokens(permissions.tenant_to_read(principal, tenant))
     return Page(items=[run_views.token_view(row) for row in rows])
 
 
 @router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)
-async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> ActionResult:
     """Revoke a token. All servers reject it within ten seconds."""
     row = await services.store.find_token(token_id)
     if row is None or not principal.sees(row.tenant):
         raise not_found("token", token_id)
-    entry = audit.entry(token_id, tenant=row.tenant, before=described(row))
-    return Done(changed=await services.store.revoke_token(token_id, entry))
+    entry = audit.entry(token_id, tenant=row.tenant, before=audit_summary(row))
+    return ActionResult(changed=await services.store.revoke_token(token_id, entry))
 
 
-def _check(body: TokenRequest, tenant: str, given: frozenset[Role]) -> None:
+def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None:
     faults = Faults()
-    if not 1 <= len(body.name) <= LONGEST_NAME or not body.name.isprintable():
-        faults.add("name", f"must have 1 to {LONGEST_NAME} printable characters")
-    if tenant != EVERY_TENANT:
+    if not 1 <= len(body.name) <= MAX_NAME_LENGTH or not body.name.isprintable():
+        faults.add("name", f"must have 1 to {MAX_NAME_LENGTH} printable characters")
+    if tenant != ALL_TENANTS:
         validate_job.check_name(tenant, "tenant", faults)
     if not body.roles:
         faults.add("roles", "must have at least one role")
-    names = sorted(role.value for role in given)
+    names = sorted(role.value for role in assignable)
     if len(body.roles) > len(Role):
         faults.add("roles", f"has {len(body.roles)} roles, at most {len(Role)} are allowed")
     for number, role in enumerate(body.roles[: len(Role)]):
         if role not in names:
             faults.add(f"roles[{number}]", f"must be one of {', '.join(names)}")
-    if not SHORTEST_LIFE.total_seconds() <= body.expires_in_seconds <= LONGEST_LIFE.total_seconds():
-        longest = LONGEST_LIFE.total_seconds()
-        faults.add("expires_in_seconds", f"must be from {SHORTEST_LIFE.total_seconds():.0f} to {longest:.0f}")
+    if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
+        longest = MAX_LIFETIME.total_seconds()
+        faults.add("expires_in_seconds", f"must be from {MIN_LIFETIME.total_seconds():.0f} to {longest:.0f}")
     if faults.total():
         raise Refused(f"the token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())

@@ -19,38 +19,38 @@ from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
+from mainspring.api.services import ALL_TENANTS, Principal, Role, Services
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission.validate_job import Faults, check_name
-from mainspring.core.model.webhook_events import EVENTS, reference_in, tell_test
-from mainspring.core.text.urls import LONGEST_URL, fault_of_url
-from mainspring.host.outbox.webhooks import MOST_OF_TENANT, new_delivery, outgoing
+from mainspring.core.model.webhook_events import EVENTS, reference_in, test_event
+from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
+from mainspring.host.outbox.webhooks import MAX_PER_TENANT, new_delivery, outgoing
 from mainspring.protocol.errors import Conflict, Refused
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.admin import DeliveryView, WebhookRequest, WebhookView
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import DeliveryRow, WebhookRow
 
 router = Router()
 
-LONGEST_NOTE = 1_000
+MAX_NOTE_LENGTH = 1_000
 
 
 @router.post("/webhooks", operation="create_webhook", role=Role.ADMIN, status=201, returns=WebhookView)
 async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Create a webhook. Only this response shows its secret."""
-    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    tenant = permissions.tenant_to_write(principal, body.tenant)
     _check(body, tenant, services)
-    if len(await services.store.list_webhooks(tenant, "", MOST_OF_TENANT)) >= MOST_OF_TENANT:
-        raise Conflict(f"a tenant has at most {MOST_OF_TENANT} webhooks")
+    if len(await services.store.list_webhooks(tenant, "", MAX_PER_TENANT)) >= MAX_PER_TENANT:
+        raise Conflict(f"a tenant has at most {MAX_PER_TENANT} webhooks")
     now = await services.time.now()
     row = WebhookRow(
         id=new_id("hook", now, Random(entropy())), tenant=tenant, url=body.url,
         events=tuple(body.events), job=body.job,
         enabled=body.enabled, note=body.note, version=0, created_at=now, created_by=principal.name,
     )  # fmt: skip
-    entry = audit.entry(row.id, tenant=tenant, after=_described(row))
+    entry = audit.entry(row.id, tenant=tenant, after=_audit_summary(row))
     row = await services.store.put_webhook(row, 0, entry)
     services.webhooks.forget(tenant)
     view = _view(row, secret=webhook_secret(services.cluster_secret, row.id))
@@ -59,11 +59,15 @@ async def create_webhook(body: WebhookRequest, principal: Principal, services: S
 
 @router.get("/webhooks", operation="list_webhooks", role=Role.OPERATOR)
 async def list_webhooks(
-    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = "",
 ) -> Page[WebhookView]:
     """List webhooks, oldest first, without their secrets."""
     (after,) = run_views.read_cursor(cursor, 1)
-    wanted = permissions.tenant_to_look_at(principal, tenant)
+    wanted = permissions.tenant_to_read(principal, tenant)
     rows = await services.store.list_webhooks(wanted, after, limit)
     return run_views.page(rows, map(_view, rows), limit, [rows[-1].id] if rows else [])
 
@@ -91,7 +95,7 @@ async def change_webhook(
         created_by=row.created_by,
     )  # fmt: skip
     expected = etags.expected(match, row.version, f"webhook {row.id}")
-    entry = audit.entry(row.id, tenant=row.tenant, before=_described(row), after=_described(changed))
+    entry = audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row), after=_audit_summary(changed))
     changed = await services.store.put_webhook(changed, expected, entry)
     services.webhooks.forget(row.tenant)
     return etags.answer(_view(changed), changed.version)
@@ -100,13 +104,15 @@ async def change_webhook(
 @router.delete("/webhooks/{webhook_id}", operation="delete_webhook", role=Role.ADMIN)
 async def delete_webhook(
     webhook_id: str, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
-) -> Done:
+) -> ActionResult:
     """Delete a webhook and its deliveries."""
     row = await _find(services, principal, webhook_id)
     etags.expected(match, row.version, f"webhook {row.id}")
-    changed = await services.store.drop_webhook(row.id, audit.entry(row.id, tenant=row.tenant, before=_described(row)))
+    changed = await services.store.drop_webhook(
+        row.id, audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row))
+    )
     services.webhooks.forget(row.tenant)
-    return Done(changed=changed)
+    return ActionResult(changed=changed)
 
 
 @router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
@@ -114,7 +120,7 @@ async def test_webhook(webhook_id: str, principal: Principal, services: Services
     """Send a test message; see the deliveries for its result."""
     row = await _find(services, principal, webhook_id)
     now = await services.time.now()
-    event = tell_test(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
+    event = test_event(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
     delivery = new_delivery(row, event, now)
     entry = audit.entry(row.id, tenant=row.tenant, after={"delivery": delivery.id})
     await services.store.add_deliveries([delivery], [outgoing(delivery, now)], entry)
@@ -123,7 +129,7 @@ async def test_webhook(webhook_id: str, principal: Principal, services: Services
 
 @router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
 async def list_deliveries(
-    webhook_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    webhook_id: str, principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[DeliveryView]:
     """List the deliveries of a webhook with their results, latest first."""
     row = await _find(services, principal, webhook_id)
@@ -135,7 +141,7 @@ async def list_deliveries(
 @router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)
 async def resend_delivery(
     webhook_id: str, delivery_id: str, principal: Principal, services: Services, audit: Auditor
-) -> Done:
+) -> ActionResult:
     """Send a message again, with the same id."""
     row = await _find(services, principal, webhook_id)
     delivery = await services.store.find_delivery(delivery_id)
@@ -144,7 +150,7 @@ async def resend_delivery(
     now = await services.time.now()
     again = outgoing(delivery, now, again=f":{entropy():016x}")
     entry = audit.entry(delivery_id, tenant=row.tenant)
-    return Done(changed=await services.store.resend(delivery_id, again, entry))
+    return ActionResult(changed=await services.store.resend(delivery_id, again, entry))
 
 
 async def _find(services: Services, principal: Principal, webhook_id: str) -> WebhookRow:
@@ -157,7 +163,7 @@ async def _find(services: Services, principal: Principal, webhook_id: str) -> We
 def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
     faults = Faults()
     fault = fault_of_url(body.url)
-    if reference_in(body.url) is not None and len(body.url) <= LONGEST_URL:
+    if reference_in(body.url) is not None and len(body.url) <= MAX_URL_LENGTH:
         fault = None if services.has_url_references else "must be a URL: references are disabled on this server"
     if fault is not None:
         faults.add("url", fault)
@@ -168,9 +174,9 @@ def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
         faults.add("events", f"must have at most {len(EVENTS)} entries")
     if body.job:
         check_name(body.job, "job", faults)
-    if len(body.note) > LONGEST_NOTE:
-        faults.add("note", f"must have at most {LONGEST_NOTE} characters")
-    if tenant != EVERY_TENANT:
+    if len(body.note) > MAX_NOTE_LENGTH:
+        faults.add("note", f"must have at most {MAX_NOTE_LENGTH} characters")
+    if tenant != ALL_TENANTS:
         check_name(tenant, "tenant", faults)
     if faults.total():
         raise Refused(f"the webhook has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
@@ -183,7 +189,7 @@ def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:
     )  # fmt: skip
 
 
-def _described(row: WebhookRow) -> dict[str, object]:
+def _audit_summary(row: WebhookRow) -> dict[str, object]:
     """Return the audit summary of a webhook."""
     return {"url": row.url, "events": row.events, "job": row.job, "enabled": row.enabled, "note": row.note}
 

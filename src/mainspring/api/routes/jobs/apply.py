@@ -9,21 +9,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.session_validity import Standing
+from mainspring.api.auth.session_validity import SessionValidity
 from mainspring.api.http.routing import NDJSON, Router
-from mainspring.api.routes.runs.submission import Lines
+from mainspring.api.routes.runs.submission import NdjsonResponse
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.apply_definitions import AT_ONCE, Applying
-from mainspring.protocol.rest.apply import ApplyItem, ApplyLine, ApplyRequest
+from mainspring.api.submission.apply_definitions import MAX_GROUP, DefinitionWriter
+from mainspring.protocol.rest.apply import ApplyItem, ApplyItemResult, ApplyRequest
 
 router = Router()
 
-LARGEST_BYTES = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 @router.post(
-    "/apply", operation="apply", role=Role.SUBMITTER, answers=NDJSON, returns=ApplyLine, largest_body=LARGEST_BYTES
+    "/apply",
+    operation="apply",
+    role=Role.SUBMITTER,
+    answers=NDJSON,
+    returns=ApplyItemResult,
+    max_body_bytes=MAX_BODY_BYTES,
 )
 async def apply(
     body: ApplyRequest, request: Request, principal: Principal, services: Services, audit: Auditor
@@ -33,18 +38,20 @@ async def apply(
     Unchanged definitions stay as they are, and definitions not named here are not touched. With `dry_run` nothing is
     written: the lines show what would change.
     """
-    applying = Applying(services, principal, audit, reason(body.why), dry_run=body.dry_run)
+    writer = DefinitionWriter(services, principal, audit, reason(body.why), dry_run=body.dry_run)
     if body.dry_run:
-        audit.nothing_to_say()
+        audit.skip_entry()
     else:
-        audit.will_tell()
-    standing = Standing(services, request)
-    return Lines(_answer(applying, body.items, standing))
+        audit.defer_entries()
+    validity = SessionValidity(services, request)
+    return NdjsonResponse(_answer(writer, body.items, validity))
 
 
-async def _answer(applying: Applying, items: Sequence[ApplyItem], standing: Standing) -> AsyncIterator[bytes]:
-    for first in range(0, len(items), AT_ONCE):
-        if not await standing.is_valid():
+async def _answer(
+    writer: DefinitionWriter, items: Sequence[ApplyItem], validity: SessionValidity
+) -> AsyncIterator[bytes]:
+    for first in range(0, len(items), MAX_GROUP):
+        if not await validity.is_valid():
             return
-        lines = await applying.put(items[first : first + AT_ONCE], first)
+        lines = await writer.put(items[first : first + MAX_GROUP], first)
         yield msgspec.json.Encoder().encode_lines(lines)

@@ -23,26 +23,26 @@ from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.definitions import new_job, read_job, tell_job
-from mainspring.api.submission.gate import refuse
+from mainspring.api.submission.admission import refuse
+from mainspring.api.submission.definitions import job_entry, new_job, read_job
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.lifecycle.duration_histogram import percentile
 from mainspring.core.model.job import JobRow
-from mainspring.core.query.filters import Listed, Wanted, fits
+from mainspring.core.query.filters import Filter, ListKind, matches
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.overviews import JobDayView, TrendView
-from mainspring.protocol.rest.runs import Done, JobView, Page
+from mainspring.protocol.rest.runs import ActionResult, JobView, Page
 from mainspring.store.ports.front import JobDay
 
 router = Router()
 
 TenantName = Annotated[str, msgspec.Meta(pattern=f"^{NAME.pattern}$")]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-MOST_DAYS = 366
+MAX_DAYS = 366
 _ROWS_AT_ONCE = 200
-_MOST_ROWS_LOOKED_AT = 2_000
+_MAX_ROWS_SCANNED = 2_000
 _DAY = timedelta(days=1)
 
 
@@ -62,15 +62,15 @@ async def create_job(
     It becomes the next version of its name, or stays the current one if nothing has changed (200). With `If-Match` it
     is accepted only if that is the latest version.
     """
-    tenant = permissions.tenant_to_act_for(principal, tenant)
+    tenant = permissions.tenant_to_write(principal, tenant)
     large = len(body) > LARGE_BYTES
     job = await asyncio.to_thread(read_job, body, services.limits) if large else read_job(body, services.limits)
-    refuse("the job", await services.gate.check_job(job.spec))
+    refuse("the job", await services.admission.check_job(job.spec))
     if match is not None:
         latest = await services.store.find_job(tenant, job.spec.name)
         etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
     wanted = new_job(job, tenant=tenant, by=principal.name, now=await services.time.now(), random=Random(entropy()))
-    row = await services.store.insert_job(wanted, tell_job(audit, job, tenant=tenant))
+    row = await services.store.insert_job(wanted, job_entry(audit, job, tenant=tenant))
     await services.submissions.jobs.submitted(row)
     headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
     return json_response(run_views.job_view(row), 201 if row.id == wanted.id else 200, headers)
@@ -82,30 +82,30 @@ async def list_jobs(
     services: Services,
     q: Query = "",
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[JobView]:
     """List the latest version of each job, by tenant and name, without deleted ones.
 
     With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit` even if more follow.
     """
-    wanted = await list_filters.wanted_of(services, principal, Listed.JOBS, q, tenant=tenant)
+    wanted = await list_filters.parse_filter(services, principal, ListKind.JOBS, q, tenant=tenant)
     (after,) = run_views.read_cursor(cursor, 1)
     if wanted.job is None and not wanted.labels:
         rows = await services.store.list_jobs(wanted.tenant, after, limit)
-        return run_views.page(rows, map(run_views.job_view, rows), limit, [_place(rows[-1])] if rows else [])
-    fitting: list[JobRow] = []
-    for _ in range(_MOST_ROWS_LOOKED_AT // _ROWS_AT_ONCE):
+        return run_views.page(rows, map(run_views.job_view, rows), limit, [_position(rows[-1])] if rows else [])
+    matching: list[JobRow] = []
+    for _ in range(_MAX_ROWS_SCANNED // _ROWS_AT_ONCE):
         rows = await services.store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
         for row in rows:
-            after = _place(row)
-            if _fits(row, wanted):
-                fitting.append(row)
-            if len(fitting) == limit:
-                return Page(items=list(map(run_views.job_view, fitting)), next_cursor=run_views.make_cursor(after))
+            after = _position(row)
+            if _matches(row, wanted):
+                matching.append(row)
+            if len(matching) == limit:
+                return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
         if len(rows) < _ROWS_AT_ONCE:
-            return Page(items=list(map(run_views.job_view, fitting)))
-    return Page(items=list(map(run_views.job_view, fitting)), next_cursor=run_views.make_cursor(after))
+            return Page(items=list(map(run_views.job_view, matching)))
+    return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
 
 
 @router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
@@ -129,7 +129,7 @@ async def list_job_versions(
     principal: Principal,
     services: Services,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[JobView]:
     """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
@@ -150,7 +150,7 @@ async def delete_job(
     tenant: str | None = None,
     why: str = "",
     match: IfMatch = None,
-) -> Done:
+) -> ActionResult:
     """Delete a job with all its versions: it gets no new runs; existing runs continue.
 
     Rejected (409) while a schedule uses it. Submitting a job of this name restores it.
@@ -161,7 +161,7 @@ async def delete_job(
     if not await services.store.delete_job(row.tenant, name, entry):
         raise not_found("job", name)
     services.submissions.jobs.deleted(row.tenant, name)
-    return Done(changed=True)
+    return ActionResult(changed=True)
 
 
 @router.get("/jobs/{name}/trend", operation="get_job_trend", role=Role.VIEWER)
@@ -169,7 +169,7 @@ async def get_job_trend(
     name: str,
     principal: Principal,
     services: Services,
-    days: Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)] = 30,
+    days: Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)] = 30,
     tenant: str | None = None,
 ) -> TrendView:
     """Get results of a job's runs that ended in the last days, by day in UTC, including today."""
@@ -177,8 +177,8 @@ async def get_job_trend(
     now = await services.time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     first = today - (days - 1) * _DAY
-    told = {one.day: one for one in await services.store.job_days(row.tenant, name, first, today + _DAY)}
-    each = [told.get(day, _nothing(day)) for day in (first + number * _DAY for number in range(days))]
+    by_day = {one.day: one for one in await services.store.job_days(row.tenant, name, first, today + _DAY)}
+    each = [by_day.get(day, _empty_day(day)) for day in (first + number * _DAY for number in range(days))]
     return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
 
 
@@ -186,24 +186,24 @@ async def find_job(
     services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
 ) -> JobRow:
     """Find a version of a job that the caller may see, default the latest. Raises NotFound."""
-    row = await services.store.find_job(permissions.tenant_to_act_for(principal, tenant), name, version)
+    row = await services.store.find_job(permissions.tenant_to_write(principal, tenant), name, version)
     if row is None:
         raise not_found("job", name if version is None else f"{name}@{version}")
     return row
 
 
-def _place(row: JobRow) -> str:
+def _position(row: JobRow) -> str:
     return f"{row.tenant}/{row.name}"
 
 
-def _fits(row: JobRow, wanted: Wanted) -> bool:
-    if wanted.job is not None and not fits(wanted.job, row.name):
+def _matches(row: JobRow, wanted: Filter) -> bool:
+    if wanted.job is not None and not matches(wanted.job, row.name):
         return False
     labels = msgspec.json.decode(row.labels, type=dict[str, str])
-    return all(name in labels and fits(value, labels[name]) for name, value in wanted.labels)
+    return all(name in labels and matches(value, labels[name]) for name, value in wanted.labels)
 
 
-def _nothing(day: datetime) -> JobDay:
+def _empty_day(day: datetime) -> JobDay:
     return JobDay(day=day, states={}, durations={}, lateness={}, retries=0)
 
 

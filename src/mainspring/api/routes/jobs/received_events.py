@@ -11,10 +11,10 @@ from mainspring.api.http.routing import Router
 from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.jobs import TenantName
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.cloud_events import LARGEST_REQUEST_BYTES, STRUCTURED, read_events
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.cloud_events import MAX_REQUEST_BYTES, STRUCTURED, read_events
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import schedule_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import CloudEvent, EventView, ReceivedView
 
@@ -29,7 +29,7 @@ _IDS_AUDITED = 10
     role=Role.SUBMITTER,
     takes=STRUCTURED,
     reads=CloudEvent,
-    counts=Counts.SUBMISSION,
+    rate_class=RateClass.SUBMISSION,
 )
 async def receive_events(
     request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
@@ -39,8 +39,8 @@ async def receive_events(
     The response follows the durable write, and shows for each event whether it is new. An event with the source and id
     of an earlier one is ignored, so retries are safe.
     """
-    tenant = permissions.tenant_to_act_for(principal, tenant)
-    body = await bodies.read(request, LARGEST_REQUEST_BYTES)
+    tenant = permissions.tenant_to_write(principal, tenant)
+    body = await bodies.read(request, MAX_REQUEST_BYTES)
     events = read_events(request.headers, body, tenant=tenant, now=await services.time.now())
     types = sorted({event.type for event in events})
     entry = audit.entry(
@@ -48,7 +48,7 @@ async def receive_events(
         tenant=tenant,
         after={"events": len(events), "ids": [event.id for event in events[:_IDS_AUDITED]]},
     )
-    are_new = await services.book.receive_events(tenant, events, entry)
+    are_new = await services.schedule_actions.receive_events(tenant, events, entry)
     return Page(
         items=[
             ReceivedView(id=event.id, source=event.source, is_new=is_new)
@@ -63,11 +63,11 @@ async def list_received_events(
     services: Services,
     type: str | None = None,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[EventView]:
     """List received events within their retention, latest first."""
-    place = TimeCursor.read(cursor)
-    looked_at = permissions.tenant_to_look_at(principal, tenant)
-    rows = await services.store.list_events(looked_at, type, place.before(None), limit + place.given)
-    return place.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)
+    position = TimeCursor.read(cursor)
+    scope = permissions.tenant_to_read(principal, tenant)
+    rows = await services.store.list_events(scope, type, position.before(None), limit + position.skip)
+    return position.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)

@@ -10,7 +10,7 @@ from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.schedules import find_schedule
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import schedule_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.schedule_actions import Upcoming
 from mainspring.protocol.rest.runs import Page
@@ -19,7 +19,7 @@ from mainspring.store.ports.schedules import FireFilter
 
 router = Router()
 
-USUAL_OUTLOOK = timedelta(days=1)
+DEFAULT_OUTLOOK = timedelta(days=1)
 
 
 @router.get("/upcoming", operation="list_upcoming", role=Role.VIEWER)
@@ -30,20 +30,20 @@ async def list_upcoming(
     first_only: bool = False,
     with_last: bool = False,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
 ) -> Page[UpcomingView]:
     """List the upcoming windows of all schedules, soonest first; default: the next day.
 
     With `first_only`, only the next one of each schedule; with `with_last`, each includes the latest fire of its
     schedule.
     """
-    looked_at = permissions.tenant_to_look_at(principal, tenant)
-    end = until or await services.time.now() + USUAL_OUTLOOK
+    scope = permissions.tenant_to_read(principal, tenant)
+    end = until or await services.time.now() + DEFAULT_OUTLOOK
     if first_only:
-        rows = await services.store.next_schedules(looked_at, end, limit)
+        rows = await services.store.next_schedules(scope, end, limit)
         coming = [Upcoming(window_at=row.next_at, schedule=row) for row in rows if row.next_at is not None]
     else:
-        coming = await services.book.upcoming(looked_at, end, limit)
+        coming = await services.schedule_actions.upcoming(scope, end, limit)
     last: dict[str, FireView] = {}
     if with_last:
         for schedule_id in dict.fromkeys(one.schedule.id for one in coming):
@@ -74,26 +74,26 @@ async def list_fires(
     before: Instant | None = None,
     backfill: str | None = None,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[FireView]:
     """List the fires of a schedule, newest window first."""
-    place = TimeCursor.read(cursor)
+    position = TimeCursor.read(cursor)
     row = await find_schedule(services, principal, ref, tenant)
     wanted = FireFilter(
         schedule_id=row.id,
         outcomes=tuple(outcome or ()),
         since=since,
-        before=place.before(before),
+        before=position.before(before),
         backfill_id=backfill,
     )
-    rows = await services.store.fires(wanted, limit + place.given)
-    return place.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
+    rows = await services.store.fires(wanted, limit + position.skip)
+    return position.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
 
 
 @router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
 async def list_changes(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[ChangeView]:
     """List the changes of a schedule with their authors and reasons, latest first."""
     row = await find_schedule(services, principal, ref, tenant)
@@ -102,7 +102,7 @@ async def list_changes(
 
 @router.get("/schedules/{ref}/backfills", operation="list_backfills", role=Role.VIEWER)
 async def list_backfills(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[BackfillSummary]:
     """List the backfills of a schedule, latest first. Its fires have the results of their windows."""
     row = await find_schedule(services, principal, ref, tenant)

@@ -18,17 +18,17 @@ from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.definitions import faults_in, tell_new_schedule, tell_schedule
+from mainspring.api.submission.definitions import faults_in, new_schedule_entry, schedule_entry
 from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.schedules.backfill import Backfill
-from mainspring.core.schedules.schedule_actions import BackfillWish, check_since
+from mainspring.core.schedules.schedule_actions import BackfillCommand, check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
-from mainspring.protocol.errors import Outdated
-from mainspring.protocol.rest.runs import ActRequest, Done, Page
+from mainspring.protocol.errors import VersionMismatch
+from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page
 from mainspring.protocol.rest.schedules import (
     BackfillRequest,
     BackfillView,
@@ -53,13 +53,13 @@ async def list_schedules(
     enabled: bool | None = None,
     paused: bool | None = None,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[ScheduleView]:
     """List schedules by id, without definitions and without deleted ones."""
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = ScheduleFilter(
-        tenant=permissions.tenant_to_look_at(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
+        tenant=permissions.tenant_to_read(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
     )
     rows = await services.store.list_schedules(wanted, limit)
     return run_views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
@@ -68,7 +68,7 @@ async def list_schedules(
 @router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)
 async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Create a schedule. An existing name is a conflict (409); use PUT to change it."""
-    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    tenant = permissions.tenant_to_write(principal, body.tenant)
     return await _create(services, principal, tenant, body, _read(body), audit)
 
 
@@ -96,19 +96,19 @@ async def put_schedule(
     Windows before the change are not fired for it, whatever `since` is. With `version` or `If-Match` it is changed only
     if that is its current version (412).
     """
-    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    tenant = permissions.tenant_to_write(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
     row = await services.store.find_schedule(tenant, ref)
     if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
         if spec.name != ref:
             raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
         if version is not None or match is not None:
-            raise Outdated(f"there is no schedule {ref[:200]!a} to change")
+            raise VersionMismatch(f"there is no schedule {ref[:200]!a} to change")
         return await _create(services, principal, tenant, body, spec, audit)
     expected = etags.expected(match, row.version, "the schedule")
-    entry = tell_schedule(audit, row, spec, why=why)
+    entry = schedule_entry(audit, row, spec, why=why)
     with faults_in("definition"):
-        changed = await services.book.change(
+        changed = await services.schedule_actions.change(
             row.id, spec, by=principal.name, why=why, version=version or expected, audit=entry
         )
     return etags.answer(schedule_views.schedule_view(changed, with_definition=True), changed.version)
@@ -123,32 +123,32 @@ async def delete_schedule(
     tenant: str | None = None,
     why: str = "",
     match: IfMatch = None,
-) -> Done:
+) -> ActionResult:
     """Delete a schedule. Running runs continue, and its fires stay readable."""
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(why)
     expected = etags.expected(match, row.version, "the schedule")
     entry = audit.entry(row.id, tenant=row.tenant, why=why, before=schedule_views.definition(row.spec))
-    await services.book.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
-    return Done(changed=True)
+    await services.schedule_actions.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
+    return ActionResult(changed=True)
 
 
 @router.post("/schedules/{ref}/pause", operation="pause_schedule", role=Role.OPERATOR)
 async def pause_schedule(
-    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
-) -> Done:
+    ref: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
+) -> ActionResult:
     """Pause a schedule: it fires no windows until it is resumed. Running runs continue."""
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(body.why)
     entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    paused = await services.book.pause(row.id, by=principal.name, why=why, audit=entry)
-    return Done(changed=not row.paused, detail=paused.because)
+    paused = await services.schedule_actions.pause(row.id, by=principal.name, why=why, audit=entry)
+    return ActionResult(changed=not row.paused, detail=paused.because)
 
 
 @router.post("/schedules/{ref}/resume", operation="resume_schedule", role=Role.OPERATOR)
 async def resume_schedule(
-    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
-) -> Done:
+    ref: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
+) -> ActionResult:
     """Resume a schedule that was paused, or disabled because it failed too often.
 
     Windows that were due meanwhile are not made up; use a backfill.
@@ -156,8 +156,8 @@ async def resume_schedule(
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(body.why)
     entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    resumed = await services.book.resume(row.id, by=principal.name, why=why, audit=entry)
-    return Done(changed=row.paused or not row.enabled, detail=resumed.because)
+    resumed = await services.schedule_actions.resume(row.id, by=principal.name, why=why, audit=entry)
+    return ActionResult(changed=row.paused or not row.enabled, detail=resumed.because)
 
 
 @router.post(
@@ -165,7 +165,7 @@ async def resume_schedule(
     operation="trigger_schedule",
     role=Role.SUBMITTER,
     returns=FireView,
-    counts=Counts.SUBMISSION,
+    rate_class=RateClass.SUBMISSION,
 )
 async def trigger_schedule(
     ref: str,
@@ -184,7 +184,7 @@ async def trigger_schedule(
     params = msgspec.json.encode(body.params).decode() if body.params else None
     why = reason(body.why)
     entry = audit.entry(row.id, tenant=row.tenant, why=why, after={"window_at": body.window_at})
-    triggered = await services.book.trigger(
+    triggered = await services.schedule_actions.trigger(
         row.id, by=principal.name, why=why, window_at=body.window_at, params=params, audit=entry,
         key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
     )  # fmt: skip
@@ -196,7 +196,7 @@ async def trigger_schedule(
     operation="backfill_schedule",
     role=Role.SUBMITTER,
     returns=BackfillView,
-    counts=Counts.SUBMISSION,
+    rate_class=RateClass.SUBMISSION,
 )
 async def backfill_schedule(
     ref: str,
@@ -212,24 +212,28 @@ async def backfill_schedule(
     Once for each `Idempotency-Key`.
     """
     row = await find_schedule(services, principal, ref, tenant)
-    wish = BackfillWish(
+    backfill_request = BackfillCommand(
         since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=principal.name,
         why=reason(body.why),
     )  # fmt: skip
     if body.dry_run:
-        audit.nothing_to_say()
-        return json_response(_backfill_view(row, wish, None, await services.book.plan_backfill(row.id, wish)))
-    entry = audit.entry(row.id, tenant=row.tenant, why=wish.why, after=wish)
-    made = await services.book.backfill(
-        row.id, wish, entry, key_for(key, row.tenant, "backfill_schedule", row.id, body)
+        audit.skip_entry()
+        return json_response(
+            _backfill_view(
+                row, backfill_request, None, await services.schedule_actions.plan_backfill(row.id, backfill_request)
+            )
+        )
+    entry = audit.entry(row.id, tenant=row.tenant, why=backfill_request.why, after=backfill_request)
+    created = await services.schedule_actions.backfill(
+        row.id, backfill_request, entry, key_for(key, row.tenant, "backfill_schedule", row.id, body)
     )
-    headers = REPLAYED if made.is_replay else None
-    return json_response(_backfill_view(row, wish, made.row, made.planned), headers=headers)
+    headers = REPLAYED if created.is_replay else None
+    return json_response(_backfill_view(row, backfill_request, created.row, created.planned), headers=headers)
 
 
 async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
     """Find a schedule that the caller may see. Raises NotFound, also for other tenants' schedules."""
-    row = await services.store.find_schedule(permissions.tenant_to_act_for(principal, tenant), ref)
+    row = await services.store.find_schedule(permissions.tenant_to_write(principal, tenant), ref)
     if row is None or not principal.sees(row.tenant):
         raise not_found("schedule", ref)
     return row
@@ -240,9 +244,9 @@ async def _create(
 ) -> Response:
     why = reason(body.why)
     since = None if body.since is None else check_since(body.since, await services.time.now())
-    entry = tell_new_schedule(audit, spec, tenant=tenant, why=why)
+    entry = new_schedule_entry(audit, spec, tenant=tenant, why=why)
     with faults_in("definition"):
-        row = await services.book.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
+        row = await services.schedule_actions.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
     view = schedule_views.schedule_view(row, with_definition=True)
     return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
 
@@ -252,13 +256,15 @@ def _read(body: ScheduleRequest) -> ScheduleSpec:
         return decode_schedule(bytes(body.definition))
 
 
-def _backfill_view(row: ScheduleRow, wish: BackfillWish, kept: BackfillRow | None, planned: Backfill) -> BackfillView:
+def _backfill_view(
+    row: ScheduleRow, backfill_request: BackfillCommand, kept: BackfillRow | None, planned: Backfill
+) -> BackfillView:
     return BackfillView(
         id=None if kept is None else kept.id,
         schedule_id=row.id,
-        since=wish.since,
-        before=wish.before,
-        max_parallel=wish.max_parallel,
+        since=backfill_request.since,
+        before=backfill_request.before,
+        max_parallel=backfill_request.max_parallel,
         total=planned.total,
         wanted=sum(window.is_wanted for window in planned.windows),
         windows=[

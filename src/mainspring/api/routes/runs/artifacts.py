@@ -16,8 +16,8 @@ from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Limit
-from mainspring.core.model.artifacts import ArtifactRow, is_over
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Limit
+from mainspring.core.model.artifacts import ArtifactRow, is_expired
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.runs import Page
 from mainspring.store.ports.artifacts import ArtifactFilter
@@ -27,7 +27,7 @@ router = Router()
 
 LongCursor = Annotated[str, msgspec.Meta(max_length=2_000)]
 """Cursors of these lists contain a path."""
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _ANY = "*"
 
 
@@ -37,7 +37,7 @@ async def list_run_artifacts(
     principal: Principal,
     services: Services,
     task: list[str] | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: LongCursor = "",
 ) -> Page[ArtifactView]:
     """List the artifacts of a run's tasks, each of its last success, by task and path.
@@ -45,8 +45,8 @@ async def list_run_artifacts(
     `task` is a task name, repeatable.
     """
     names = tuple(task or ())
-    if len(names) > _MOST_NAMES:
-        raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MOST_NAMES} times")
+    if len(names) > _MAX_NAMES:
+        raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MAX_NAMES} times")
     found = await find_run(services, principal, run_id)
     if principal.attempt is not None:
         await _check_own(services, principal.attempt, run_id)
@@ -60,7 +60,7 @@ async def list_task_artifacts(
     principal: Principal,
     services: Services,
     attempt: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: LongCursor = "",
 ) -> Page[ArtifactView]:
     """List the artifacts of a task, by default of its last success.
@@ -93,7 +93,7 @@ async def _page(
     after = (task_id, attempt_id, path) if cursor else None
     rows = await services.store.list_artifacts(wanted, after, limit)
     now = await services.time.now()
-    place = [rows[-1].task_id, rows[-1].attempt_id, rows[-1].path] if rows else []
+    location = [rows[-1].task_id, rows[-1].attempt_id, rows[-1].path] if rows else []
     ended_at = found.run.ended_at
 
     def view(row: ArtifactRow) -> ArtifactView:
@@ -101,9 +101,9 @@ async def _page(
         return ArtifactView(
             run_id=row.run_id, task_id=row.task_id, task=row.task, partition=row.partition, tenant=row.tenant,
             attempt_id=row.attempt_id, succeeded=row.succeeded, path=row.path, size_bytes=row.size_bytes,
-            sha256=row.sha256, place=row.place, stored_at=row.stored_at,
+            sha256=row.sha256, location=row.location, stored_at=row.stored_at,
             kept_until=ended_at + timedelta(seconds=row.keep_seconds) if has_end and ended_at else None,
-            is_expired=is_over(row, ended_at, now),
+            is_expired=is_expired(row, ended_at, now),
         )  # fmt: skip
 
-    return run_views.page(rows, map(view, rows), limit, place)
+    return run_views.page(rows, map(view, rows), limit, location)

@@ -11,13 +11,13 @@ from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.actions import carry_out
+from mainspring.api.submission.actions import execute
 from mainspring.api.views import run_views
 from mainspring.core.model.task import Task
 from mainspring.core.text.strict_json import faults_in
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES, digest_of
-from mainspring.protocol.errors import Conflict, Outdated, Refused
-from mainspring.protocol.rest.runs import CheckpointView, Done
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES, digest_of
+from mainspring.protocol.errors import Conflict, Refused, VersionMismatch
+from mainspring.protocol.rest.runs import ActionResult, CheckpointView
 from mainspring.shard.events import SaveCheckpoint
 
 router = Router()
@@ -37,8 +37,8 @@ async def get_checkpoint(task_id: str, principal: Principal, services: Services,
     "/tasks/{task_id}/checkpoint",
     operation="put_checkpoint",
     role=Role.OPERATOR,
-    returns=Done,
-    largest_body=LARGEST_CHECKPOINT_BYTES,
+    returns=ActionResult,
+    max_body_bytes=MAX_CHECKPOINT_BYTES,
 )
 async def put_checkpoint(
     task_id: str,
@@ -57,7 +57,7 @@ async def put_checkpoint(
     document = _read(body)
     task = await find_task(services, principal, task_id)
     expected = await _expected(services, task, match, none_match)
-    act = SaveCheckpoint(
+    action = SaveCheckpoint(
         run_id=task.run_id,
         task_id=task_id,
         attempt_id=await _attempt(services, task),
@@ -67,7 +67,7 @@ async def put_checkpoint(
         audit=audit.entry(task_id, tenant=task.tenant),
     )
     try:
-        done = await carry_out(services, task.shard, act)
+        done = await execute(services, task.shard, action)
     except Conflict:
         # The shard rejects for several reasons. A concurrent change takes precedence.
         await _expected(services, task, match, none_match)
@@ -81,7 +81,7 @@ def _read(body: bytes) -> str:
         document = body.decode()
     except UnicodeDecodeError as error:
         raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
-    faults = faults_in(document, "", max_bytes=LARGEST_CHECKPOINT_BYTES)
+    faults = faults_in(document, "", max_bytes=MAX_CHECKPOINT_BYTES)
     if faults:
         raise Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
     return document
@@ -96,7 +96,7 @@ async def _expected(services: Services, task: Task, match: str | None, none_matc
     checkpoint = await services.store.checkpoint(task.id)
     there = None if checkpoint is None else digest_of(checkpoint.document)
     if none_match is not None and there is not None:
-        raise Outdated(f"there is a checkpoint of task {task.id}: {there}")
+        raise VersionMismatch(f"there is a checkpoint of task {task.id}: {there}")
     return etags.expected(match, there, f"checkpoint of task {task.id}") if none_match is None else ""
 
 

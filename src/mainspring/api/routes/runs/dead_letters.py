@@ -8,21 +8,21 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_place
+from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.actions import carry_out, reason
+from mainspring.api.submission.actions import execute, reason
 from mainspring.api.submission.idempotency import Key
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task, TaskState
 from mainspring.protocol.errors import NotFound
-from mainspring.protocol.rest.runs import ActRequest, Page
-from mainspring.protocol.rest.schedules import DeadLetterView, Revived
+from mainspring.protocol.rest.runs import ActionRequest, Page
+from mainspring.protocol.rest.schedules import DeadLetterView, RetryResult
 from mainspring.shard.events import ReopenTask
 
 router = Router()
@@ -36,21 +36,21 @@ async def list_dead_letters(
     services: Services,
     job: str | None = None,
     tenant: str | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[DeadLetterView]:
     """List permanently failed tasks, latest first, including those of runs in history."""
-    looked_at = permissions.tenant_to_look_at(principal, tenant)
-    tasks = await services.store.list_dead(looked_at, job, read_place(cursor), limit)
+    scope = permissions.tenant_to_read(principal, tenant)
+    tasks = await services.store.list_dead_letters(scope, job, read_position(cursor), limit)
     shown = await _describe(services, tasks)
-    place = [(tasks[-1].ended_at or tasks[-1].since).isoformat(), tasks[-1].id] if tasks else []
-    return run_views.page(tasks, shown, limit, place)
+    position = [(tasks[-1].ended_at or tasks[-1].since).isoformat(), tasks[-1].id] if tasks else []
+    return run_views.page(tasks, shown, limit, position)
 
 
 @router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
 async def retry_dead_letter(
-    task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
-) -> Revived:
+    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> RetryResult:
     """Retry a permanently failed task, with the tasks that were cancelled or skipped because of it.
 
     If its run has moved to history, the job runs again as a new run linked to the old one, once for each
@@ -61,19 +61,21 @@ async def retry_dead_letter(
         raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only failed tasks are dead letters")
     why = reason(body.why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
-    act = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+    action = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
     try:
-        done = await carry_out(services, task.shard, act)
+        done = await execute(services, task.shard, action)
     except NotFound:
         found = await find_run(services, principal, task.run_id)
         return await _run_again(services, principal, found.run, entry, key)
-    return Revived(run_id=task.run_id, is_new_run=False, detail=done.detail)
+    return RetryResult(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
-@router.post("/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, counts=Counts.SUBMISSION)
+@router.post(
+    "/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, rate_class=RateClass.SUBMISSION
+)
 async def rerun_run(
-    run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
-) -> Revived:
+    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> RetryResult:
     """Rerun a whole run: the same job version and parameters, as a new run linked to this one.
 
     Works for runs in history. Once for each `Idempotency-Key`.
@@ -83,12 +85,14 @@ async def rerun_run(
     return await _run_again(services, principal, found.run, entry, key)
 
 
-async def _run_again(services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None) -> Revived:
+async def _run_again(
+    services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None
+) -> RetryResult:
     """Create a run like an earlier one."""
-    prepared = await services.submissions.prepare_again(run, by=principal.name, why=entry.why, key=key)
-    made = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
-    detail = "already created with the same key" if made.is_replay else ""
-    return Revived(run_id=made.id, is_new_run=True, detail=detail)
+    prepared = await services.submissions.prepare_rerun(run, by=principal.name, why=entry.why, key=key)
+    created = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
+    detail = "already created with the same key" if created.is_replay else ""
+    return RetryResult(run_id=created.id, is_new_run=True, detail=detail)
 
 
 async def _describe(services: Services, tasks: list[Task]) -> list[DeadLetterView]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from mainspring.api.auth import permissions
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_place
+from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
-from mainspring.core.model.decisions import Decision, DecisionKind, PushedOut
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.core.model.decisions import Decision, DecisionKind, PreemptedTask
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.protocol.rest.decisions import DecisionView, PushedOutView, RequestView
+from mainspring.protocol.rest.decisions import DecisionView, PreemptedTaskView, RequestView
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import Instant
 from mainspring.store.ports.front import DecisionFilter
@@ -24,7 +24,7 @@ router = Router()
 
 @router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
 async def list_task_decisions(
-    task_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    task_id: str, principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[DecisionView]:
     """List the decisions about a task within their retention, latest first. Placements are sampled."""
     await find_task(services, principal, task_id)
@@ -42,16 +42,16 @@ async def list_decisions(
     tenant: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[DecisionView]:
     """List decisions, latest first.
 
-    Preemptions are complete; placements are sampled at `decisions_kept_of_1000` per mille; a task shape without a
+    Preemptions are complete; placements are sampled at `decisions_sampled_per_1000` per mille; a task shape without a
     fitting worker is recorded at most once in 10 seconds.
     """
     wanted = DecisionFilter(
-        tenant=permissions.tenant_to_look_at(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
+        tenant=permissions.tenant_to_read(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
         since=since, before=before,
     )  # fmt: skip
     return await _page(services, principal, wanted, limit, cursor)
@@ -60,9 +60,9 @@ async def list_decisions(
 async def _page(
     services: Services, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
 ) -> Page[DecisionView]:
-    rows = await services.store.list_decisions(wanted, read_place(cursor), limit)
-    place = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, [_view(row, principal) for row in rows], limit, place)
+    rows = await services.store.list_decisions(wanted, read_position(cursor), limit)
+    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
+    return run_views.page(rows, [_view(row, principal) for row in rows], limit, position)
 
 
 def _view(row: Decision, principal: Principal) -> DecisionView:
@@ -71,7 +71,7 @@ def _view(row: Decision, principal: Principal) -> DecisionView:
         name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
         worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
         workers_examined=row.workers_examined, victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
-        victims_in_all=row.victim_count, why=row.why, version=row.version,
+        victim_total=row.victim_count, why=row.why, version=row.version,
     )  # fmt: skip
 
 
@@ -79,11 +79,11 @@ def _request(shape: Shape) -> RequestView:
     return RequestView(
         resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone,
         prefer=dict(shape.prefer),
-        prefer_zone=shape.prefer_zone, groups=list(shape.groups), near=list(shape.near), apart=list(shape.apart),
+        prefer_zone=shape.prefer_zone, groups=list(shape.groups), affinity=list(shape.affinity), anti_affinity=list(shape.anti_affinity),
     )  # fmt: skip
 
 
-def _victim(one: PushedOut) -> PushedOutView:
-    return PushedOutView(
+def _victim(one: PreemptedTask) -> PreemptedTaskView:
+    return PreemptedTaskView(
         task_id=one.task_id, tenant=one.tenant, priority=one.priority.name, lost_seconds=one.lost_seconds
     )

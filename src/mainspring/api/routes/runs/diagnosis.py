@@ -17,11 +17,11 @@ from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.routes.sharing.queue import check_pool
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import diagnose, diagnosis_views
 from mainspring.api.views.diagnosis_views import TEXTS, Accept, Form
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
-from mainspring.core.explain.what_if import Supposal, parse_supposal
+from mainspring.core.explain.what_if import Hypothesis, parse_hypothesis
 from mainspring.protocol.errors import Fault, Refused
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
 
@@ -50,9 +50,9 @@ async def diagnose_task(
     returns=WhatIfView,
     texts=TEXTS,
     audited=False,
-    counts=Counts.QUERY,
+    rate_class=RateClass.QUERY,
 )
-async def suppose(
+async def what_if(
     task_id: str,
     body: WhatIfRequest,
     principal: Principal,
@@ -66,7 +66,7 @@ async def suppose(
     `one more worker of 8 cores`: docs/reference/diagnosis.md lists them. A started task is a conflict.
     """
     task = await find_task(services, principal, task_id)
-    outcome = await diagnose.suppose(services, task, _read(body.changes))
+    outcome = await diagnose.what_if(services, task, _read(body.changes))
     return diagnosis_views.answer_what_if(outcome, body.changes, principal, format, accept)
 
 
@@ -118,16 +118,16 @@ async def list_reasons(principal: Principal, services: Services, pool: str | Non
     name = services.pool if pool is None else pool
     if name not in services.shards.leads():
         await check_pool(services, name)
-    sums = await diagnose.waiting_sums(services, name, permissions.tenant_to_look_at(principal, None))
+    sums = await diagnose.summarize_waiting(services, name, permissions.tenant_to_read(principal, None))
     return QueueReasonsView(
         pool=name, at=await services.time.now(), reasons=[diagnosis_views.sum_view(one) for one in sums]
     )
 
 
-def _read(changes: Sequence[str]) -> Supposal:
+def _read(changes: Sequence[str]) -> Hypothesis:
     """Parse the changes. Raises Refused with all faults."""
     try:
-        return parse_supposal(changes)
+        return parse_hypothesis(changes)
     except Refused as refused:
         faults = [Fault(where="changes", why=f"{fault.where}: {fault.why}") for fault in refused.faults]
         raise Refused(str(refused).partition("\n")[0], faults) from refused

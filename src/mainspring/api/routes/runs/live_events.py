@@ -10,24 +10,24 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mainspring.api.auth.session_validity import Standing
+from mainspring.api.auth.session_validity import SessionValidity
 from mainspring.api.http import list_filters
 from mainspring.api.http.list_filters import Query
 from mainspring.api.http.routing import NDJSON, Header, Router
-from mainspring.api.live.transitions import HEARTBEAT_SECONDS, Place, read_cursor, write_cursor
+from mainspring.api.live.transitions import HEARTBEAT_SECONDS, Position, read_cursor, write_cursor
 from mainspring.api.services import Principal, Role, Services
 from mainspring.core.model.task import TaskState, Transition
-from mainspring.core.query.filters import Listed, Wanted, fits
+from mainspring.core.query.filters import Filter, ListKind, matches
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import EventLine, TransitionView
-from mainspring.store.ports.front import Told
+from mainspring.store.ports.front import TransitionRecord
 
 log = structlog.get_logger()
 
 router = Router()
 
 Format = Literal["sse", "jsonl"]
-_Write = Callable[[dict[str, Place], Transition | None], bytes]
+_Write = Callable[[dict[str, Position], Transition | None], bytes]
 _SSE = "text/event-stream"
 
 
@@ -56,41 +56,41 @@ async def follow_events(
 
     As JSON lines: `Accept: application/x-ndjson` or `format=jsonl`.
     """
-    wanted = await list_filters.wanted_of(
-        services, principal, Listed.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
+    wanted = await list_filters.parse_filter(
+        services, principal, ListKind.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
     )
-    said = last_event_id or after
-    places = await services.live.now() if said is None else read_cursor(said)
+    resume_cursor = last_event_id or after
+    positions = await services.live.now() if resume_cursor is None else read_cursor(resume_cursor)
     lines = format == "jsonl" or (format is None and NDJSON in accept)
-    stream = _Stream(services, wanted, places, _line if lines else _event)
-    standing = Standing(services, request)
-    parts = stream.follow(standing) if follow else stream.catch_up()
+    stream = _Stream(services, wanted, positions, _line if lines else _event)
+    validity = SessionValidity(services, request)
+    parts = stream.follow(validity) if follow else stream.catch_up()
     return StreamingResponse(parts, media_type=NDJSON if lines else _SSE)
 
 
 class _Stream:
     """The encoded transitions of one client. Filtered ones still advance the cursor."""
 
-    def __init__(self, services: Services, wanted: Wanted, places: dict[str, Place], write: _Write) -> None:
+    def __init__(self, services: Services, wanted: Filter, positions: dict[str, Position], write: _Write) -> None:
         self._services = services
         self._wanted = wanted
-        self._places = places
+        self._positions = positions
         self._write = write
 
-    async def follow(self, standing: Standing) -> AsyncIterator[bytes]:
+    async def follow(self, validity: SessionValidity) -> AsyncIterator[bytes]:
         """Stream transitions while the session is valid."""
-        yield self._write(self._places, None)
+        yield self._write(self._positions, None)
         clock = self._services.clock
-        said_at = clock.monotonic()
+        sent_at = clock.monotonic()
         try:
-            async for group in self._services.live.follow(dict(self._places)):
-                if not await standing.is_valid():
+            async for group in self._services.live.follow(dict(self._positions)):
+                if not await validity.is_valid():
                     return
-                text = await self._told(group)
-                if not text and (not group or clock.monotonic() - said_at >= HEARTBEAT_SECONDS):
-                    text = self._write(self._places, None)
+                text = await self._encode(group)
+                if not text and (not group or clock.monotonic() - sent_at >= HEARTBEAT_SECONDS):
+                    text = self._write(self._positions, None)
                 if text:
-                    said_at = clock.monotonic()
+                    sent_at = clock.monotonic()
                     yield text
         except Unavailable as fault:
             # The client resumes with its cursor, without a gap.
@@ -98,35 +98,37 @@ class _Stream:
 
     async def catch_up(self) -> AsyncIterator[bytes]:
         """Stream the transitions up to now, and at the end the cursor to resume with."""
-        async for group in self._services.live.so_far(dict(self._places)):
-            text = await self._told(group)
+        async for group in self._services.live.catch_up(dict(self._positions)):
+            text = await self._encode(group)
             if text:
                 yield text
-        yield self._write(self._places, None)
+        yield self._write(self._positions, None)
 
-    async def _told(self, group: list[Told]) -> bytes:
+    async def _encode(self, group: list[TransitionRecord]) -> bytes:
         jobs = await self._jobs(group)
         parts = []
-        for told in group:
-            self._places[told.shard] = (told.batch_no, told.ordinal)
-            if self._is_wanted(told.transition, jobs):
-                parts.append(self._write(self._places, told.transition))
+        for entry in group:
+            self._positions[entry.shard] = (entry.batch_no, entry.ordinal)
+            if self._is_wanted(entry.transition, jobs):
+                parts.append(self._write(self._positions, entry.transition))
         return b"".join(parts)
 
-    async def _jobs(self, group: list[Told]) -> dict[str, str]:
+    async def _jobs(self, group: list[TransitionRecord]) -> dict[str, str]:
         """Return the jobs of runs that may match, if the filter needs them."""
         if self._wanted.job is None:
             return {}
         return await self._services.run_jobs.names(
-            told.transition.run_id for told in group if _is_of(self._wanted, told.transition)
+            entry.transition.run_id for entry in group if _is_of(self._wanted, entry.transition)
         )
 
     def _is_wanted(self, transition: Transition, jobs: dict[str, str]) -> bool:
         wanted = self._wanted
-        return _is_of(wanted, transition) and (wanted.job is None or fits(wanted.job, jobs.get(transition.run_id, "")))
+        return _is_of(wanted, transition) and (
+            wanted.job is None or matches(wanted.job, jobs.get(transition.run_id, ""))
+        )
 
 
-def _is_of(wanted: Wanted, transition: Transition) -> bool:
+def _is_of(wanted: Filter, transition: Transition) -> bool:
     """Return whether a transition matches the filter, except for the job."""
     return (
         wanted.tenant in {None, transition.tenant}
@@ -136,14 +138,14 @@ def _is_of(wanted: Wanted, transition: Transition) -> bool:
     )
 
 
-def _event(places: dict[str, Place], transition: Transition | None) -> bytes:
-    cursor = f"id: {write_cursor(places)}\n" if places else ""
+def _event(positions: dict[str, Position], transition: Transition | None) -> bytes:
+    cursor = f"id: {write_cursor(positions)}\n" if positions else ""
     kind, data = ("heartbeat", b"{}") if transition is None else ("transition", msgspec.json.encode(_view(transition)))
     return f"event: {kind}\n{cursor}data: ".encode() + data + b"\n\n"
 
 
-def _line(places: dict[str, Place], transition: Transition | None) -> bytes:
-    cursor = write_cursor(places)
+def _line(positions: dict[str, Position], transition: Transition | None) -> bytes:
+    cursor = write_cursor(positions)
     line = (
         EventLine(event="heartbeat", cursor=cursor)
         if transition is None

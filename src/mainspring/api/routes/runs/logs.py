@@ -11,20 +11,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mainspring.api.auth.session_validity import Standing
+from mainspring.api.auth.session_validity import SessionValidity
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Header, Router
 from mainspring.api.services import LogPiece, Principal, Role, Services
 from mainspring.core.model.task import Task
 from mainspring.protocol.errors import Unavailable
 
-LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
-_AT_ONCE_BYTES = 256 * 1024
-_LOOK_SECONDS = 0.25
-_LOOKS_AT_NOTHING = 8
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+_POLL_SECONDS = 0.25
+_MAX_EMPTY_READS = 8
 """Number of empty reads after the end of an attempt before a follower stops."""
 _TEXT = "text/plain; charset=utf-8"
-LONGEST_LOG = 2**53
+MAX_OFFSET = 2**53
 _RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 
 router = Router()
@@ -37,8 +37,8 @@ async def get_task_log(
     principal: Principal,
     services: Services,
     attempt: int | None = None,
-    offset: Annotated[int, msgspec.Meta(ge=-LONGEST_LOG, le=LONGEST_LOG)] = 0,
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_ANSWER_BYTES)] = 1024 * 1024,
+    offset: Annotated[int, msgspec.Meta(ge=-MAX_OFFSET, le=MAX_OFFSET)] = 0,
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ANSWER_BYTES)] = 1024 * 1024,
     follow: bool = False,
     part: Annotated[str | None, Header("Range")] = None,
 ) -> Response:
@@ -55,7 +55,7 @@ async def get_task_log(
     wanted = None if follow else _read_range(part)
     if wanted is not None:
         offset, limit = wanted
-    piece = await services.logs.read(attempt_id, offset, min(limit, _AT_ONCE_BYTES))
+    piece = await services.logs.read(attempt_id, offset, min(limit, _CHUNK_BYTES))
     headers = {
         "X-Log-Attempt": str(number),
         "X-Log-Offset": str(piece.offset),
@@ -66,9 +66,9 @@ async def get_task_log(
     if wanted is not None:
         return await _answer_part(services, attempt_id, piece, limit, headers)
     if follow:
-        standing = Standing(services, request)
+        validity = SessionValidity(services, request)
         return StreamingResponse(
-            _follow(services, task_id, attempt_id, piece, standing), headers=headers, media_type=_TEXT
+            _follow(services, task_id, attempt_id, piece, validity), headers=headers, media_type=_TEXT
         )
     if len(piece.data) == limit or (piece.complete and piece.offset + len(piece.data) >= piece.size):
         return Response(piece.data, headers=headers, media_type=_TEXT)
@@ -91,9 +91,9 @@ def _read_range(header: str | None) -> tuple[int, int] | None:
     if match is None or not (match[1] or match[2]):
         return None
     if not match[1]:
-        return -int(match[2]), min(int(match[2]), LONGEST_ANSWER_BYTES)
-    first, last = int(match[1]), int(match[2] or LONGEST_LOG)
-    return (first, min(last - first + 1, LONGEST_ANSWER_BYTES)) if last >= first else None
+        return -int(match[2]), min(int(match[2]), MAX_ANSWER_BYTES)
+    first, last = int(match[1]), int(match[2] or MAX_OFFSET)
+    return (first, min(last - first + 1, MAX_ANSWER_BYTES)) if last >= first else None
 
 
 async def _answer_part(
@@ -102,43 +102,43 @@ async def _answer_part(
     if not piece.data:
         raise HTTPException(416, headers={"Content-Range": f"bytes */{piece.size}"})
     data = b"".join([chunk async for chunk in _rest(services, attempt, piece, limit)])
-    whole = str(piece.size) if piece.complete else "*"
-    span = f"bytes {piece.offset}-{piece.offset + len(data) - 1}/{whole}"
+    total = str(piece.size) if piece.complete else "*"
+    span = f"bytes {piece.offset}-{piece.offset + len(data) - 1}/{total}"
     return Response(data, 206, {**headers, "Content-Range": span}, _TEXT)
 
 
 async def _rest(services: Services, attempt: str, piece: LogPiece, limit: int) -> AsyncIterator[bytes]:
     """Yield a piece and the contiguous rest, up to a limit."""
-    left, place = limit, piece.offset
-    while piece.data and piece.offset == place and left > 0:
+    left, position = limit, piece.offset
+    while piece.data and piece.offset == position and left > 0:
         yield piece.data[:left]
         left -= len(piece.data)
-        place += len(piece.data)
-        piece = await services.logs.read(attempt, place, _AT_ONCE_BYTES)
+        position += len(piece.data)
+        piece = await services.logs.read(attempt, position, _CHUNK_BYTES)
 
 
 async def _follow(
-    services: Services, task_id: str, attempt: str, piece: LogPiece, standing: Standing
+    services: Services, task_id: str, attempt: str, piece: LogPiece, validity: SessionValidity
 ) -> AsyncIterator[bytes]:
     """Yield a piece and what follows it, until the attempt has ended and the log is complete."""
-    in_vain = 0
-    going_on = True
-    while going_on and await standing.is_valid():
+    empty_reads = 0
+    is_following = True
+    while is_following and await validity.is_valid():
         if piece.data:
-            in_vain = 0
+            empty_reads = 0
             yield piece.data
         elif piece.complete:
             return
         else:
-            if await _is_over(services, task_id, attempt):
-                in_vain += 1
-            if in_vain > _LOOKS_AT_NOTHING:
+            if await _has_ended(services, task_id, attempt):
+                empty_reads += 1
+            if empty_reads > _MAX_EMPTY_READS:
                 return
-            going_on = await services.logs.changed(attempt, _LOOK_SECONDS)
-        piece = await services.logs.read(attempt, piece.offset + len(piece.data), _AT_ONCE_BYTES)
+            is_following = await services.logs.changed(attempt, _POLL_SECONDS)
+        piece = await services.logs.read(attempt, piece.offset + len(piece.data), _CHUNK_BYTES)
 
 
-async def _is_over(services: Services, task_id: str, attempt: str) -> bool:
+async def _has_ended(services: Services, task_id: str, attempt: str) -> bool:
     try:
         task = await services.store.find_task(task_id)
     except Unavailable:

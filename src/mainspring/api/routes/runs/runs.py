@@ -9,21 +9,21 @@ from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.http import list_filters, preferences
-from mainspring.api.http.list_filters import Counting, PriorityName, Query
+from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.actions import carry_out, reason
-from mainspring.api.submission.gate import refuse
+from mainspring.api.submission.actions import execute, reason
+from mainspring.api.submission.admission import refuse
 from mainspring.api.views import run_deadlines, run_graphs, run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.task import Priority, Task, TaskState
-from mainspring.core.query.filters import Listed, fits
+from mainspring.core.query.filters import ListKind, matches
 from mainspring.protocol.rest.overviews import DeadlineView, GraphView
-from mainspring.protocol.rest.runs import ActRequest, Done, Page, PriorityRequest, RunView, TaskView
-from mainspring.shard.events import Act, CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun
+from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page, PriorityRequest, RunView, TaskView
+from mainspring.shard.events import CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun, RunAction
 from mainspring.store.ports.front import ListedRun, TaskFilter
 
 router = Router()
@@ -41,9 +41,9 @@ async def list_runs(
     job: str | None = None,
     priority: PriorityName | None = None,
     tenant: str | None = None,
-    count: Counting | None = None,
+    count: CountMode | None = None,
     sort: str = _NEWEST_FIRST,
-    limit: Limit = USUAL_PAGE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[RunView]:
     """List runs, newest first, including those in history.
@@ -53,8 +53,8 @@ async def list_runs(
     """
     if sort != _NEWEST_FIRST:
         raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
-    wanted = await list_filters.wanted_of(
-        services, principal, Listed.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
+    wanted = await list_filters.parse_filter(
+        services, principal, ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
     )
     chosen = await list_filters.run_filter(services, principal, wanted)
     counted = await list_filters.count_runs(services, chosen, count)
@@ -72,11 +72,11 @@ async def get_run(run_id: str, principal: Principal, services: Services, prefer:
     With `Prefer: wait=30` it responds when the run has ended, or after 30 s; the maximum is a minute.
     """
     found = await find_run(services, principal, run_id)
-    seconds = preferences.seconds_to_wait(prefer)
+    seconds = preferences.wait_seconds_of(prefer)
     if seconds:
-        await services.waits.until_over(run_id, seconds)
+        await services.waits.wait_until_ended(run_id, seconds)
         found = await find_run(services, principal, run_id)
-    return json_response(await whole_view(services, found), 200, preferences.applied(seconds))
+    return json_response(await run_with_counts(services, found), 200, preferences.applied(seconds))
 
 
 @router.get("/runs/{run_id}/graph", operation="get_run_graph", role=Role.VIEWER)
@@ -102,20 +102,22 @@ async def list_tasks_of_run(
     q: Query = "",
     state: list[TaskState] | None = None,
     name: str | None = None,
-    count: Counting | None = None,
-    limit: Limit = USUAL_PAGE,
+    count: CountMode | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
     """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
     found = await find_run(services, principal, run_id)
     (after,) = run_views.read_cursor(cursor, 1)
-    wanted = await list_filters.wanted_of(services, principal, Listed.TASKS, q, run=run_id, states=state, name=name)
+    wanted = await list_filters.parse_filter(
+        services, principal, ListKind.TASKS, q, run=run_id, states=state, name=name
+    )
     chosen = msgspec.structs.replace(list_filters.task_filter(wanted), after=after)
     if found.in_history:
         every = sorted(await services.store.tasks(run_id), key=lambda task: task.id)
-        fitting = [task for task in every if _fits(task, chosen)]
-        counted = list_filters.counted(len(fitting), count)
-        rows = [task for task in fitting if task.id > after][:limit]
+        matching = [task for task in every if _matches(task, chosen)]
+        counted = list_filters.counted(len(matching), count)
+        rows = [task for task in matching if task.id > after][:limit]
     else:
         counted = await list_filters.count_tasks(services, chosen, count)
         rows = await services.store.list_tasks(chosen, limit)
@@ -123,48 +125,56 @@ async def list_tasks_of_run(
 
 
 @router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
-async def cancel_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def cancel_run(
+    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Cancel a run: waiting tasks never start, running tasks are asked to stop."""
-    return await _act(CancelRun, run_id, body, principal, services, audit)
+    return await _execute(CancelRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/pause", operation="pause_run", role=Role.OPERATOR)
-async def pause_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def pause_run(
+    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Pause a run: no more of its tasks start; running tasks continue."""
-    return await _act(PauseRun, run_id, body, principal, services, audit)
+    return await _execute(PauseRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/resume", operation="resume_run", role=Role.OPERATOR)
-async def resume_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def resume_run(
+    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Resume a run that was paused, or held because of a fault."""
-    return await _act(ResumeRun, run_id, body, principal, services, audit)
+    return await _execute(ResumeRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/retry", operation="retry_run", role=Role.OPERATOR)
-async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def retry_run(
+    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Retry all failed tasks of a run, with the tasks cancelled or skipped because of them."""
-    return await _act(RetryRun, run_id, body, principal, services, audit)
+    return await _execute(RetryRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/priority", operation="change_priority", role=Role.OPERATOR)
 async def change_priority(
     run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
-) -> Done:
+) -> ActionResult:
     """Change the priority of a run and of its open tasks. Running tasks continue."""
     priority = read_priority(body.priority)
     found = await find_run(services, principal, run_id)
-    refuse("the body", await services.gate.check_priority(priority, found.run.tenant))
-    act = priority_act(found.run, priority, principal, reason(body.why), audit)
-    return await carry_out(services, found.run.shard, act)
+    refuse("the body", await services.admission.check_priority(priority, found.run.tenant))
+    action = priority_action(found.run, priority, principal, reason(body.why), audit)
+    return await execute(services, found.run.shard, action)
 
 
-async def whole_view(services: Services, found: ListedRun) -> RunView:
+async def run_with_counts(services: Services, found: ListedRun) -> RunView:
     """Convert a run, with the counts of its tasks by state."""
-    counts: Counter[str] = Counter()
+    rate_class: Counter[str] = Counter()
     if found.run.adopted_at is not None:  # before that it has no tasks
         for states in (await services.store.task_states(found.run.id, found.run.task_count)).values():
-            counts.update(states)
-    return run_views.run_view(found, counts)
+            rate_class.update(states)
+    return run_views.run_view(found, rate_class)
 
 
 def read_priority(said: str | None) -> Priority:
@@ -176,13 +186,13 @@ def read_priority(said: str | None) -> Priority:
     return priority
 
 
-def priority_act(run: Run, priority: Priority, principal: Principal, why: str, audit: Auditor) -> ChangePriority:
+def priority_action(run: Run, priority: Priority, principal: Principal, why: str, audit: Auditor) -> ChangePriority:
     """Build the action that changes the priority of a run."""
     entry = audit.entry(run.id, tenant=run.tenant, why=why)
     return ChangePriority(run_id=run.id, priority=priority, by=principal.name, why=why, audit=entry)
 
 
-def run_act(kind: type[Act], run: Run, principal: Principal, why: str, audit: Auditor) -> Act:
+def run_action(kind: type[RunAction], run: Run, principal: Principal, why: str, audit: Auditor) -> RunAction:
     """Build an action on a run without further arguments."""
     entry = audit.entry(run.id, tenant=run.tenant, why=why)
     return kind(run_id=run.id, by=principal.name, why=why, audit=entry)
@@ -196,20 +206,20 @@ async def find_run(services: Services, principal: Principal, run_id: str) -> Lis
     return found
 
 
-async def _act(
-    kind: type[Act], run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
-) -> Done:
+async def _execute(
+    kind: type[RunAction], run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     found = await find_run(services, principal, run_id)
-    act = run_act(kind, found.run, principal, reason(body.why), audit)
-    return await carry_out(services, found.run.shard, act)
+    action = run_action(kind, found.run, principal, reason(body.why), audit)
+    return await execute(services, found.run.shard, action)
 
 
-def _fits(task: Task, wanted: TaskFilter) -> bool:
+def _matches(task: Task, wanted: TaskFilter) -> bool:
     """Return whether a task matches a filter, as the store would decide."""
     return (
         (not wanted.states or task.state in wanted.states)
         and wanted.worker in {None, task.worker_id}
-        and (wanted.name is None or fits(wanted.name, task.name))
+        and (wanted.name is None or matches(wanted.name, task.name))
         and wanted.priority in {None, task.priority}
         and (wanted.since_before is None or task.since < wanted.since_before)
         and wanted.tenant in {None, task.tenant}

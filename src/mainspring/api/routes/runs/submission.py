@@ -27,28 +27,28 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.http import bodies, preferences
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import problem_of, refusal
-from mainspring.api.http.routing import NDJSON, Router, asker, json_response
+from mainspring.api.http.routing import NDJSON, Router, json_response, rate_limit_key
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services
-from mainspring.api.submission.gate import counted
+from mainspring.api.submission.admission import counted
 from mainspring.api.submission.idempotency import Key
-from mainspring.api.submission.rate_limits import RUNS_OF_ONE, Counts, submission_uses
-from mainspring.api.submission.submission import Made, Prepared, digest
+from mainspring.api.submission.rate_limits import RUNS_PER_SUBMISSION, RateClass, submission_charges
+from mainspring.api.submission.submission import CreatedRun, PreparedRun, digest
 from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import NAME, Faults
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.errors import Fault, MainspringError, Overloaded, Refused, TooLarge
-from mainspring.protocol.rest.runs import BulkLine, RunRequest, RunView
+from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 from mainspring.store.ports.front import ListedRun
 from mainspring.store.ports.store import IdempotencyKey
-from mainspring.telemetry.metrics import Refusal
+from mainspring.telemetry.metrics import RefusalReason
 
 router = Router()
 
-MOST_LINES_OF_ALL = 10_000
-LINES_AT_ONCE = 1_000
-BYTES_AT_ONCE = 8 * 1024 * 1024
-_ROOM_BESIDE_PARAMS = 64 * 1024
+MAX_ATOMIC_LINES = 10_000
+CHUNK_LINES = 1_000
+CHUNK_BYTES = 8 * 1024 * 1024
+_LINE_OVERHEAD_BYTES = 64 * 1024
 _UNREADABLE = RunRequest(job="")
 """Placeholder of an unreadable line."""
 
@@ -61,7 +61,7 @@ class Mode(StrEnum):
 
 
 @router.post(
-    "/runs", operation="create_run", role=Role.SUBMITTER, status=201, returns=RunView, counts=Counts.SUBMISSION
+    "/runs", operation="create_run", role=Role.SUBMITTER, status=201, returns=RunView, rate_class=RateClass.SUBMISSION
 )
 async def create_run(
     body: RunRequest,
@@ -82,20 +82,20 @@ async def create_run(
             raise refusal("the body has 1 fault", "idempotency_key", "differs from the header")
         body = replace(body, idempotency_key=key)
     prepared = await _prepare(services, principal, body)
-    made = await services.submissions.insert(told(prepared, audit))
-    seconds = preferences.seconds_to_wait(prefer)
-    headers = {"Location": f"/api/v1/runs/{made.id}", **preferences.applied(seconds)}
-    if made.is_replay:
+    created = await services.submissions.insert(with_audit_entry(prepared, audit))
+    seconds = preferences.wait_seconds_of(prefer)
+    headers = {"Location": f"/api/v1/runs/{created.id}", **preferences.applied(seconds)}
+    if created.is_replay:
         headers["Idempotent-Replayed"] = "true"
     elif not seconds:
-        return json_response(_view(made.prepared), 201, headers)
-    await services.waits.until_over(made.id, seconds)
-    return json_response(run_views.run_view(await find_run(services, principal, made.id)), 201, headers)
+        return json_response(_view(created.prepared), 201, headers)
+    await services.waits.wait_until_ended(created.id, seconds)
+    return json_response(run_views.run_view(await find_run(services, principal, created.id)), 201, headers)
 
 
 @router.post(
     "/runs/bulk", operation="create_runs", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest,
-    returns=BulkLine, counts=Counts.RUNS,
+    returns=BulkItemResult, rate_class=RateClass.RUNS,
 )  # fmt: skip
 async def create_runs(
     request: Request,
@@ -112,18 +112,18 @@ async def create_runs(
         raise refusal(
             "the request has 1 fault", "header:Idempotency-Key", "is for mode=all; with mode=each each line has its own"
         )
-    audit.will_tell()
-    return Lines(_create_each(request, principal, services, audit))
+    audit.defer_entries()
+    return NdjsonResponse(_create_each(request, principal, services, audit))
 
 
-def told(prepared: Prepared, audit: Auditor, why: str = "") -> Prepared:
+def with_audit_entry(prepared: PreparedRun, audit: Auditor, why: str = "") -> PreparedRun:
     """Attach the audit entry of a prepared run, without its parameters."""
     run = prepared.run
     after = {"id": run.id, "job": prepared.job.name, "priority": run.priority.name}
     return replace(prepared, audit=audit.entry(run.id, tenant=run.tenant, why=why, after=after))
 
 
-class Lines(Response):
+class NdjsonResponse(Response):
     """Streamed response of JSON lines, sent while the request may still be arriving."""
 
     media_type = NDJSON
@@ -143,44 +143,53 @@ class Lines(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _CountedRuns:
-    """Charges the runs of a request to rate limits: a submission per RUNS_OF_ONE runs, total and per tenant (ADM-4)."""
+class _RunCharges:
+    """Charges the runs of a request to rate limits: a submission per RUNS_PER_SUBMISSION runs, total and per tenant
+    (ADM-4)."""
 
     def __init__(self, request: Request, principal: Principal, services: Services) -> None:
-        self._who = asker(request, principal)
+        self._client_key = rate_limit_key(request, principal)
         self._principal = principal
         self._services = services
-        self._paid: Counter[str] = Counter()
+        self._prepaid: Counter[str] = Counter()
         """Runs already charged for, by tenant."""
-        self._paid_in_all = 0
+        self._prepaid_total = 0
 
-    async def add(self, wishes: Iterable[RunRequest]) -> None:
+    async def add(self, run_requests: Iterable[RunRequest]) -> None:
         """Charge these runs. Raises Overloaded, and then none is charged."""
-        kinds = Counter((self._tenant(wish), wish.job, wish.priority) for wish in wishes)
+        kinds = Counter(
+            (self._tenant(run_request), run_request.job, run_request.priority) for run_request in run_requests
+        )
         runs: Counter[str] = Counter()
         for (tenant, _, _), number in kinds.items():
             runs[tenant] += number
-        shares = {tenant: _shares(number - self._paid[tenant]) for tenant, number in runs.items()}
-        in_all = _shares(runs.total() - self._paid_in_all)
+        per_tenant = {tenant: _submission_count(number - self._prepaid[tenant]) for tenant, number in runs.items()}
+        total = _submission_count(runs.total() - self._prepaid_total)
         services = self._services
         part = min((services.submissions.part(*kind) for kind in kinds), default=1.0)
-        uses = submission_uses(services.settings.tuning, self._principal.name, shares, total=in_all, part=part)
-        if uses:
-            with counted(services.metrics, Refusal.RATE):
-                await services.rates.admit(self._who, uses)
-        self._paid_in_all += in_all * RUNS_OF_ONE - runs.total()
+        charges = submission_charges(
+            services.settings.scheduler_settings, self._principal.name, per_tenant, total=total, part=part
+        )
+        if charges:
+            with counted(services.metrics, RefusalReason.RATE):
+                await services.rate_limiter.admit(self._client_key, charges)
+        self._prepaid_total += total * RUNS_PER_SUBMISSION - runs.total()
         for tenant, number in runs.items():
-            self._paid[tenant] += shares[tenant] * RUNS_OF_ONE - number
+            self._prepaid[tenant] += per_tenant[tenant] * RUNS_PER_SUBMISSION - number
 
-    def _tenant(self, wish: RunRequest) -> str:
-        if not self._principal.sees_everybody():
+    def _tenant(self, run_request: RunRequest) -> str:
+        if not self._principal.sees_all_tenants():
             return self._principal.tenant
-        return wish.tenant if wish.tenant is not None and NAME.fullmatch(wish.tenant) else DEFAULT_TENANT
+        return (
+            run_request.tenant
+            if run_request.tenant is not None and NAME.fullmatch(run_request.tenant)
+            else DEFAULT_TENANT
+        )
 
 
-def _shares(runs: int) -> int:
+def _submission_count(runs: int) -> int:
     """Return the number of submissions that runs count as."""
-    return max(0, ceil(runs / RUNS_OF_ONE))
+    return max(0, ceil(runs / RUNS_PER_SUBMISSION))
 
 
 async def _create_all(
@@ -188,48 +197,50 @@ async def _create_all(
 ) -> Response:
     """Create all runs, or none if a line is invalid."""
     faults = Faults()
-    wishes: list[RunRequest] = []
+    run_requests: list[RunRequest] = []
     size = 0
     number = 0
-    async for line in bodies.lines(request, _longest_line(services)):
+    async for line in bodies.lines(request, _max_line_bytes(services)):
         size += len(line)
-        if number >= MOST_LINES_OF_ALL or size > services.most_body_bytes:
-            raise TooLarge(f"mode=all takes at most {MOST_LINES_OF_ALL} lines and {services.most_body_bytes} bytes")
+        if number >= MAX_ATOMIC_LINES or size > services.max_body_bytes:
+            raise TooLarge(f"mode=all takes at most {MAX_ATOMIC_LINES} lines and {services.max_body_bytes} bytes")
         try:
-            wish = _read(line)
-            if wish.idempotency_key is not None:
+            run_request = _read(line)
+            if run_request.idempotency_key is not None:
                 raise refusal("", "idempotency_key", "is for mode=each; with mode=all the header applies to all lines")
-            wishes.append(wish)
+            run_requests.append(run_request)
         except Refused as error:
             faults.extend(_in_line(number, error))
-            wishes.append(_UNREADABLE)
+            run_requests.append(_UNREADABLE)
         number += 1
-    await _CountedRuns(request, principal, services).add(wishes)
-    runs = await _prepare_all(wishes, principal, services, faults)
+    await _RunCharges(request, principal, services).add(run_requests)
+    runs = await _prepare_all(run_requests, principal, services, faults)
     if not number:
         faults.add("", "is empty")
     if faults.total():
         raise Refused(f"no run was created: {faults.total()} faults", faults.all())
-    whole = None
+    request_key = None
     if key is not None:
-        said = [replace(wish, tenant=one.run.tenant) for wish, one in zip(wishes, runs, strict=True)]
-        whole = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(said))
-    ids = await services.submissions.insert_all(runs, whole, _tell_together(audit, runs))
+        keyed_requests = [
+            replace(run_request, tenant=one.run.tenant) for run_request, one in zip(run_requests, runs, strict=True)
+        ]
+        request_key = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(keyed_requests))
+    ids = await services.submissions.insert_all(runs, request_key, _batch_entries(audit, runs))
     headers = {"Idempotent-Replayed": "true"} if ids[0] != runs[0].run.id else None
-    lines = [BulkLine(index=index, id=run_id) for index, run_id in enumerate(ids)]
+    lines = [BulkItemResult(index=index, id=run_id) for index, run_id in enumerate(ids)]
     return Response(_encode(lines), 200, headers, NDJSON)
 
 
 async def _prepare_all(
-    wishes: Sequence[RunRequest], principal: Principal, services: Services, faults: Faults
-) -> list[Prepared]:
+    run_requests: Sequence[RunRequest], principal: Principal, services: Services, faults: Faults
+) -> list[PreparedRun]:
     """Prepare all runs; faults are added to `faults`."""
     runs = []
-    for number, wish in enumerate(wishes):
-        if wish is _UNREADABLE:
+    for number, run_request in enumerate(run_requests):
+        if run_request is _UNREADABLE:
             continue
         try:
-            runs.append(await _prepare(services, principal, wish))
+            runs.append(await _prepare(services, principal, run_request))
         except Refused as error:
             faults.extend(_in_line(number, error))
     return runs
@@ -244,75 +255,77 @@ async def _create_each(
     size = 0
     make = partial(
         _create_chunk, principal=principal, services=services, audit=audit,
-        counted=_CountedRuns(request, principal, services),
+        counted=_RunCharges(request, principal, services),
     )  # fmt: skip
     try:
-        async for line in bodies.lines(request, _longest_line(services)):
+        async for line in bodies.lines(request, _max_line_bytes(services)):
             chunk.append(line)
             size += len(line)
-            if len(chunk) >= LINES_AT_ONCE or size >= BYTES_AT_ONCE:
+            if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
                 yield _encode(await make(chunk, index))
                 index += len(chunk)
                 chunk, size = [], 0
     except TooLarge as error:
         if chunk:
             yield _encode(await make(chunk, index))
-        yield _encode([BulkLine(index=index + len(chunk), problem=problem_of(error))])
+        yield _encode([BulkItemResult(index=index + len(chunk), problem=problem_of(error))])
         return
     if chunk:
         yield _encode(await make(chunk, index))
 
 
 async def _create_chunk(
-    lines: list[bytes], first: int, *, principal: Principal, services: Services, audit: Auditor, counted: _CountedRuns
-) -> list[BulkLine]:
-    wishes = [_try_to_read(line) for line in lines]
+    lines: list[bytes], first: int, *, principal: Principal, services: Services, audit: Auditor, counted: _RunCharges
+) -> list[BulkItemResult]:
+    run_requests = [_try_to_read(line) for line in lines]
     try:
-        await counted.add(wish for wish in wishes if isinstance(wish, RunRequest))
+        await counted.add(run_request for run_request in run_requests if isinstance(run_request, RunRequest))
     except Overloaded as error:
-        return [BulkLine(index=index, problem=problem_of(error)) for index in range(first, first + len(lines))]
-    prepared: list[Prepared | MainspringError] = []
-    for wish in wishes:
+        return [BulkItemResult(index=index, problem=problem_of(error)) for index in range(first, first + len(lines))]
+    prepared: list[PreparedRun | MainspringError] = []
+    for run_request in run_requests:
         try:
-            if isinstance(wish, MainspringError):
-                raise wish
-            one = await _prepare(services, principal, wish)
-            prepared.append(one if one.key is None else told(one, audit))
+            if isinstance(run_request, MainspringError):
+                raise run_request
+            one = await _prepare(services, principal, run_request)
+            prepared.append(one if one.key is None else with_audit_entry(one, audit))
         except MainspringError as error:
             prepared.append(error)
-    good = [one for one in prepared if isinstance(one, Prepared)]
-    ended = iter(await services.submissions.insert_each(good, lambda group: _tell_together(audit, group)))
+    good = [one for one in prepared if isinstance(one, PreparedRun)]
+    ended = iter(await services.submissions.insert_each(good, lambda group: _batch_entries(audit, group)))
     answers = []
-    for index, one_or_fault in enumerate(prepared, first):
-        end = next(ended) if isinstance(one_or_fault, Prepared) else one_or_fault
-        if isinstance(end, Made):
-            answers.append(BulkLine(index=index, id=end.id))
+    for index, run_or_error in enumerate(prepared, first):
+        end = next(ended) if isinstance(run_or_error, PreparedRun) else run_or_error
+        if isinstance(end, CreatedRun):
+            answers.append(BulkItemResult(index=index, id=end.id))
         else:
-            answers.append(BulkLine(index=index, problem=problem_of(end)))
+            answers.append(BulkItemResult(index=index, problem=problem_of(end)))
     return answers
 
 
-def _tell_together(audit: Auditor, runs: Sequence[Prepared]) -> list[AuditEntry]:
+def _batch_entries(audit: Auditor, runs: Sequence[PreparedRun]) -> list[AuditEntry]:
     """Create the audit entries of runs that are written together, one per tenant."""
-    of_tenants: dict[str, list[Prepared]] = {}
+    by_tenant: dict[str, list[PreparedRun]] = {}
     for prepared in runs:
-        of_tenants.setdefault(prepared.run.tenant, []).append(prepared)
+        by_tenant.setdefault(prepared.run.tenant, []).append(prepared)
     entries = []
-    for tenant, theirs in of_tenants.items():
-        first, last = theirs[0].run.id, theirs[-1].run.id
-        entries.append(audit.entry(first, tenant=tenant, after={"runs": len(theirs), "first": first, "last": last}))
+    for tenant, tenant_runs in by_tenant.items():
+        first, last = tenant_runs[0].run.id, tenant_runs[-1].run.id
+        entries.append(
+            audit.entry(first, tenant=tenant, after={"runs": len(tenant_runs), "first": first, "last": last})
+        )
     return entries
 
 
-async def _prepare(services: Services, principal: Principal, wish: RunRequest) -> Prepared:
-    tenant = permissions.tenant_to_act_for(principal, wish.tenant)
-    return await services.submissions.prepare(wish, tenant=tenant, by=principal.name)
+async def _prepare(services: Services, principal: Principal, run_request: RunRequest) -> PreparedRun:
+    tenant = permissions.tenant_to_write(principal, run_request.tenant)
+    return await services.submissions.prepare(run_request, tenant=tenant, by=principal.name)
 
 
 def _read(line: bytes) -> RunRequest:
-    wish = bodies.decode(line, RunRequest)
-    assert isinstance(wish, RunRequest)
-    return wish
+    run_request = bodies.decode(line, RunRequest)
+    assert isinstance(run_request, RunRequest)
+    return run_request
 
 
 def _try_to_read(line: bytes) -> RunRequest | MainspringError:
@@ -322,13 +335,13 @@ def _try_to_read(line: bytes) -> RunRequest | MainspringError:
         return error
 
 
-def _view(prepared: Prepared) -> RunView:
+def _view(prepared: PreparedRun) -> RunView:
     job = prepared.job
     return run_views.run_view(ListedRun(run=prepared.run, job_name=job.name, job_version=job.version))
 
 
-def _longest_line(services: Services) -> int:
-    return services.limits.max_payload_bytes + _ROOM_BESIDE_PARAMS
+def _max_line_bytes(services: Services) -> int:
+    return services.limits.max_payload_bytes + _LINE_OVERHEAD_BYTES
 
 
 def _in_line(number: int, error: Refused) -> list[Fault]:
@@ -343,5 +356,5 @@ def _path(number: int, where: str) -> str:
     return f"[{number}]{where}" if where.startswith("[") else f"[{number}].{where}"
 
 
-def _encode(lines: list[BulkLine]) -> bytes:
+def _encode(lines: list[BulkItemResult]) -> bytes:
     return msgspec.json.Encoder().encode_lines(lines)

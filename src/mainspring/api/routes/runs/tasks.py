@@ -6,21 +6,21 @@ import msgspec
 
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.http import list_filters
-from mainspring.api.http.list_filters import Counting, PriorityName, Query
+from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.actions import carry_out, reason
+from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
-from mainspring.core.admission.validate_job import LONGEST_TIMEOUT_SECONDS
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.core.admission.validate_job import MAX_TIMEOUT_SECONDS
 from mainspring.core.model.task import Task, TaskState
-from mainspring.core.query.filters import Listed
-from mainspring.core.work.work import LONGEST_GRACE_SECONDS
+from mainspring.core.query.filters import ListKind
+from mainspring.core.work.work import MAX_GRACE_SECONDS
 from mainspring.protocol.rest.runs import (
-    ActRequest,
+    ActionRequest,
+    ActionResult,
     AttemptView,
-    Done,
     ExtendRequest,
     KillRequest,
     Page,
@@ -43,8 +43,8 @@ async def list_tasks(
     name: str | None = None,
     priority: PriorityName | None = None,
     tenant: str | None = None,
-    count: Counting | None = None,
-    limit: Limit = USUAL_PAGE,
+    count: CountMode | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
     """List tasks by id, without those of runs in history.
@@ -53,8 +53,8 @@ async def list_tasks(
     `exact`, or `bounded` up to 10,000.
     """
     (after,) = run_views.read_cursor(cursor, 1)
-    wanted = await list_filters.wanted_of(
-        services, principal, Listed.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
+    wanted = await list_filters.parse_filter(
+        services, principal, ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
         states=state,
     )  # fmt: skip
     chosen = list_filters.task_filter(wanted)
@@ -88,35 +88,39 @@ async def list_transitions(task_id: str, principal: Principal, services: Service
 
 
 @router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
-async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def cancel_task(
+    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Cancel a task and its descendants."""
-    return await _act(CancelTask, task_id, body, principal, services, audit)
+    return await _execute(CancelTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
-async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def retry_task(
+    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Retry an ended task, with the tasks that were cancelled or skipped because of it."""
-    return await _act(ReopenTask, task_id, body, principal, services, audit)
+    return await _execute(ReopenTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
-async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def clear_task(
+    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Release a quarantined task."""
-    return await _act(ClearTask, task_id, body, principal, services, audit)
+    return await _execute(ClearTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/extend", operation="extend_task", role=Role.OPERATOR)
 async def extend_task(
     task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
-) -> Done:
+) -> ActionResult:
     """Extend the timeout of a running task."""
-    if not 0 < body.seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise refusal(
-            "the body has 1 fault", "seconds", f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
-        )
+    if not 0 < body.seconds <= MAX_TIMEOUT_SECONDS:
+        raise refusal("the body has 1 fault", "seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
     task = await find_task(services, principal, task_id)
     why = reason(body.why)
-    act = ExtendTask(
+    action = ExtendTask(
         run_id=task.run_id,
         task_id=task_id,
         seconds=body.seconds,
@@ -124,20 +128,22 @@ async def extend_task(
         why=why,
         audit=audit.entry(task_id, tenant=task.tenant, why=why),
     )
-    return await carry_out(services, task.shard, act)
+    return await execute(services, task.shard, action)
 
 
 @router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
-async def kill_task(task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+async def kill_task(
+    task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor
+) -> ActionResult:
     """Kill the process of a running task, after a grace period in which it may stop.
 
     The task is then cancelled; with `again` it is requeued, and the attempt does not count.
     """
-    if not 0 <= body.grace_seconds <= LONGEST_GRACE_SECONDS:
-        raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
+    if not 0 <= body.grace_seconds <= MAX_GRACE_SECONDS:
+        raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
     task = await find_task(services, principal, task_id)
     why = reason(body.why)
-    act = KillTask(
+    action = KillTask(
         run_id=task.run_id,
         task_id=task_id,
         grace_seconds=body.grace_seconds,
@@ -146,7 +152,7 @@ async def kill_task(task_id: str, body: KillRequest, principal: Principal, servi
         why=why,
         audit=audit.entry(task_id, tenant=task.tenant, why=why),
     )
-    return await carry_out(services, task.shard, act)
+    return await execute(services, task.shard, action)
 
 
 async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
@@ -159,16 +165,16 @@ async def find_task(services: Services, principal: Principal, task_id: str) -> T
     return task
 
 
-async def _act(
+async def _execute(
     kind: type[CancelTask | ReopenTask | ClearTask],
     task_id: str,
-    body: ActRequest,
+    body: ActionRequest,
     principal: Principal,
     services: Services,
     audit: Auditor,
-) -> Done:
+) -> ActionResult:
     task = await find_task(services, principal, task_id)
     why = reason(body.why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
-    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
-    return await carry_out(services, task.shard, act)
+    action = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+    return await execute(services, task.shard, action)

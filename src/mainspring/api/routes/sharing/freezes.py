@@ -13,36 +13,36 @@ from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import FreezeRequest, FreezeView
 
 router = Router()
 
-_OF_ALL = (FreezeKind.ALL, FreezeKind.POOL)
+_CLUSTER_WIDE = (FreezeKind.ALL, FreezeKind.POOL)
 
 
 @router.get("/freezes", operation="list_freezes", role=Role.VIEWER)
 async def list_freezes(
-    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[FreezeView]:
     """List active freezes; for callers of one tenant those that affect its work."""
     now = await services.time.now()
     rows = [row for row in (await services.rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
-    return rule_routes.page_of(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
 
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)
 async def freeze(body: FreezeRequest, principal: Principal, services: Services, audit: Auditor) -> FreezeView:
     """Freeze a scope, for a duration or until it is unfrozen. Running work continues."""
     faults = Faults()
-    rule_routes.check_why(body.why, faults)
-    rule_routes.check_while(body.seconds, faults)
+    rule_routes.check_reason(body.why, faults)
+    rule_routes.check_duration(body.seconds, faults)
     kind = FreezeKind(body.kind)
     subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
     if not faults.total():
@@ -64,14 +64,14 @@ async def freeze(body: FreezeRequest, principal: Principal, services: Services, 
 @router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
 async def unfreeze(
     kind: FreezeKind, principal: Principal, services: Services, audit: Auditor, subject: str = "", why: str = ""
-) -> Done:
+) -> ActionResult:
     """Unfreeze a scope."""
     faults = Faults()
     subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
     rule_routes.refuse_faults("request", faults)
     was = await _find(services, kind, subject)
     entry = audit.entry(_object(kind, subject), tenant=tenant, why=reason(why), before=_view(was) if was else None)
-    return await rule_routes.take_away(services, services.store.unfreeze(kind, subject, entry), entry)
+    return await rule_routes.delete_rule(services, services.store.unfreeze(kind, subject, entry), entry)
 
 
 def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, *, where: str) -> tuple[str, str]:
@@ -79,8 +79,8 @@ def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, 
 
     A job without a tenant belongs to the caller's.
     """
-    if kind in _OF_ALL:
-        permissions.check_every_tenant(principal)
+    if kind in _CLUSTER_WIDE:
+        permissions.check_all_tenants(principal)
         if kind is FreezeKind.POOL:
             validate_job.check_name(said, where, faults)
         elif said:
@@ -88,11 +88,11 @@ def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, 
         return said, INSTALLATION
     if kind is FreezeKind.TENANT:
         validate_job.check_name(said, where, faults)
-        return said, permissions.tenant_to_act_for(principal, said)
+        return said, permissions.tenant_to_write(principal, said)
     named, slash, job = said.rpartition("/")
     for part in (named, job) if slash else (job,):
         validate_job.check_name(part, where, faults)
-    tenant = permissions.tenant_to_act_for(principal, named if slash else None)
+    tenant = permissions.tenant_to_write(principal, named if slash else None)
     return f"{tenant}/{job}", tenant
 
 
@@ -118,7 +118,7 @@ async def _find(services: Services, kind: FreezeKind, subject: str) -> FreezeRow
 
 def _concerns(principal: Principal, row: FreezeRow) -> bool:
     """Return whether the caller may see a freeze."""
-    return row.kind in _OF_ALL or principal.sees(row.subject.partition("/")[0])
+    return row.kind in _CLUSTER_WIDE or principal.sees(row.subject.partition("/")[0])
 
 
 def _object(kind: FreezeKind, subject: str) -> str:

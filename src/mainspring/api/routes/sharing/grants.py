@@ -10,12 +10,12 @@ from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.quotas import P0Grant
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GrantRequest, GrantView
 
 router = Router()
@@ -23,14 +23,18 @@ router = Router()
 
 @router.get("/p0-grants", operation="list_p0_grants", role=Role.VIEWER)
 async def list_p0_grants(
-    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = "",
 ) -> Page[GrantView]:
     """List the active grants, by tenant."""
-    wanted = permissions.tenant_to_look_at(principal, tenant)
+    wanted = permissions.tenant_to_read(principal, tenant)
     now = await services.time.now()
     grants = (await services.rules.refresh()).grants
     rows = [row for row in grants if wanted in {None, row.tenant} and row.holds_at(now)]
-    return rule_routes.page_of(rows, _view, lambda row: (row.tenant,), limit, cursor)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), limit, cursor)
 
 
 @router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)
@@ -38,11 +42,11 @@ async def grant_p0(
     name: str, body: GrantRequest, principal: Principal, services: Services, audit: Auditor
 ) -> GrantView:
     """Grant a tenant P0, for a duration or until revoked. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    rule_routes.check_why(body.why, faults)
-    rule_routes.check_while(body.seconds, faults)
+    rule_routes.check_reason(body.why, faults)
+    rule_routes.check_duration(body.seconds, faults)
     rule_routes.refuse_faults("grant", faults)
     was = await _find(services, name)
     grant = P0Grant(
@@ -55,15 +59,15 @@ async def grant_p0(
 
 
 @router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
-async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> Done:
+async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> ActionResult:
     """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     rule_routes.refuse_faults("request", faults)
     was = await _find(services, name)
     entry = audit.entry(name, tenant=name, why=reason(why), before=_view(was) if was else None)
-    return await rule_routes.take_away(services, services.store.revoke_p0(name, entry), entry)
+    return await rule_routes.delete_rule(services, services.store.revoke_p0(name, entry), entry)
 
 
 async def _find(services: Services, tenant: str) -> P0Grant | None:

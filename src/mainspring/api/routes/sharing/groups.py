@@ -14,32 +14,36 @@ from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.errors import Conflict
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 
 router = Router()
 
-MOST = 1_000_000
+MAX_SLOTS = 1_000_000
 MAX_GROUPS_PER_TENANT = 1_000
 """Maximum number of groups per tenant: every leader has all of them in memory."""
-LEAST_PERIOD_SECONDS = 1.0
+MIN_PERIOD_SECONDS = 1.0
 """Minimum period: allowances are valid for a part of it, and would expire unused."""
 
 
 @router.get("/groups", operation="list_groups", role=Role.VIEWER)
 async def list_groups(
-    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = "",
 ) -> Page[GroupView]:
     """List groups by tenant and name."""
-    wanted = permissions.tenant_to_look_at(principal, tenant)
+    wanted = permissions.tenant_to_read(principal, tenant)
     rows = [row for row in (await services.rules.refresh()).groups if wanted in {None, row.tenant}]
-    return rule_routes.page_of(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
 
 
 @router.get("/groups/{name}", operation="get_group", role=Role.VIEWER, returns=GroupView)
@@ -47,7 +51,7 @@ async def get_group(
     name: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
     """Get a group."""
-    row = await _find(services, permissions.tenant_to_act_for(principal, tenant), name)
+    row = await _find(services, permissions.tenant_to_write(principal, tenant), name)
     if row is None:
         raise not_found("group", name)
     return etags.answer(_view(row), row.version, known)
@@ -59,7 +63,7 @@ async def put_group(
     tenant: str | None = None, match: IfMatch = None,
 ) -> Response:  # fmt: skip
     """Create a group or change its limits. Running tasks continue, even if they exceed the new limit."""
-    owner = permissions.tenant_to_act_for(principal, tenant)
+    owner = permissions.tenant_to_write(principal, tenant)
     _check(owner, name, body)
     was = await _find(services, owner, name)
     if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MAX_GROUPS_PER_TENANT:
@@ -79,25 +83,25 @@ async def put_group(
 async def drop_group(
     name: str, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None, why: str = "",
     match: IfMatch = None,
-) -> Done:  # fmt: skip
+) -> ActionResult:  # fmt: skip
     """Delete a group: tasks that name it no longer wait for it."""
-    owner = permissions.tenant_to_act_for(principal, tenant)
+    owner = permissions.tenant_to_write(principal, tenant)
     was = await _find(services, owner, name)
     if was is None:
         raise not_found("group", name)
     etags.expected(match, was.version, f"group {name}")
     entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(was))
-    return await rule_routes.take_away(services, services.store.drop_group(owner, name, entry), entry)
+    return await rule_routes.delete_rule(services, services.store.drop_group(owner, name, entry), entry)
 
 
 def _check(owner: str, name: str, body: GroupRequest) -> None:
     faults = Faults()
     validate_job.check_name(owner, "query:tenant", faults)
     validate_job.check_name(name, "path:name", faults)
-    if not 1 <= body.most <= MOST:
-        faults.add("most", f"must be from 1 to {MOST}")
-    if body.per_seconds is not None and not LEAST_PERIOD_SECONDS <= body.per_seconds <= rule_routes.LONGEST_SECONDS:
-        faults.add("per_seconds", f"must be from {LEAST_PERIOD_SECONDS:g} to {rule_routes.LONGEST_SECONDS:.0f}")
+    if not 1 <= body.most <= MAX_SLOTS:
+        faults.add("most", f"must be from 1 to {MAX_SLOTS}")
+    if body.per_seconds is not None and not MIN_PERIOD_SECONDS <= body.per_seconds <= rule_routes.MAX_SECONDS:
+        faults.add("per_seconds", f"must be from {MIN_PERIOD_SECONDS:g} to {rule_routes.MAX_SECONDS:.0f}")
     rule_routes.check_note(body.note, faults)
     rule_routes.refuse_faults("group", faults)
 

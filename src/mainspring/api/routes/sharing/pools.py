@@ -15,26 +15,26 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
-from mainspring.core.fairness.pools import Policy, PoolRow, hindering, read_labels
+from mainspring.core.fairness.pools import Policy, PoolRow, blocking_policy, read_labels
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import PolicyRequest, PolicyView, PoolRequest, PoolView
 
 router = Router()
 
-MOST_ZONES = 100
+MAX_ZONES = 100
 
 
 @router.get("/pools", operation="list_pools", role=Role.VIEWER)
-async def list_pools(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PoolView]:
+async def list_pools(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PoolView]:
     """List pools by name: those with a shard, and those that were configured."""
     found = await _pools(services)
-    return rule_routes.page_of(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
+    return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
 
 
 @router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
@@ -52,22 +52,22 @@ async def put_pool(
 
     Running tasks continue. Queued tasks that the new labels or zones exclude stay queued.
     """
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     row = _pool_row(name, body, principal)
     was = next((one for one in (await services.rules.refresh()).pools if one.name == name), None)
     expected = etags.expected(match, None if was is None else was.version, f"pool {name}")
-    before = None if was is None else _described(was)
-    entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_described(row))
+    before = None if was is None else _audit_summary(was)
+    entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
     kept = await services.store.put_pool(row, expected, entry)
     await services.rules.refresh()
     return etags.answer(await _find_pool(services, name), kept.version)
 
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
-async def list_policies(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PolicyView]:
+async def list_policies(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PolicyView]:
     """List policies by name, with the pools that satisfy each."""
     rules = await services.rules.refresh()
-    return rule_routes.page_of(
+    return rule_routes.page_in_memory(
         rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor
     )
 
@@ -80,7 +80,7 @@ async def put_policy(
 
     Running tasks continue; queued tasks in other pools no longer start there.
     """
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     _check_policy(name, body)
     was = await _find_policy(services, name)
     expected = etags.expected(match, None if was is None else was.version, f"policy {name}")
@@ -96,15 +96,15 @@ async def put_policy(
 @router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
 async def drop_policy(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
-) -> Done:
+) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     was = await _find_policy(services, name)
     if was is None:
         raise not_found("policy", name)
     etags.expected(match, was.version, f"policy {name}")
     entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(was))
-    return await rule_routes.take_away(services, services.store.drop_policy(name, entry), entry)
+    return await rule_routes.delete_rule(services, services.store.drop_policy(name, entry), entry)
 
 
 async def _pools(services: Services) -> dict[str, PoolView]:
@@ -127,9 +127,9 @@ def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     validate_job.check_labels(body.labels, "labels", faults)
-    if len(body.zones) > MOST_ZONES:
-        faults.add("zones", f"has {len(body.zones)} zones, at most {MOST_ZONES} are allowed")
-    for number, zone in enumerate(body.zones[:MOST_ZONES]):
+    if len(body.zones) > MAX_ZONES:
+        faults.add("zones", f"has {len(body.zones)} zones, at most {MAX_ZONES} are allowed")
+    for number, zone in enumerate(body.zones[:MAX_ZONES]):
         validate_job.check_name(zone, f"zones[{number}]", faults)
     largest = None
     if body.max_resources is not None:
@@ -145,7 +145,7 @@ def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
 def _check_policy(name: str, body: PolicyRequest) -> None:
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    longest = validate_job.LONGEST_LABEL_OF_JOB
+    longest = validate_job.MAX_JOB_LABEL_LENGTH
     if not validate_job.JOB_LABEL.fullmatch(body.label):
         faults.add("label", f"is not a valid job label: use 1 to {longest} letters, digits, dots, hyphens, slashes")
     if len(body.value) > longest:
@@ -165,7 +165,7 @@ def _labels(labels: dict[str, str]) -> str:
     return msgspec.json.encode(labels, order="sorted").decode()
 
 
-def _described(row: PoolRow) -> PoolRequest:
+def _audit_summary(row: PoolRow) -> PoolRequest:
     """Return the audit summary of a pool."""
     largest = None if row.max_resources is None else quantities.show_largest(row.max_resources)
     return PoolRequest(labels=read_labels(row.labels), zones=row.zones, max_resources=largest, note=row.note)
@@ -181,7 +181,7 @@ def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
     if row is None:
         return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
     return PoolView(
-        name=name, labels=read_labels(row.labels), zones=list(row.zones), max_resources=_described(row).max_resources,
+        name=name, labels=read_labels(row.labels), zones=list(row.zones), max_resources=_audit_summary(row).max_resources,
         note=row.note, leader=leader, version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
     )  # fmt: skip
 
@@ -190,6 +190,6 @@ def _policy_view(row: Policy, rules: AllRules) -> PolicyView:
     concerned = {row.label: row.value}
     return PolicyView(
         name=row.name, label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note,
-        pools=[pool.name for pool in rules.pools if hindering([row], concerned, pool) is None],
+        pools=[pool.name for pool in rules.pools if blocking_policy([row], concerned, pool) is None],
         version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
     )  # fmt: skip

@@ -12,52 +12,58 @@ from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing.quotas import terms
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
-from mainspring.core.fairness.pool_status import KeptRoom, LineStanding, Standing, TenantStanding
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
-from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.resources import ZERO_RESOURCES
 from mainspring.protocol.rest.runs import Page
-from mainspring.protocol.rest.sharing import KeptRoomView, LevelView, LineView, QueueView, TenantUseView
+from mainspring.protocol.rest.sharing import LevelView, QueueLineView, QueueView, ReservationView, TenantUseView
 
 router = Router()
 
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 """Counting limit of runs in intake, per priority."""
 
 
 @router.get("/queue", operation="get_queue", role=Role.VIEWER)
 async def get_queue(principal: Principal, services: Services, pool: str | None = None) -> QueueView:
     """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
-    standing = await _standing(services, pool, permissions.tenant_to_look_at(principal, None))
-    intake = await services.store.count_intake(standing.pool, MOST_COUNTED)
+    pool_status = await _standing(services, pool, permissions.tenant_to_read(principal, None))
+    intake = await services.store.count_intake(pool_status.pool, MAX_COUNTED)
     return QueueView(
-        pool=standing.pool,
-        at=standing.at,
-        workers=standing.workers,
-        capacity=quantities.show(standing.capacity),
-        used=quantities.show(standing.used),
-        held_from=None if standing.held_from is None else standing.held_from.name,
+        pool=pool_status.pool,
+        at=pool_status.at,
+        workers=pool_status.workers,
+        capacity=quantities.show(pool_status.capacity),
+        used=quantities.show(pool_status.used),
+        dispatch_paused_from=None
+        if pool_status.dispatch_paused_from is None
+        else pool_status.dispatch_paused_from.name,
         intake={priority.name: count for priority, count in intake.items()},
-        waiting=standing.queued,
-        lines=[_line_view(line) for line in standing.lines],
-        kept=[_kept_view(room) for room in standing.kept],
-        stopping=standing.stopping,
+        waiting=pool_status.queued,
+        queues=[_queue_line_view(line) for line in pool_status.queues],
+        reservations=[_reservation_view(room) for room in pool_status.reservations],
+        stopping=pool_status.stopping,
     )
 
 
 @router.get("/use", operation="list_use", role=Role.VIEWER)
 async def list_use(
-    principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    pool: str | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = "",
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
-    place = _read_place(cursor)
-    standing = await _standing(services, pool, permissions.tenant_to_look_at(principal, None))
+    offset = _read_offset(cursor)
+    pool_status = await _standing(services, pool, permissions.tenant_to_read(principal, None))
     rules = await services.rules.refresh()
-    found = standing.tenants[place : place + limit]
-    shown = [_use_view(tenant, standing, rules) for tenant in found]
-    return run_views.page(found, shown, limit, [str(place + limit)])
+    found = pool_status.tenants[offset : offset + limit]
+    shown = [_use_view(tenant, pool_status, rules) for tenant in found]
+    return run_views.page(found, shown, limit, [str(offset + limit)])
 
 
 @router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
@@ -65,21 +71,23 @@ async def get_tenant_use(name: str, principal: Principal, services: Services, po
     """Get one tenant's usage of a pool and its limits; default: the default pool."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    standing = await _standing(services, pool, name)
+    pool_status = await _standing(services, pool, name)
     rules = await services.rules.refresh()
-    found = standing.tenants[0] if standing.tenants else _idle(name, standing, rules)
-    return _use_view(found, standing, rules)
+    found = pool_status.tenants[0] if pool_status.tenants else _idle(name, pool_status, rules)
+    return _use_view(found, pool_status, rules)
 
 
-@router.get("/level", operation="get_level", role=Role.VIEWER, counts=Counts.NONE)
+@router.get("/level", operation="get_level", role=Role.VIEWER, rate_class=RateClass.NONE)
 async def get_level(services: Services, pool: str | None = None) -> LevelView:
     """Get the degradation level of a pool as seen by this server; default: the worst pool."""
-    levels = services.levels
-    if pool is not None and pool not in levels.pools():
+    degradation = services.degradation
+    if pool is not None and pool not in degradation.pools():
         await check_pool(services, pool)
-    worst = max(levels.pools().items(), key=lambda item: item[1].severity, default=(services.pool, levels.now()))
+    worst = max(
+        degradation.pools().items(), key=lambda item: item[1].severity, default=(services.pool, degradation.now())
+    )
     name = pool or worst[0]
-    level = levels.of(name)
+    level = degradation.of(name)
     ago = timedelta(seconds=services.clock.monotonic() - level.since)
     return LevelView(
         pool=name,
@@ -87,16 +95,16 @@ async def get_level(services: Services, pool: str | None = None) -> LevelView:
         since=services.clock.wall() - ago,
         why=level.why,
         accepts=level.accepts,
-        shedding=levels.shedding(name),
+        shedding=degradation.shedding(name),
     )
 
 
-async def _standing(services: Services, pool: str | None, tenant: str | None) -> Standing:
+async def _standing(services: Services, pool: str | None, tenant: str | None) -> PoolStatus:
     """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
     name = services.pool if pool is None else pool
     if name not in services.shards.leads():
         await check_pool(services, name)
-    return await services.shards.standing(name, tenant)
+    return await services.shards.pool_status(name, tenant)
 
 
 async def check_pool(services: Services, pool: str) -> None:
@@ -105,47 +113,47 @@ async def check_pool(services: Services, pool: str) -> None:
         raise not_found("pool", pool)
 
 
-def _read_place(cursor: str) -> int:
+def _read_offset(cursor: str) -> int:
     """Parse a cursor into an offset. Raises Refused."""
-    (place,) = run_views.read_cursor(cursor, 1)
-    if place and not (place.isascii() and place.isdecimal() and len(place) < 10):
+    (offset,) = run_views.read_cursor(cursor, 1)
+    if offset and not (offset.isascii() and offset.isdecimal() and len(offset) < 10):
         raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    return int(place or 0)
+    return int(offset or 0)
 
 
-def _idle(tenant: str, standing: Standing, rules: AllRules) -> TenantStanding:
+def _idle(tenant: str, pool_status: PoolStatus, rules: AllRules) -> TenantStatus:
     """Return the status of a tenant without work in a pool."""
-    return TenantStanding(
-        tenant=tenant, quota=rules_for(standing.pool, rules).quota(tenant, standing.at), queued={}, rooms=0,
-        use=NOTHING, share=0.0, entitled=0.0, is_on_burst=False,
+    return TenantStatus(
+        tenant=tenant, quota=rules_for(pool_status.pool, rules).quota(tenant, pool_status.at), queued={}, running=0,
+        use=ZERO_RESOURCES, share=0.0, fair_share=0.0, is_on_burst=False,
     )  # fmt: skip
 
 
-def _use_view(tenant: TenantStanding, standing: Standing, rules: AllRules) -> TenantUseView:
+def _use_view(tenant: TenantStatus, pool_status: PoolStatus, rules: AllRules) -> TenantUseView:
     return TenantUseView(
         tenant=tenant.tenant,
-        pool=standing.pool,
+        pool=pool_status.pool,
         quota=terms(tenant.quota),
         queued=tenant.queued,
-        rooms=tenant.rooms,
+        running=tenant.running,
         use=quantities.show(tenant.use),
         share=tenant.share,
-        entitled=tenant.entitled,
+        fair_share=tenant.fair_share,
         is_on_burst=tenant.is_on_burst,
         blocked_by=tenant.blocked_by,
-        p0=rules.granted_p0(tenant.tenant, standing.at),
+        p0=rules.granted_p0(tenant.tenant, pool_status.at),
     )
 
 
-def _line_view(line: LineStanding) -> LineView:
-    return LineView(
+def _queue_line_view(line: QueueStatus) -> QueueLineView:
+    return QueueLineView(
         priority=line.priority.name, tenant=line.tenant, wants=line.wants, waiting=line.waiting, since=line.since,
         why=line.why, reason=line.reason or "",
     )  # fmt: skip
 
 
-def _kept_view(room: KeptRoom) -> KeptRoomView:
-    return KeptRoomView(
+def _reservation_view(room: ReservationStatus) -> ReservationView:
+    return ReservationView(
         task=room.task, tenant=room.tenant, priority=room.priority.name, worker=room.worker, until=room.until,
         why=room.why,
     )  # fmt: skip

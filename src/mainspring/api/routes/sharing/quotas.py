@@ -23,15 +23,15 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness import capacity_bookings
-from mainspring.core.fairness.capacity_bookings import MOST_BOOKINGS, Booking
-from mainspring.core.fairness.quotas import USUAL_QUOTA, Ceiling, Quota, QuotaRow, Raise, shuts_out
+from mainspring.core.fairness.capacity_bookings import MAX_BOOKINGS, Booking
+from mainspring.core.fairness.quotas import DEFAULT_QUOTA, Ceiling, Quota, QuotaOverride, QuotaRow, zero_limit
 from mainspring.core.model.resources import Resources
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import (
     BookingRequest,
     BookingView,
@@ -44,21 +44,25 @@ from mainspring.protocol.rest.sharing import (
 
 router = Router()
 
-LEAST_WEIGHT = 0.001
-MOST_WEIGHT = 1_000.0
-MOST_COUNTED = 1_000_000_000
-_WHOLE = {"max_tasks": MOST_COUNTED, "max_fan_out": MOST_COUNTED, "failures_per_hour": MOST_COUNTED}
+MIN_WEIGHT = 0.001
+MAX_WEIGHT = 1_000.0
+MAX_COUNTED = 1_000_000_000
+_COUNT_LIMITS = {"max_tasks": MAX_COUNTED, "max_fan_out": MAX_COUNTED, "failures_per_hour": MAX_COUNTED}
 
 
 @router.get("/quotas", operation="list_quotas", role=Role.VIEWER)
 async def list_quotas(
-    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = "",
 ) -> Page[QuotaView]:
     """List the configured quotas, by tenant and pool; an empty pool is the default for all pools."""
-    wanted = permissions.tenant_to_look_at(principal, tenant)
+    wanted = permissions.tenant_to_read(principal, tenant)
     now = await services.time.now()
-    rows = [_held(row, now) for row in await _rows(services) if wanted in {None, row.tenant}]
-    return rule_routes.page_of(
+    rows = [_without_ended_raise(row, now) for row in await _rows(services) if wanted in {None, row.tenant}]
+    return rule_routes.page_in_memory(
         rows, lambda row: _view(row, now), lambda row: (row.tenant, row.pool), limit, cursor, parts=2
     )  # fmt: skip
 
@@ -74,7 +78,7 @@ async def get_quota(
     row = await _find(services, name, pool)
     if row is None:
         return etags.answer(
-            QuotaView(tenant=name, pool=pool, quota=terms(USUAL_QUOTA), raised=None, version=0), 0, known
+            QuotaView(tenant=name, pool=pool, quota=terms(DEFAULT_QUOTA), raised=None, version=0), 0, known
         )
     return etags.answer(_view(row, await services.time.now()), row.version, known)
 
@@ -88,7 +92,7 @@ async def put_quota(
 
     Running tasks continue, even if they exceed it.
     """
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     quota = _read(name, pool, body)
     was = await _find(services, name, pool)
     etags.expected(match, None if was is None else was.version, f"quota of {name}")
@@ -100,14 +104,14 @@ async def put_quota(
 async def drop_quota(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = "",
     match: IfMatch = None,
-) -> Done:  # fmt: skip
+) -> ActionResult:  # fmt: skip
     """Delete a quota: the tenant's default applies, or the system default. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
     etags.expected(match, None if was is None else was.version, f"quota of {name}")
-    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
-    return await rule_routes.take_away(services, services.store.drop_quota(name, pool, entry), entry)
+    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
+    return await rule_routes.delete_rule(services, services.store.drop_quota(name, pool, entry), entry)
 
 
 @router.post("/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView)
@@ -118,30 +122,30 @@ async def raise_quota(
 
     If the tenant has no quota of its own in the pool, the current default is copied to become its own.
     """
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     quota = _read(name, pool, body)
     was = await _find(services, name, pool)
     until = await rule_routes.until(services, body.seconds)
     assert until is not None
-    raised = Raise(quota=quota, until=until, by=principal.name, why=body.why)
-    row = msgspec.structs.replace(await _own(services, name, pool, was), raised=raised)
+    raised = QuotaOverride(quota=quota, until=until, by=principal.name, why=body.why)
+    row = msgspec.structs.replace(await _own_row(services, name, pool, was), raised=raised)
     return await _put(services, was, row, principal, body.why, audit)
 
 
 @router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN)
 async def end_raise(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
-) -> Done:
+) -> ActionResult:
     """End a temporary raise. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
     if was is None or was.raised is None:
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
         await services.store.record([entry])
-        return Done(changed=False, detail="already absent")
+        return ActionResult(changed=False, detail="already absent")
     await _put(services, was, msgspec.structs.replace(was, raised=None), principal, reason(why), audit)
-    return Done(changed=True)
+    return ActionResult(changed=True)
 
 
 @router.put("/tenants/{name}/quota/bookings/{booking}", operation="put_booking", role=Role.ADMIN, returns=QuotaView)
@@ -154,14 +158,14 @@ async def put_booking(
     It starts `lead_seconds` early, so that tenants on burst release the capacity in time. If the tenant has no quota of
     its own in the pool, the current default is copied to become its own.
     """
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     wanted = await _read_booking(services, name, booking, pool, body, principal)
     was = await _find(services, name, pool)
-    row = await _own(services, name, pool, was)
+    row = await _own_row(services, name, pool, was)
     others = [one for one in row.bookings if one.name != booking]
-    if len(others) >= MOST_BOOKINGS:
+    if len(others) >= MAX_BOOKINGS:
         faults = Faults()
-        faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MOST_BOOKINGS} are allowed")
+        faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed")
         rule_routes.refuse_faults("booking", faults)
     row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
     return await _put(services, was, row, principal, body.why, audit)
@@ -170,18 +174,18 @@ async def put_booking(
 @router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN)
 async def drop_booking(
     name: str, booking: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
-) -> Done:
+) -> ActionResult:
     """Delete a booking; an active one ends. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
     left = () if was is None else tuple(one for one in was.bookings if one.name != booking)
     if was is None or len(left) == len(was.bookings):
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
         await services.store.record([entry])
-        return Done(changed=False, detail="already absent")
+        return ActionResult(changed=False, detail="already absent")
     await _put(services, was, msgspec.structs.replace(was, bookings=left), principal, reason(why), audit)
-    return Done(changed=True)
+    return ActionResult(changed=True)
 
 
 def terms(quota: Quota) -> QuotaTerms:
@@ -189,7 +193,7 @@ def terms(quota: Quota) -> QuotaTerms:
     return QuotaTerms(
         weight=quota.weight,
         max_tasks=quota.max_tasks,
-        guaranteed=quantities.show_promised(quota.guaranteed),
+        guaranteed=quantities.show_guaranteed(quota.guaranteed),
         burst=quantities.show_ceiling(quota.burst),
         max_fan_out=quota.max_fan_out,
         failures_per_hour=quota.failures_per_hour,
@@ -199,24 +203,24 @@ def terms(quota: Quota) -> QuotaTerms:
 def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
     """Validate and build a quota. Raises Refused."""
     faults = _faults_in_names(name, pool)
-    if not LEAST_WEIGHT <= body.weight <= MOST_WEIGHT:
-        faults.add("weight", f"must be from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
-    for field, most in _WHOLE.items():
+    if not MIN_WEIGHT <= body.weight <= MAX_WEIGHT:
+        faults.add("weight", f"must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
+    for field, most in _COUNT_LIMITS.items():
         number: int | None = getattr(body, field)
         if number is not None and not 0 <= number <= most:
             faults.add(field, f"must be from 0 to {most}")
     guaranteed = Resources(**quantities.read(body.guaranteed, "guaranteed", faults))
     burst = Ceiling(**quantities.read(body.burst, "burst", faults))
-    rule_routes.check_why(body.why, faults)
+    rule_routes.check_reason(body.why, faults)
     if isinstance(body, RaiseRequest):
-        rule_routes.check_while(body.seconds, faults)
+        rule_routes.check_duration(body.seconds, faults)
     quota = Quota(
         weight=body.weight, max_tasks=body.max_tasks, guaranteed=guaranteed, burst=burst,
         max_fan_out=body.max_fan_out, failures_per_hour=body.failures_per_hour,
     )  # fmt: skip
-    shut = None if faults.total() else shuts_out(quota)
+    shut = None if faults.total() else zero_limit(quota)
     if shut is not None and not body.confirm:
-        limit = quantities.SAID_AS.get(shut, shut)
+        limit = quantities.PUBLIC_NAMES.get(shut, shut)
         faults.add("confirm", f"no task of {name} could start with {limit} 0: set `confirm` to apply it anyway")
     rule_routes.refuse_faults("quota", faults)
     return quota
@@ -227,7 +231,7 @@ async def _read_booking(
 ) -> Booking:
     """Validate and build a booking. Raises Refused."""
     faults = _faults_in_names(name, pool)
-    rule_routes.check_why(body.why, faults)
+    rule_routes.check_reason(body.why, faults)
     wanted = Booking(
         name=booking, cron=body.cron, zone=body.zone, seconds=body.seconds, lead_seconds=body.lead_seconds,
         guaranteed=Resources(**quantities.read(body.guaranteed, "guaranteed", faults)), by=principal.name, why=body.why,
@@ -258,19 +262,19 @@ async def _find(services: Services, tenant: str, pool: str) -> QuotaRow | None:
     """Find a tenant's current quota."""
     for row in await _rows(services):
         if (row.tenant, row.pool) == (tenant, pool):
-            return _held(row, await services.time.now())
+            return _without_ended_raise(row, await services.time.now())
     return None
 
 
-async def _own(services: Services, tenant: str, pool: str, was: QuotaRow | None) -> QuotaRow:
+async def _own_row(services: Services, tenant: str, pool: str, was: QuotaRow | None) -> QuotaRow:
     """Return a tenant's own quota in a pool, or a copy of the current default."""
     if was is not None:
         return was
     usual = await _find(services, tenant, "")
-    return _row(tenant, pool, USUAL_QUOTA if usual is None else usual.quota)
+    return _row(tenant, pool, DEFAULT_QUOTA if usual is None else usual.quota)
 
 
-def _held(row: QuotaRow, now: datetime) -> QuotaRow:
+def _without_ended_raise(row: QuotaRow, now: datetime) -> QuotaRow:
     """Remove an expired raise from a quota."""
     over = row.raised is not None and row.raised.until <= now
     return msgspec.structs.replace(row, raised=None) if over else row
@@ -282,7 +286,7 @@ async def _put(
     """Store a quota, replacing exactly the version that it was derived from."""
     row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=principal.name)
     entry = audit.entry(
-        _object(row.tenant, row.pool), tenant=row.tenant, why=why, before=_described(was), after=_described(row)
+        _object(row.tenant, row.pool), tenant=row.tenant, why=why, before=_audit_summary(was), after=_audit_summary(row)
     )
     kept = await services.store.put_quota(row, 0 if was is None else was.version, entry)
     await services.rules.refresh()
@@ -298,14 +302,14 @@ def _object(tenant: str, pool: str) -> str:
     return f"{tenant}/{pool}" if pool else tenant
 
 
-def _described(row: QuotaRow | None) -> dict[str, object] | None:
+def _audit_summary(row: QuotaRow | None) -> dict[str, object] | None:
     """Return the audit summary of a quota."""
     if row is None:
         return None
     return {"quota": terms(row.quota), "raised": _raised(row.raised), "bookings": list(row.bookings)}
 
 
-def _raised(raised: Raise | None) -> RaisedView | None:
+def _raised(raised: QuotaOverride | None) -> RaisedView | None:
     if raised is None:
         return None
     return RaisedView(quota=terms(raised.quota), until=raised.until, by=raised.by, why=raised.why)
@@ -314,7 +318,7 @@ def _raised(raised: Raise | None) -> RaisedView | None:
 def _booking(booking: Booking, now: datetime) -> BookingView:
     return BookingView(
         name=booking.name, cron=booking.cron, zone=booking.zone, seconds=booking.seconds,
-        lead_seconds=booking.lead_seconds, guaranteed=quantities.show_promised(booking.guaranteed),
+        lead_seconds=booking.lead_seconds, guaranteed=quantities.show_guaranteed(booking.guaranteed),
         holds=booking.holds_at(now), next_at=booking.next_at(now), by=booking.by, why=booking.why,
     )  # fmt: skip
 

@@ -12,35 +12,35 @@ from itertools import islice
 from typing import TypeVar
 
 from mainspring.api.services import Services
-from mainspring.api.submission.actions import LONGEST_REASON
+from mainspring.api.submission.actions import MAX_REASON_LENGTH
 from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.errors import Refused
-from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 
-LONGEST_NOTE = 4_000
-LONGEST_SECONDS = 366 * 86_400.0
+MAX_NOTE_LENGTH = 4_000
+MAX_SECONDS = 366 * 86_400.0
 _R = TypeVar("_R")
 _V = TypeVar("_V")
 
 
 def check_note(note: str, faults: Faults) -> None:
     """Check the length of a note."""
-    if len(note) > LONGEST_NOTE:
-        faults.add("note", f"must have at most {LONGEST_NOTE} characters")
+    if len(note) > MAX_NOTE_LENGTH:
+        faults.add("note", f"must have at most {MAX_NOTE_LENGTH} characters")
 
 
-def check_why(why: str, faults: Faults) -> None:
+def check_reason(why: str, faults: Faults) -> None:
     """Check the length of a reason."""
-    if len(why) > LONGEST_REASON:
-        faults.add("why", f"must have at most {LONGEST_REASON} characters")
+    if len(why) > MAX_REASON_LENGTH:
+        faults.add("why", f"must have at most {MAX_REASON_LENGTH} characters")
 
 
-def check_while(seconds: float | None, faults: Faults) -> None:
+def check_duration(seconds: float | None, faults: Faults) -> None:
     """Check an optional duration."""
     if seconds is not None:
-        check_seconds(seconds, "seconds", faults, longest=LONGEST_SECONDS)
+        check_seconds(seconds, "seconds", faults, longest=MAX_SECONDS)
 
 
 def refuse_faults(what: str, faults: Faults) -> None:
@@ -55,7 +55,7 @@ async def until(services: Services, seconds: float | None) -> datetime | None:
     return None if seconds is None else await services.time.now() + timedelta(seconds=seconds)
 
 
-def page_of(
+def page_in_memory(
     rows: Iterable[_R],
     view: Callable[[_R], _V],
     key: Callable[[_R], tuple[str, ...]],
@@ -70,10 +70,10 @@ def page_of(
     return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
 
 
-async def take_away(services: Services, dropping: Awaitable[bool], entry: AuditEntry) -> Done:
+async def delete_rule(services: Services, deletion: Awaitable[bool], entry: AuditEntry) -> ActionResult:
     """Delete a rule and refresh the cache; the attempt is audited even if there was none."""
-    changed = await dropping
+    changed = await deletion
     if not changed:
         await services.store.record([entry])
     await services.rules.refresh()
-    return Done(changed=changed, detail="" if changed else "already absent")
+    return ActionResult(changed=changed, detail="" if changed else "already absent")

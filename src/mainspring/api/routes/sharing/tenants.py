@@ -13,7 +13,7 @@ from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.schedules.time_zones import EPOCH
@@ -24,15 +24,15 @@ from mainspring.store.ports.admin import TenantRow
 
 router = Router()
 
-LONGEST_TEXT = {"title": 200, "contact": 500, "note": 4_000}
+MAX_TEXT_LENGTH = {"title": 200, "contact": 500, "note": 4_000}
 
 
 @router.get("/tenants", operation="list_tenants", role=Role.VIEWER)
 async def list_tenants(
-    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[TenantView]:
     """List tenants by name: all, or the caller's own."""
-    if not principal.sees_everybody():
+    if not principal.sees_all_tenants():
         own = await services.store.find_tenant(principal.tenant)
         return Page(items=[] if own is None else [_view(own)])
     (after,) = run_views.read_cursor(cursor, 1)
@@ -54,7 +54,7 @@ async def put_tenant(
     name: str, body: TenantRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Describe a tenant, which need not exist yet. Requires access to all tenants."""
-    permissions.check_every_tenant(principal)
+    permissions.check_all_tenants(principal)
     _check(name, body)
     was = await services.store.find_tenant(name)
     expected = etags.expected(match, None if was is None else was.version, f"tenant {name}")
@@ -70,7 +70,7 @@ async def put_tenant(
 def _check(name: str, body: TenantRequest) -> None:
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    for field, longest in LONGEST_TEXT.items():
+    for field, longest in MAX_TEXT_LENGTH.items():
         if len(getattr(body, field)) > longest:
             faults.add(field, f"must have at most {longest} characters")
     if faults.total():

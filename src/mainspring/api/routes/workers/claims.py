@@ -15,38 +15,38 @@ from mainspring.api.auth.tokens import make_attempt_token
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.gate import refuse
-from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.submission.admission import refuse
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
-from mainspring.api.worker_link.http_claims import KnownAttempt, worker_in_pool
-from mainspring.api.worker_link.link import TOKEN_LIFE
-from mainspring.api.worker_link.worker_access import check_worker, check_worker_is
-from mainspring.core.admission.validate_job import ABSURD, Faults
+from mainspring.api.worker_link.http_claims import AttemptLocation, worker_in_pool
+from mainspring.api.worker_link.link import TOKEN_LIFETIME
+from mainspring.api.worker_link.worker_access import check_worker, check_worker_name
+from mainspring.core.admission.validate_job import MAX_PLAUSIBLE, Faults
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import AttemptEnd
-from mainspring.core.work.work import HANDLER_LABEL, LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import HANDLER_LABEL, MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Overloaded
 from mainspring.protocol.rest.claims import (
-    LARGEST_LOG_BYTES,
-    ClaimAnswer,
+    MAX_LOG_BYTES,
     ClaimedRun,
     ClaimedRunState,
     ClaimRequest,
+    ClaimResponse,
     CompleteRequest,
     FailRequest,
-    HeartbeatAnswer,
     HeartbeatRequest,
+    HeartbeatResponse,
     StartRequest,
 )
 from mainspring.protocol.wire import Offer, Outcome
-from mainspring.shard.effects import ClaimedAttempt, Reply
-from mainspring.shard.workers.claim_events import BeatClaimed, ClaimWork, EndClaimed, StartClaimed
+from mainspring.shard.effects import ActionStatus, ClaimedAttempt
+from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
 
 router = Router()
 
-LARGEST_RESULT_BYTES = 1024 * 1024
-_LARGEST_BODY = LARGEST_RESULT_BYTES + 64 * 1024
-_LARGEST_BEAT = 2 * LARGEST_LOG_BYTES + LARGEST_CHECKPOINT_BYTES + 64 * 1024
+MAX_RESULT_BYTES = 1024 * 1024
+_MAX_BODY_BYTES = MAX_RESULT_BYTES + 64 * 1024
+_MAX_HEARTBEAT_BYTES = 2 * MAX_LOG_BYTES + MAX_CHECKPOINT_BYTES + 64 * 1024
 _SAME = {
     Outcome.SUCCEEDED: frozenset({AttemptEnd.SUCCEEDED}),
     Outcome.FAILED: frozenset({AttemptEnd.FAILED, AttemptEnd.STOPPED, AttemptEnd.TIMED_OUT}),
@@ -54,15 +54,17 @@ _SAME = {
 """Attempt ends for which a repeated result counts as the same."""
 
 
-@router.post("/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, counts=Counts.NONE)
-async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimAnswer:
+@router.post(
+    "/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, rate_class=RateClass.NONE
+)
+async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimResponse:
     """Claim up to `max_claims` tasks, waiting for the first if there is none.
 
     A task that is not started before `claim_expiry_time` returns to the queue, and appears under another `run_id`.
     """
     pool = body.pool if body.pool is not None else services.pool
-    await check_worker_is(services, principal, name=body.worker_id, pool=pool)
-    act = ClaimWork(
+    await check_worker_name(services, principal, name=body.worker_id, pool=pool)
+    action = ClaimWork(
         worker=worker_in_pool(principal, body.worker_id),
         by=principal.name,
         wanted=body.max_claims,
@@ -73,13 +75,13 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
         zone=body.zone,
         version=body.version,
     )
-    answered = await services.claims.claim(request, pool, act)
+    answered = await services.claims.claim(request, pool, action)
     if answered is None:
-        return ClaimAnswer(claimed_runs=[])
-    if answered.reply is not Reply.DONE:
+        return ClaimResponse(claimed_runs=[])
+    if answered.reply is not ActionStatus.DONE:
         raise Overloaded(answered.detail)
     now = await services.time.now()
-    return ClaimAnswer(claimed_runs=[await _claimed_run(services, one, now) for one in answered.claimed])
+    return ClaimResponse(claimed_runs=[await _claimed_run(services, one, now) for one in answered.claimed])
 
 
 @router.post(
@@ -87,7 +89,7 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
     operation="start_claimed_run",
     role=Role.WORKER,
     audited=False,
-    counts=Counts.NONE,
+    rate_class=RateClass.NONE,
 )
 async def start_claimed_run(
     run_id: str, body: StartRequest, principal: Principal, services: Services
@@ -95,38 +97,38 @@ async def start_claimed_run(
     """Start a claimed task. A claim expires if it is not started. Repeatable."""
     check_worker(services, principal)
     said = msgspec.Raw(msgspec.json.encode(body.execution_context))
-    context = _document(said, "execution_context", LARGEST_LOG_BYTES)
+    context = _document(said, "execution_context", MAX_LOG_BYTES)
     known = await services.claims.known(run_id, principal, body.worker_id)
     if known.end is not None:
         raise known.fault(run_id, "")
     answered = await services.shards.ask(
-        known.shard, StartClaimed(worker=known.worker, attempt=run_id, by=principal.name)
+        known.shard, ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name)
     )
-    if answered.reply not in {Reply.DONE, Reply.ALREADY}:
+    if answered.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
         now = await services.claims.known_now(run_id, principal, body.worker_id)
         raise now.fault(run_id, answered.detail)
-    if body.execution_context and answered.reply is Reply.DONE:
+    if body.execution_context and answered.reply is ActionStatus.DONE:
         await services.logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
     return ClaimedRunState(run_id=run_id, status="RUNNING")
 
 
 @router.post(
     "/pipeline-runs/{run_id}/heartbeat", operation="heartbeat_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BEAT,
+    audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_HEARTBEAT_BYTES,
 )  # fmt: skip
 async def heartbeat_claimed_run(
     run_id: str, body: HeartbeatRequest, principal: Principal, services: Services
-) -> HeartbeatAnswer:
+) -> HeartbeatResponse:
     """Send a heartbeat, which returns whether to stop. An attempt without heartbeats is lost.
 
     It may carry progress, a checkpoint and a log piece. Repeatable, except for the log.
     """
     check_worker(services, principal)
-    checkpoint = _document(body.checkpoint, "checkpoint", LARGEST_CHECKPOINT_BYTES)
+    checkpoint = _document(body.checkpoint, "checkpoint", MAX_CHECKPOINT_BYTES)
     known = await services.claims.known(run_id, principal, body.worker_id)
     if known.end is not None:
         raise known.fault(run_id, "")
-    act = BeatClaimed(
+    action = ClaimHeartbeat(
         worker=known.worker,
         attempt=run_id,
         by=principal.name,
@@ -135,14 +137,14 @@ async def heartbeat_claimed_run(
         checkpoint=checkpoint,
         extend_seconds=body.extend_seconds,
     )
-    answered = await services.shards.ask(known.shard, act)
-    if answered.reply is not Reply.DONE:
+    answered = await services.shards.ask(known.shard, action)
+    if answered.reply is not ActionStatus.DONE:
         now = await services.claims.known_now(run_id, principal, body.worker_id)
         raise now.fault(run_id, answered.detail)
     if body.log:
         await services.logs.add(run_id, body.log.encode())
     stop, extended = answered.stop, answered.extended
-    return HeartbeatAnswer(
+    return HeartbeatResponse(
         run_id=run_id,
         stop=stop is not None,
         why=stop.why if stop is not None else "",
@@ -154,24 +156,24 @@ async def heartbeat_claimed_run(
 
 @router.post(
     "/pipeline-runs/{run_id}/complete", operation="complete_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BODY,
+    audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
 async def complete_claimed_run(
     run_id: str, body: CompleteRequest, principal: Principal, services: Services
 ) -> ClaimedRunState:
     """Complete a task; `result_summary` becomes its output. The response follows the durable write. Repeatable."""
-    output = _document(body.result_summary, "result_summary", LARGEST_RESULT_BYTES)
+    output = _document(body.result_summary, "result_summary", MAX_RESULT_BYTES)
     await _end(services, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
     return ClaimedRunState(run_id=run_id, status="SUCCESS")
 
 
 @router.post(
     "/pipeline-runs/{run_id}/fail", operation="fail_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BODY,
+    audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
 async def fail_claimed_run(run_id: str, body: FailRequest, principal: Principal, services: Services) -> ClaimedRunState:
     """Fail a task, or report a requested stop. Its retry policy applies, unless `should_retry` is false."""
-    error = _document(_error(body), "error_details", LARGEST_RESULT_BYTES)
+    error = _document(_error(body), "error_details", MAX_RESULT_BYTES)
     await _end(services, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
     return ClaimedRunState(run_id=run_id, status="FAILED")
 
@@ -185,9 +187,9 @@ async def _end(
     known = await services.claims.known(attempt, principal, worker_id)
     said = ""
     if known.end is None:
-        act = _ended(known, principal, attempt, outcome, output, error)
-        answered = await services.shards.ask(known.shard, act)
-        if answered.reply is Reply.DONE:
+        action = _ended(known, principal, attempt, outcome, output, error)
+        answered = await services.shards.ask(known.shard, action)
+        if answered.reply is ActionStatus.DONE:
             return
         said = answered.detail
         known = await services.claims.known_now(attempt, principal, worker_id)
@@ -200,9 +202,9 @@ async def _end(
 
 
 def _ended(
-    known: KnownAttempt, principal: Principal, attempt: str, outcome: Outcome, output: str | None, error: str | None
-) -> EndClaimed:
-    return EndClaimed(
+    known: AttemptLocation, principal: Principal, attempt: str, outcome: Outcome, output: str | None, error: str | None
+) -> ClaimEnded:
+    return ClaimEnded(
         worker=known.worker, attempt=attempt, by=principal.name, outcome=outcome, output=output, error=error
     )
 
@@ -211,7 +213,7 @@ async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetim
     one, needs = claimed.assignment, claimed.needs
     return ClaimedRun(
         run_id=one.attempt,
-        parent_run_id=await _former(services, one.task) if one.number > 1 else None,
+        parent_run_id=await _previous_attempt(services, one.task) if one.number > 1 else None,
         config_id=claimed.job,
         customer_id=one.tenant,
         scheduled_time=claimed.scheduled_at,
@@ -232,11 +234,11 @@ async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetim
         checkpoint=_raw(one.checkpoint),
         timeout_seconds=one.timeout_seconds,
         resources=quantities.show(Resources(needs.cpu_millis, needs.memory_bytes, needs.gpus, needs.disk_bytes)),
-        token=make_attempt_token(services.cluster_secret, one.attempt, now + TOKEN_LIFE),
+        token=make_attempt_token(services.cluster_secret, one.attempt, now + TOKEN_LIFETIME),
     )
 
 
-async def _former(services: Services, task_id: str) -> str | None:
+async def _previous_attempt(services: Services, task_id: str) -> str | None:
     """Return the latest ended attempt of a task."""
     attempts = await services.store.attempts_of(task_id)
     return attempts[-1].id if attempts else None
@@ -253,7 +255,7 @@ def _offer(body: ClaimRequest) -> Offer | None:
     for where, text in (texts | {"zone": body.zone, "version": body.version}).items():
         if not text.isprintable():
             faults.add(where, "contains a control character")
-    said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, ABSURD)
+    said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
     refuse("the body", faults.all())
     return None if body.resources is None else Offer(**{name: said.get(name, 0) for name in Offer.__struct_fields__})
 

@@ -8,32 +8,40 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Noun, Printing, Reach, limited, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    ResourceGroup,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.protocol.rest.admin import VerificationView
 
-_FAULTY = 1
+_FAULTS_FOUND = 1
 
 
-@click.group("audit", cls=Noun, invoke_without_command=True)
+@click.group("audit", cls=ResourceGroup, invoke_without_command=True)
 @click.option("--actor", metavar="NAME", help="Filter by actor: token:etl-bot, local, attempt:att_..")
-@click.option("--act", metavar="NAME", help="Filter by action, such as cancel_run.")
+@click.option("--action", metavar="NAME", help="Filter by action, such as cancel_run.")
 @click.option("--object", "object_id", metavar="ID", help="Filter by the id of the object.")
 @click.option("--from", "since", metavar="TIME", help="Only entries at or after this time.")
 @click.option("--to", "before", metavar="TIME", help="Only entries before this time.")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
 @click.pass_context
 def audit(
     ctx: click.Context,
     /,
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     actor: str | None,
-    act: str | None,
+    action: str | None,
     object_id: str | None,
     since: str | None,
     before: str | None,
@@ -44,7 +52,7 @@ def audit(
 
     \b
     Examples:
-      mainspring audit --act cancel_run --from 2026-11-15
+      mainspring audit --action cancel_run --from 2026-11-15
       mainspring audit --object run_018f3c2e9a41-9d2c44e1f0a7b35c -o wide
       mainspring audit verify
     """
@@ -52,13 +60,13 @@ def audit(
         return
     from mainspring.cli.render.admin_tables import AUDIT
     from mainspring.cli.render.listing import show_list
-    from mainspring.cli.render.times import read_time
+    from mainspring.cli.render.times import parse_time
 
-    start = None if since is None else read_time(since, "--from", printing)
-    end = None if before is None else read_time(before, "--to", printing)
-    with reach.client() as client:
+    start = None if since is None else parse_time(since, "--from", printing)
+    end = None if before is None else parse_time(before, "--to", printing)
+    with connection.client() as client:
         show_list(
-            lambda: client.audit(actor=actor, act=act, object=object_id, since=start, before=end, limit=limit),
+            lambda: client.audit(actor=actor, action=action, object=object_id, since=start, before=end, limit=limit),
             AUDIT,
             printing,
             watch=watch,
@@ -67,9 +75,9 @@ def audit(
 
 
 @audit.command("heads")
-@prints_rows
-@reaches_server
-def heads(reach: Reach, printing: Printing) -> None:
+@with_table_options
+@with_connection_options
+def heads(connection: ConnectionOptions, printing: Printing) -> None:
     """List the head of each tenant's hash chain. Store them elsewhere for `audit verify --against`.
 
     \b
@@ -79,7 +87,7 @@ def heads(reach: Reach, printing: Printing) -> None:
     from mainspring.cli.render.admin_tables import HEADS
     from mainspring.cli.render.output import print_rows
 
-    with reach.client() as client:
+    with connection.client() as client:
         print_rows(client.audit_heads(), HEADS, printing)
 
 
@@ -88,9 +96,9 @@ def heads(reach: Reach, printing: Printing) -> None:
     "--against", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Stored output of `audit heads -o json` to compare with.",
 )  # fmt: skip
-@prints_rows
-@reaches_server
-def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
+@with_table_options
+@with_connection_options
+def verify(connection: ConnectionOptions, printing: Printing, against: Path | None) -> None:
     """Verify the audit log against its hash chains. Exits with 1 if it was changed.
 
     Entries are checked on the client, in the chains of all tenants and of the installation (*), or in one chain with
@@ -104,11 +112,11 @@ def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
     from mainspring.cli.commands.admin.audit_check import check_chains, read_heads
 
     kept = [] if against is None else read_heads(against)
-    with reach.client() as client:
+    with connection.client() as client:
         chains = check_chains(client, kept)
     _print_chains(chains, printing)
     if any(chain.faults for chain in chains):
-        sys.exit(_FAULTY)
+        sys.exit(_FAULTS_FOUND)
 
 
 def _print_chains(chains: list[VerificationView], printing: Printing) -> None:
@@ -120,6 +128,6 @@ def _print_chains(chains: list[VerificationView], printing: Printing) -> None:
 
     print_rows(chains, CHAINS, printing)
     faults = [fault for chain in chains for fault in chain.faults]
-    if faults and printing.is_for_people:
+    if faults and printing.is_human_readable:
         click.echo()
         print_rows(faults, AUDIT_FAULTS, replace(printing, columns=(), sort=None))

@@ -37,12 +37,12 @@ def check_chains(client: Client, kept: Sequence[HeadView]) -> list[VerificationV
     tenants = sorted({head.tenant for head in ends})
     total = sum(max(head.seq for head in ends if head.tenant == tenant) for tenant in tenants)
     checked = []
-    with terminal.bar("checking", total) as advance:
+    with terminal.progress_bar("checking", total) as advance:
         done = 0
         for tenant in tenants:
             chain = _Chain(tenant, [head for head in ends if head.tenant == tenant])
             for part in client.audit_chain(tenant):
-                chain.take(part)
+                chain.add_page(part)
                 advance(done + chain.entries)
             done += chain.entries
             checked.append(chain.result())
@@ -60,7 +60,7 @@ class _Chain:
         self._first_seq = 0
         self.entries = 0
 
-    def take(self, part: Sequence[AuditView]) -> None:
+    def add_page(self, part: Sequence[AuditView]) -> None:
         """Check the next page of entries."""
         rows = [_row(entry) for entry in part]
         self.entries += len(rows)
@@ -69,12 +69,12 @@ class _Chain:
             # Heads before the oldest retained entry can't be verified any more.
             self._heads = [head for head in self._heads if head[0] >= self._first_seq]
         for row in rows:
-            self._pass_heads(before=row.seq)
+            self._check_heads(before=row.seq)
             self._faults += self._check.faults_in([row])
 
     def result(self) -> VerificationView:
         """Return the result."""
-        self._pass_heads(before=None)
+        self._check_heads(before=None)
         end = self._check.head
         return VerificationView(
             tenant=self._tenant,
@@ -84,13 +84,13 @@ class _Chain:
             faults=[AuditFaultView(tenant=one.tenant, seq=one.seq, id=one.id, why=one.why) for one in self._faults],
         )
 
-    def _pass_heads(self, *, before: int | None) -> None:
+    def _check_heads(self, *, before: int | None) -> None:
         """Compare the chain with the heads before a sequence number, or with all remaining ones."""
-        for seq, digest in self._take_heads(before):
+        for seq, digest in self._pop_heads(before):
             head = ChainHead(tenant=self._tenant, seq=seq, hash=digest)
             self._faults += filter(None, [self._check.fault_at_end(head)])
 
-    def _take_heads(self, before: int | None) -> Iterator[tuple[int, str]]:
+    def _pop_heads(self, before: int | None) -> Iterator[tuple[int, str]]:
         while self._heads and (before is None or self._heads[0][0] < before):
             yield self._heads.pop(0)
 
@@ -98,7 +98,7 @@ class _Chain:
 def _row(entry: AuditView) -> AuditRow:
     """Return an entry in its sealed form."""
     return AuditRow(
-        id=entry.id, at=entry.at, tenant=entry.tenant, actor=entry.actor, source=entry.source, act=entry.act,
+        id=entry.id, at=entry.at, tenant=entry.tenant, actor=entry.actor, source=entry.source, action=entry.action,
         object=entry.object, why=entry.why, before=_side(entry.before), after=_side(entry.after), seq=entry.seq,
         hash=entry.hash,
     )  # fmt: skip

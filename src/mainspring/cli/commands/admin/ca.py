@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -24,7 +24,7 @@ def ca() -> None:
 
 @ca.command("init")
 @click.argument("directory", type=_DIRECTORY)
-@prints
+@with_output_options
 def init(printing: Printing, directory: Path) -> None:
     """Create a certificate authority in DIRECTORY. Distribute `ca.crt`; give `ca.key` to servers only.
 
@@ -33,16 +33,16 @@ def init(printing: Printing, directory: Path) -> None:
       mainspring ca init /etc/mainspring/ca
     """
     from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, make_authority
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
 
-    make_authority(directory, now=MachineClock().wall())
-    _say_made(directory, (AUTHORITY_CERTIFICATE, AUTHORITY_KEY), printing)
+    make_authority(directory, now=SystemClock().wall())
+    _print_created(directory, (AUTHORITY_CERTIFICATE, AUTHORITY_KEY), printing)
 
 
 @ca.command("cert")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("hosts", nargs=-1, required=True)
-@prints
+@with_output_options
 def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
     """Create a server certificate and key for HOSTS, names or addresses, signed by the CA in DIRECTORY.
 
@@ -58,18 +58,20 @@ def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
         make_key,
         write_new,
     )
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
 
     key = make_key()
     authority = Authority(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
-    made = authority.sign_server(key, hosts, now=MachineClock().wall())
+    made = authority.sign_server(key, hosts, now=SystemClock().wall())
     name = hosts[0].replace(":", "-")
     write_new(directory / f"{name}.key", key_text(key), 0o600)
     write_new(directory / f"{name}.crt", made, 0o644)
-    _say_made(directory, (f"{name}.crt", f"{name}.key"), printing)
+    _print_created(directory, (f"{name}.crt", f"{name}.key"), printing)
 
 
-def _say_made(directory: Path, names: tuple[str, ...], printing: Printing) -> None:
-    from mainspring.cli.render.actions import Deed, print_deeds
+def _print_created(directory: Path, names: tuple[str, ...], printing: Printing) -> None:
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    print_deeds([Deed(id=str(directory / name), act="create", changed=True) for name in names], printing)
+    print_action_outcomes(
+        [ActionOutcome(id=str(directory / name), action="create", changed=True) for name in names], printing
+    )

@@ -6,26 +6,28 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 
-@click.group(cls=Noun, invoke_without_command=True, name="join-token")
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
+@click.group(cls=ResourceGroup, invoke_without_command=True, name="join-token")
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def join_token(
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int
+) -> None:
     """List join tokens, which enroll workers; create and revoke them. Secrets are not shown.
 
     \b
@@ -40,7 +42,7 @@ def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: b
     from mainspring.cli.render.admin_tables import JOIN_TOKENS
     from mainspring.cli.render.listing import show_list
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: islice(client.join_tokens(), limit), JOIN_TOKENS, printing, watch=watch, limit=limit)
 
 
@@ -54,9 +56,11 @@ def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: b
 @click.option(
     "--uses", type=click.IntRange(min=1), default=1, show_default=True, help="Number of workers that may enroll."
 )
-@prints
-@reaches_server
-def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], expires: str, uses: int) -> None:
+@with_output_options
+@with_connection_options
+def create(
+    connection: ConnectionOptions, printing: Printing, name: str, pools: tuple[str, ...], expires: str, uses: int
+) -> None:
     """Create a join token and print it. It is shown only once.
 
     \b
@@ -65,34 +69,36 @@ def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], 
       mainspring join-token create rack-7 --pool gpu --pool default --uses 20 --expires 1d
     """
     from mainspring.cli.render.output import print_one
-    from mainspring.definitions.quantities import seconds_of
+    from mainspring.definitions.quantities import parse_seconds
     from mainspring.protocol.rest.admin import JoinTokenRequest
 
     try:
-        seconds = seconds_of(expires)
+        seconds = parse_seconds(expires)
     except ValueError as error:
         raise click.UsageError(f"--expires {error}") from error
-    wish = JoinTokenRequest(name=name, pools=pools, uses=uses, expires_in_seconds=seconds)
-    with reach.client() as client:
-        made = client.create_join_token(wish)
+    request = JoinTokenRequest(name=name, pools=pools, uses=uses, expires_in_seconds=seconds)
+    with connection.client() as client:
+        made = client.create_join_token(request)
     print_one(made, made.id, printing, lambda: click.echo(made.token))
 
 
 @join_token.command("revoke")
 @click.argument("ids", nargs=-1, required=True)
-@asks_first
-@prints
-@reaches_server
-def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def revoke(connection: ConnectionOptions, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
     """Revoke join tokens by id. Enrolled workers are not affected; see `mainspring workers revoke`.
 
     \b
     Examples:
       mainspring join-token revoke 3f9c2a71d0e4b856
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(ids) > 1 and not agreed(f"revoke {len(ids)} join tokens?", yes=yes):
+    if len(ids) > 1 and not confirmed(f"revoke {len(ids)} join tokens?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        print_deeds([Deed.of(word, "revoke", client.revoke_join_token(word)) for word in ids], printing)
+    with connection.client() as client:
+        print_action_outcomes(
+            [ActionOutcome.of(word, "revoke", client.revoke_join_token(word)) for word in ids], printing
+        )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Noun, Printing, Reach, prints, prints_rows, reaches_server
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    ResourceGroup,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.protocol.rest.admin import SettingView
@@ -15,11 +22,11 @@ if TYPE_CHECKING:
 _why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
-@click.group("settings", cls=Noun, invoke_without_command=True)
-@prints_rows
-@reaches_server
+@click.group("settings", cls=ResourceGroup, invoke_without_command=True)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
+def settings(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing) -> None:
     """List run-time settings with their values and origins.
 
     \b
@@ -32,7 +39,7 @@ def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
     from mainspring.cli.render.admin_tables import SETTINGS
     from mainspring.cli.render.output import print_rows
 
-    with reach.client() as client:
+    with connection.client() as client:
         print_rows(client.settings(), SETTINGS, printing)
 
 
@@ -40,35 +47,35 @@ def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
 @click.argument("name", shell_complete=candidates.settings)
 @click.argument("value")
 @_why
-@prints
-@reaches_server
-def change(reach: Reach, printing: Printing, name: str, value: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def change(connection: ConnectionOptions, printing: Printing, name: str, value: str, why: str) -> None:
     """Set NAME to VALUE on all servers, until it is reset.
 
     \b
     Examples:
       mainspring settings set retries_per_second 500 --why "the disk is slow"
     """
-    with reach.client() as client:
+    with connection.client() as client:
         _print_setting(client.change_setting(name, _read_value(value), why), printing)
 
 
 @settings.command("reset")
 @click.argument("name", shell_complete=candidates.settings)
 @_why
-@prints
-@reaches_server
-def reset(reach: Reach, printing: Printing, name: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def reset(connection: ConnectionOptions, printing: Printing, name: str, why: str) -> None:
     """Reset setting NAME to its default.
 
     \b
     Examples:
       mainspring settings reset retries_per_second
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(name, "reset", client.reset_setting(name, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(name, "reset", client.reset_setting(name, why))], printing)
 
 
 def _read_value(text: str) -> float | str:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 ROLES = ("viewer", "submitter", "operator", "approver", "admin", "worker")
 
 
-@click.group("token", cls=Noun, invoke_without_command=True)
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
+@click.group("token", cls=ResourceGroup, invoke_without_command=True)
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def token(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List API tokens; create and revoke them. Secrets are not shown.
 
     \b
@@ -41,7 +41,7 @@ def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import TOKENS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: islice(client.tokens(), limit), TOKENS, printing, watch=watch, limit=limit)
 
 
@@ -52,10 +52,15 @@ def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
 )
 @click.option("--expires", metavar="DURATION", default="90d", show_default=True, help="Lifetime of the token.")
 @click.option("--store", metavar="URL", help="Create it directly in this store; for the first token.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def create(
-    reach: Reach, printing: Printing, name: str, roles: tuple[str, ...], expires: str, store: str | None
+    connection: ConnectionOptions,
+    printing: Printing,
+    name: str,
+    roles: tuple[str, ...],
+    expires: str,
+    store: str | None,
 ) -> None:
     """Create a token and print it. It is shown only once.
 
@@ -66,42 +71,42 @@ def create(
       mainspring token create ops --role admin --store sqlite:///.mainspring/mainspring.db > token
       mainspring token create ci --role submitter --tenant acme --expires 30d
     """
-    from mainspring.definitions.quantities import seconds_of
+    from mainspring.definitions.quantities import parse_seconds
 
     try:
-        seconds = seconds_of(expires)
+        seconds = parse_seconds(expires)
     except ValueError as error:
         raise click.UsageError(f"--expires {error}") from error
     if store is not None:
-        _create_in_store(store, name, roles, reach.tenant, seconds, printing)
+        _create_in_store(store, name, roles, connection.tenant, seconds, printing)
         return
     from mainspring.cli.render.output import print_one
     from mainspring.protocol.rest.runs import TokenRequest
 
-    wish = TokenRequest(name=name, roles=list(roles), tenant=reach.tenant, expires_in_seconds=seconds)
-    with reach.client() as client:
-        made = client.create_token(wish)
+    request = TokenRequest(name=name, roles=list(roles), tenant=connection.tenant, expires_in_seconds=seconds)
+    with connection.client() as client:
+        made = client.create_token(request)
     print_one(made, made.id, printing, lambda: click.echo(made.token))
 
 
 @token.command("revoke")
 @click.argument("ids", nargs=-1, required=True)
-@asks_first
-@prints
-@reaches_server
-def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def revoke(connection: ConnectionOptions, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
     """Revoke tokens by id.
 
     \b
     Examples:
       mainspring token revoke 3f9c2a71d0e4b856
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(ids) > 1 and not agreed(f"revoke {len(ids)} tokens?", yes=yes):
+    if len(ids) > 1 and not confirmed(f"revoke {len(ids)} tokens?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        print_deeds([Deed.of(word, "revoke", client.revoke_token(word)) for word in ids], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(word, "revoke", client.revoke_token(word)) for word in ids], printing)
 
 
 def _create_in_store(

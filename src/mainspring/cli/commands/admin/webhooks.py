@@ -8,16 +8,16 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ _job = click.option("--job", help="Only runs of this job.", shell_complete=candi
 _note = click.option("--note", help="A note for other people.")
 
 
-@click.group("webhooks", cls=Noun, invoke_without_command=True)
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
+@click.group("webhooks", cls=ResourceGroup, invoke_without_command=True)
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def webhooks(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List webhooks; add, change, test or remove one, and list its deliveries.
 
     \b
@@ -51,7 +51,7 @@ def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
     from mainspring.cli.render.admin_tables import WEBHOOKS
     from mainspring.cli.render.listing import show_list
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.webhooks(limit=limit), WEBHOOKS, printing, watch=watch, limit=limit)
 
 
@@ -60,9 +60,16 @@ def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
 @_events
 @_job
 @_note
-@prints
-@reaches_server
-def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job: str | None, note: str | None) -> None:
+@with_output_options
+@with_connection_options
+def add(
+    connection: ConnectionOptions,
+    printing: Printing,
+    url: str,
+    events: tuple[str, ...],
+    job: str | None,
+    note: str | None,
+) -> None:
     """Add a webhook to URL. The secret that signs its messages is shown only once.
 
     \b
@@ -72,23 +79,23 @@ def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job
     from mainspring.cli.render.output import print_one
     from mainspring.protocol.rest.admin import WebhookRequest
 
-    with reach.client() as client:
+    with connection.client() as client:
         made = client.create_webhook(WebhookRequest(url=url, events=events, job=job or "", note=note or ""))
     print_one(made, made.id, printing, lambda: click.echo(f"{made.id}\n{made.secret}"))
 
 
 @webhooks.command("show")
 @click.argument("webhook")
-@prints
-@reaches_server
-def show(reach: Reach, printing: Printing, webhook: str) -> None:
+@with_output_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, webhook: str) -> None:
     """Show a webhook by id.
 
     \b
     Examples:
       mainspring webhooks show hook_018f3c2e9a41-9d2c44e1f0a7b35c
     """
-    with reach.client() as client:
+    with connection.client() as client:
         _print_webhook(client.webhook(webhook), printing)
 
 
@@ -99,10 +106,10 @@ def show(reach: Reach, printing: Printing, webhook: str) -> None:
 @_job
 @click.option("--enable/--disable", "enabled", default=None, help="Enable or disable deliveries.")
 @_note
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def change(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     webhook: str,
     url: str | None,
@@ -119,9 +126,9 @@ def change(
     """
     from mainspring.protocol.rest.admin import WebhookRequest
 
-    with reach.client() as client:
+    with connection.client() as client:
         was = client.webhook(webhook)
-        wish = WebhookRequest(
+        request = WebhookRequest(
             url=was.url if url is None else url,
             events=events or tuple(was.events),
             job=was.job if job is None else job,
@@ -129,36 +136,36 @@ def change(
             note=was.note if note is None else note,
             tenant=was.tenant,
         )
-        _print_webhook(client.change_webhook(webhook, wish, if_match=was.version), printing)
+        _print_webhook(client.change_webhook(webhook, request, if_match=was.version), printing)
 
 
 @webhooks.command("remove")
 @click.argument("ids", metavar="WEBHOOK...", nargs=-1, required=True)
-@asks_first
-@prints
-@reaches_server
-def remove(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def remove(connection: ConnectionOptions, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
     """Delete webhooks.
 
     \b
     Examples:
       mainspring webhooks remove hook_018f3c2e9a41-9d2c44e1f0a7b35c
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(ids) > 1 and not agreed(f"remove {len(ids)} webhooks?", yes=yes):
+    if len(ids) > 1 and not confirmed(f"remove {len(ids)} webhooks?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        print_deeds([Deed.of(word, "remove", client.delete_webhook(word)) for word in ids], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(word, "remove", client.delete_webhook(word)) for word in ids], printing)
 
 
 @webhooks.command("deliveries")
 @click.argument("webhook")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
-def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
+def deliveries(connection: ConnectionOptions, printing: Printing, webhook: str, watch: bool, limit: int) -> None:
     """List the deliveries of a webhook, newest first.
 
     \b
@@ -168,33 +175,35 @@ def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limi
     from mainspring.cli.render.admin_tables import DELIVERIES
     from mainspring.cli.render.listing import show_list
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.deliveries(webhook, limit=limit), DELIVERIES, printing, watch=watch, limit=limit)
 
 
 @webhooks.command("resend")
 @click.argument("webhook")
 @click.argument("messages", metavar="MESSAGE...", nargs=-1, required=True)
-@prints
-@reaches_server
-def resend(reach: Reach, printing: Printing, webhook: str, messages: tuple[str, ...]) -> None:
+@with_output_options
+@with_connection_options
+def resend(connection: ConnectionOptions, printing: Printing, webhook: str, messages: tuple[str, ...]) -> None:
     """Resend messages to a webhook. They keep their ids, so receivers can detect duplicates.
 
     \b
     Examples:
       mainspring webhooks resend hook_018f3c2e9a41-9d2c44e1f0a7b35c msg_018f3c2e9a41-9d2c44e1f0a7b35c
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(word, "resend", client.resend(webhook, word)) for word in messages], printing)
+    with connection.client() as client:
+        print_action_outcomes(
+            [ActionOutcome.of(word, "resend", client.resend(webhook, word)) for word in messages], printing
+        )
 
 
 @webhooks.command("test")
 @click.argument("webhook")
-@prints_rows
-@reaches_server
-def test(reach: Reach, printing: Printing, webhook: str) -> None:
+@with_table_options
+@with_connection_options
+def test(connection: ConnectionOptions, printing: Printing, webhook: str) -> None:
     """Send a test message to a webhook.
 
     \b
@@ -204,15 +213,15 @@ def test(reach: Reach, printing: Printing, webhook: str) -> None:
     from mainspring.cli.render.admin_tables import DELIVERIES
     from mainspring.cli.render.output import print_rows
 
-    with reach.client() as client:
+    with connection.client() as client:
         print_rows([client.send_test(webhook)], DELIVERIES, printing)
 
 
 def _print_webhook(webhook: WebhookView, printing: Printing) -> None:
-    from mainspring.cli.render.facts import print_facts, say_when
+    from mainspring.cli.render.facts import format_when, print_facts
     from mainspring.cli.render.output import print_one
 
-    def for_people() -> None:
+    def print_text() -> None:
         print_facts(
             ("webhook", webhook.id),
             ("url", webhook.url),
@@ -222,8 +231,8 @@ def _print_webhook(webhook: WebhookView, printing: Printing) -> None:
             ("note", webhook.note),
             ("tenant", webhook.tenant),
             ("version", webhook.version),
-            ("created", say_when(webhook.created_at, printing)),
+            ("created", format_when(webhook.created_at, printing)),
             ("created by", webhook.created_by),
         )
 
-    print_one(webhook, webhook.id, printing, for_people)
+    print_one(webhook, webhook.id, printing, print_text)

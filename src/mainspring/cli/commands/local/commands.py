@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints_rows
+from mainspring.cli.options import Printing, with_table_options
 
 
 @click.command("commands")
-@prints_rows
+@with_table_options
 @click.pass_context
 def commands(ctx: click.Context, /, printing: Printing) -> None:
     """List all commands, one per line.

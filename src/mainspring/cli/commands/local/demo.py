@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from mainspring.cli.render.output import Table
     from mainspring.demo.checks import Check
-    from mainspring.demo.play import DemoSettings, Ending, Opening
-    from mainspring.demo.story import Line
+    from mainspring.demo.messages import Line
+    from mainspring.demo.runner import DemoSettings, DemoStarted, DemoSummary
 
 _PORT = 8484
-_USUAL_SERVER = f"http://127.0.0.1:{_PORT}"
+_DEFAULT_SERVER = f"http://127.0.0.1:{_PORT}"
 _CHECK_SPEED = 10.0
 _FAILED = 1
 _INTERRUPTED = 130
@@ -33,7 +33,7 @@ _TEXT_WIDTH = 62
 @click.option("--for", "lasts", default="5m", show_default=True, metavar="DURATION", help="Duration of the demo.")
 @click.option("--keep", is_flag=True, help="Keep the folder with the database and logs.")
 @click.option("--check", is_flag=True, help="Run fast and report each check; exit with 1 on failure.")
-@prints
+@with_output_options
 def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, keep: bool, check: bool) -> None:
     """Run a demo: a local server with six workers, failing and hanging tasks, and a lost worker.
 
@@ -46,32 +46,32 @@ def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, 
       mainspring demo --speed 4 --for 2m
       mainspring demo --check
     """
-    from mainspring.demo.play import DemoSettings, play
+    from mainspring.demo.runner import DemoSettings, play
 
     if check:
         _check(DemoSettings(port=port or 0, speed=speed or _CHECK_SPEED, keep=keep), printing)
         return
     wanted = _PORT if port is None else port
-    watcher = Watcher(printing, wanted, _usual_server())
-    ending = play(DemoSettings(port=wanted, speed=speed or 1.0, seconds=_seconds(lasts), keep=keep), watcher)
-    if ending is not None:
-        watcher.see_ending(ending)
+    printer = DemoPrinter(printing, wanted, _find_configured_server())
+    summary = play(DemoSettings(port=wanted, speed=speed or 1.0, seconds=_seconds(lasts), keep=keep), printer)
+    if summary is not None:
+        printer.on_end(summary)
 
 
 def _check(settings: DemoSettings, printing: Printing) -> None:
     """Run all checks, and exit with their result."""
     from mainspring.cli.render.output import print_rows
-    from mainspring.demo.play import play
+    from mainspring.demo.runner import play
 
-    examiner = Examiner(printing)
-    ending = play(settings, examiner)
-    if not printing.is_for_people:
-        print_rows(examiner.checks, _checks_table(), printing)
-    if ending is None or ending.was_interrupted:
+    check_printer = CheckPrinter(printing)
+    summary = play(settings, check_printer)
+    if not printing.is_human_readable:
+        print_rows(check_printer.checks, _checks_table(), printing)
+    if summary is None or summary.was_interrupted:
         sys.exit(_INTERRUPTED)
-    wrong = sum(not check.ok for check in examiner.checks)
-    if printing.is_for_people:
-        click.echo(f"{len(examiner.checks)} checks, {wrong} failed")
+    wrong = sum(not check.ok for check in check_printer.checks)
+    if printing.is_human_readable:
+        click.echo(f"{len(check_printer.checks)} checks, {wrong} failed")
     if wrong:
         sys.exit(_FAILED)
 
@@ -88,115 +88,115 @@ def _checks_table() -> Table[Check]:
     return Table(columns, id=lambda check: f"{check.scene}: {check.name}")
 
 
-class Examiner:
+class CheckPrinter:
     """Collects the checks, and prints each as it completes."""
 
     def __init__(self, printing: Printing) -> None:
         self._printing = printing
         self.checks: list[Check] = []
 
-    def see_opening(self, opening: Opening) -> None:
+    def on_start(self, started: DemoStarted) -> None:
         """Ignore the start."""
 
-    def hear(self, line: Line, at_seconds: float) -> None:
+    def on_line(self, line: Line, at_seconds: float) -> None:
         """Ignore lines: they are checked at the end."""
 
-    def learn(self, check: Check) -> None:
+    def on_check(self, check: Check) -> None:
         """Record and print a check."""
         self.checks.append(check)
-        if self._printing.is_for_people:
+        if self._printing.is_human_readable:
             found = f": found {check.found}" if check.found else ""
             click.echo(f"{'ok' if check.ok else 'failed':<6}  {check.scene:<9}  {check.name}{found}")
 
-    def take_over(self) -> None:
+    def on_scenes_finished(self) -> None:
         """Ignore the end of the scenes."""
 
 
-class Watcher:
+class DemoPrinter:
     """Prints the demo as it happens."""
 
-    def __init__(self, printing: Printing, port: int, usual_server: str | None) -> None:
+    def __init__(self, printing: Printing, port: int, configured_server: str | None) -> None:
         from mainspring.cli.render.terminal import console
 
         self._printing = printing
         self._port = port
-        self._usual_server = usual_server
+        self._find_configured_server = configured_server
         self._console = console(printing.color, sys.stdout)
         self._address = ""
 
-    def see_opening(self, opening: Opening) -> None:
+    def on_start(self, started: DemoStarted) -> None:
         """Print the addresses and files."""
         from mainspring import __version__
-        from mainspring.definitions.quantities import say_seconds
+        from mainspring.definitions.quantities import format_seconds
 
-        self._address = opening.address
-        fate = "kept" if opening.kept else "removed at the end; use --keep to keep it"
-        lasts = f", for {say_seconds(opening.lasts_seconds)}" if opening.lasts_seconds is not None else ""
-        self._say(f"Mainspring {__version__} demo: a real scheduler on your machine{lasts}\n", "bold")
-        if self._port and not opening.address.endswith(f":{self._port}"):
-            self._say(f"  Port {self._port} is in use; using {opening.address.rpartition(':')[2]}")
-        self._say(f"  API       {opening.address}/api/v1 (docs: {opening.address}/api/docs)")
-        self._say(f"  Metrics   {opening.address}/metrics")
-        self._say(f"  Files     {opening.folder} ({fate})")
-        self._say(
-            f"  Ready in {opening.seconds:.1f} s · {opening.workers} workers in {opening.zones} zones · "
-            f"{opening.tenants} tenants · nothing leaves this machine\n"
+        self._address = started.address
+        retention = "kept" if started.kept else "removed at the end; use --keep to keep it"
+        lasts = f", for {format_seconds(started.lasts_seconds)}" if started.lasts_seconds is not None else ""
+        self._print_line(f"Mainspring {__version__} demo: a real scheduler on your machine{lasts}\n", "bold")
+        if self._port and not started.address.endswith(f":{self._port}"):
+            self._print_line(f"  Port {self._port} is in use; using {started.address.rpartition(':')[2]}")
+        self._print_line(f"  API       {started.address}/api/v1 (docs: {started.address}/api/docs)")
+        self._print_line(f"  Metrics   {started.address}/metrics")
+        self._print_line(f"  Files     {started.folder} ({retention})")
+        self._print_line(
+            f"  Ready in {started.seconds:.1f} s · {started.workers} workers in {started.zones} zones · "
+            f"{started.tenants} tenants · nothing leaves this machine\n"
         )
 
-    def hear(self, line: Line, at_seconds: float) -> None:
+    def on_line(self, line: Line, at_seconds: float) -> None:
         """Print a line with its time and command."""
         from rich.text import Text
 
-        from mainspring.demo.story import say_clock
+        from mainspring.demo.messages import format_clock
 
-        told = f"{line.subject:<{_SUBJECT_WIDTH}} {line.text}"
-        start = f"  {say_clock(at_seconds)}  "
-        gap = " " * max(2, _TEXT_WIDTH - len(told))
-        is_wide = len(start) + 2 + len(told) + len(gap) + len(line.hint) <= self._console.width
+        message = f"{line.subject:<{_SUBJECT_WIDTH}} {line.text}"
+        start = f"  {format_clock(at_seconds)}  "
+        gap = " " * max(2, _TEXT_WIDTH - len(message))
+        is_wide = len(start) + 2 + len(message) + len(gap) + len(line.hint) <= self._console.width
         if line.hint and not is_wide and self._console.is_terminal:
             gap = "\n" + " " * (len(start) + 2)
         self._show(
             Text.assemble(
                 start,
                 (f"{line.glyph} ", _STYLES.get(line.glyph, "")),
-                told,
+                message,
                 (gap + line.hint if line.hint else "", "cyan"),
             )
         )
 
-    def learn(self, check: Check) -> None:
+    def on_check(self, check: Check) -> None:
         """Ignore checks: viewers may interfere with the demo."""
 
-    def take_over(self) -> None:
+    def on_scenes_finished(self) -> None:
         """Print commands to try."""
-        from mainspring.demo.story import YOUR_TURN
+        from mainspring.demo.messages import YOUR_TURN
 
         lines = ["", "  Try these in another terminal:"]
-        if self._address != self._usual_server:
+        if self._address != self._find_configured_server:
             lines.append(f"    export MAINSPRING_SERVER_URL={self._address}")
         width = max(len(command) for command, _ in YOUR_TURN)
         lines += [f"    {command:<{width}}   {why}" for command, why in YOUR_TURN]
-        self._say("\n".join([*lines, "  Press Ctrl-C to stop.", ""]))
+        self._print_line("\n".join([*lines, "  Press Ctrl-C to stop.", ""]))
 
-    def see_ending(self, ending: Ending) -> None:
+    def on_end(self, summary: DemoSummary) -> None:
         """Print the summary."""
         from mainspring.cli.render.output import print_one
-        from mainspring.demo.story import say_census
+        from mainspring.demo.messages import format_census
 
-        def for_people() -> None:
-            folder = f"kept {ending.folder}" if ending.kept else f"removed {ending.folder}"
-            self._say(f"\n  Stopped {ending.stopped} running tasks and {ending.workers} workers, {folder}.")
-            self._say(f"  {say_census(ending.census)}")
+        def print_text() -> None:
+            folder = f"kept {summary.folder}" if summary.kept else f"removed {summary.folder}"
+            self._print_line(f"\n  Stopped {summary.stopped} running tasks and {summary.workers} workers, {folder}.")
+            self._print_line(f"  {format_census(summary.census)}")
 
-        print_one(ending, ending.folder, self._printing, for_people)
+        print_one(summary, summary.folder, self._printing, print_text)
 
-    def _say(self, text: str, style: str = "") -> None:
+    def _print_line(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
         self._show(Text(text, style=style))
 
     def _show(self, text: Text) -> None:
-        if not self._printing.is_for_people:
+        if not self._printing.is_human_readable:
             return
         # Rich exits the process on a broken pipe; captured output written by click raises BrokenPipeError instead.
         with self._console.capture() as drawn:
@@ -204,22 +204,22 @@ class Watcher:
         click.echo(drawn.get(), nl=False, color=True)
 
 
-def _usual_server() -> str | None:
+def _find_configured_server() -> str | None:
     """Return the server that this user's commands call by default; None if the configuration is invalid."""
-    from mainspring.cli.config.connection_settings import find_whereabouts
-    from mainspring.cli.options import Reach
+    from mainspring.cli.config.connection_settings import resolve_connection_settings
+    from mainspring.cli.options import ConnectionOptions
     from mainspring.protocol.errors import MainspringError
 
     try:
-        return find_whereabouts(Reach()).server.value or _USUAL_SERVER
+        return resolve_connection_settings(ConnectionOptions()).server.value or _DEFAULT_SERVER
     except MainspringError:
         return None  # The next command reports the configuration error.
 
 
 def _seconds(length: str) -> float:
-    from mainspring.definitions.quantities import seconds_of
+    from mainspring.definitions.quantities import parse_seconds
 
     try:
-        return seconds_of(length)
+        return parse_seconds(length)
     except ValueError as error:
         raise click.UsageError(f"--for {length}: {error}") from error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 
 @click.command("openapi")
-@prints
-@reaches_server
-def openapi(reach: Reach, printing: Printing) -> None:
+@with_output_options
+@with_connection_options
+def openapi(connection: ConnectionOptions, printing: Printing) -> None:
     """Print the OpenAPI document of this release, or of a server with --server or --context.
 
     \b
@@ -20,12 +20,12 @@ def openapi(reach: Reach, printing: Printing) -> None:
     """
     from mainspring.cli.config.input_files import print_body
 
-    print_body(_document(reach), "openapi", printing)
+    print_body(_document(connection), "openapi", printing)
 
 
-def _document(reach: Reach) -> bytes:
-    if reach.server is not None or reach.context is not None:
-        with reach.client() as client:
+def _document(connection: ConnectionOptions) -> bytes:
+    if connection.server is not None or connection.context is not None:
+        with connection.client() as client:
             return client.openapi()
     import msgspec
 

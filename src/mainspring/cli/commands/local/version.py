@@ -5,11 +5,11 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring import __version__
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 
 @click.command("version")
-@prints
+@with_output_options
 def version(printing: Printing) -> None:
     """Print the version.
 

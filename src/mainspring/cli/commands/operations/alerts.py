@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    ListCommand,
+    Printing,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_table_options,
+)
 
 
-@click.command("alerts", cls=Listing)
+@click.command("alerts", cls=ListCommand)
 @click.option("--all", "every", is_flag=True, help="Include resolved alerts.")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
-def alerts(reach: Reach, printing: Printing, every: bool, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
+def alerts(connection: ConnectionOptions, printing: Printing, every: bool, watch: bool, limit: int) -> None:
     """List open alerts, newest first.
 
     \b
@@ -24,7 +32,7 @@ def alerts(reach: Reach, printing: Printing, every: bool, watch: bool, limit: in
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import ALERTS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(
             lambda: client.alerts(is_open=None if every else True, limit=limit),
             ALERTS,

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.doctor.findings import Report
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
 
 _PROBLEM = 1
 _UNREACHABLE = 3
-_PATIENCE_SECONDS = 0.0
-_ANSWER_SECONDS = 5.0
+_RETRY_WINDOW_SECONDS = 0.0
+_REQUEST_TIMEOUT_SECONDS = 5.0
 """A server that does not answer within this time is reported as unreachable."""
 
 
@@ -28,9 +28,9 @@ _ANSWER_SECONDS = 5.0
     envvar=["MAINSPRING_SERVER__STORE", "MAINSPRING_STORE"],
     help="Local store to inspect if the server does not answer.",
 )  # fmt: skip
-@prints
-@reaches_server
-def doctor(reach: Reach, printing: Printing, pool: str | None, store: str) -> None:
+@with_output_options
+@with_connection_options
+def doctor(connection: ConnectionOptions, printing: Printing, pool: str | None, store: str) -> None:
     """Run health checks and suggest fixes.
 
     Checks whether tasks can be scheduled, whether a pool is down, what waits long and why, whether schedules fire, and
@@ -44,14 +44,14 @@ def doctor(reach: Reach, printing: Printing, pool: str | None, store: str) -> No
       mainspring doctor --pool gpu -o json
     """
     from mainspring.cli.commands.operations.doctor_view import print_report
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
     from mainspring.protocol.errors import Unreachable
 
-    clock = MachineClock()
+    clock = SystemClock()
     try:
-        report = _ask_server(reach, pool, clock)
+        report = _ask_server(connection, pool, clock)
     except Unreachable as error:
-        report = _look_around(reach, store, error, clock)
+        report = _inspect_locally(connection, store, error, clock)
     print_report(report, printing)
     if not report.is_reached:
         sys.exit(_UNREACHABLE)
@@ -59,23 +59,23 @@ def doctor(reach: Reach, printing: Printing, pool: str | None, store: str) -> No
         sys.exit(_PROBLEM)
 
 
-def _ask_server(reach: Reach, pool: str | None, clock: MachineClock) -> Report:
+def _ask_server(connection: ConnectionOptions, pool: str | None, clock: SystemClock) -> Report:
     """Check the server. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
     from mainspring.cli.render import terminal
-    from mainspring.doctor.gather import ask
-    from mainspring.doctor.questions import judge
+    from mainspring.doctor.gather import gather
+    from mainspring.doctor.run_checks import run_checks
 
     with (
-        reach.client(_PATIENCE_SECONDS, _ANSWER_SECONDS) as client,
-        terminal.status(f"checking {client.url}") as tell,
+        connection.client(_RETRY_WINDOW_SECONDS, _REQUEST_TIMEOUT_SECONDS) as client,
+        terminal.status(f"checking {client.url}") as report_progress,
     ):
-        return judge(ask(client, clock, pool, tell))
+        return run_checks(gather(client, clock, pool, report_progress))
 
 
-def _look_around(reach: Reach, store: str, error: Exception, clock: MachineClock) -> Report:
+def _inspect_locally(connection: ConnectionOptions, store: str, error: Exception, clock: SystemClock) -> Report:
     """Check this machine. Raises Unreachable if the address is invalid."""
-    from mainspring.doctor.local_machine import look_around
-    from mainspring.doctor.questions import judge_nearby
+    from mainspring.doctor.local_machine import probe_local_machine
+    from mainspring.doctor.run_checks import run_local_checks
 
-    with reach.client() as client:
-        return judge_nearby(look_around(client.url, store, str(error), clock.wall()))
+    with connection.client() as client:
+        return run_local_checks(probe_local_machine(client.url, store, str(error), clock.wall()))

@@ -17,18 +17,18 @@ from mainspring.doctor.findings import Answer, Check, Report
 _SIGNS = {Answer.YES: "✓", Answer.NO: "✗", Answer.UNKNOWN: "·"}
 _STYLES = {Answer.YES: "green", Answer.NO: "red", Answer.UNKNOWN: "yellow"}
 _SIGN = "  x "
-_LONGEST_LINE = 140
-_SHORTEST_LINE = 30
-_ROOM_BESIDE = 60
+_MAX_LINE_WIDTH = 140
+_MIN_LINE_WIDTH = 30
+_MIN_FINDING_WIDTH = 60
 """Minimum width for findings beside the questions; on narrower terminals they go below."""
 
 
 def print_report(report: Report, printing: Printing) -> None:
     """Print the report."""
-    print_one(report, report.server, printing, lambda: _for_people(report, printing))
+    print_one(report, report.server, printing, lambda: _print_text(report, printing))
 
 
-def _for_people(report: Report, printing: Printing) -> None:
+def _print_text(report: Report, printing: Printing) -> None:
     has_color = terminal.has_color(printing.color, sys.stdout)
     version = f", version {report.version}" if report.version else ""
     click.echo(f"{report.server}{version}")
@@ -49,7 +49,7 @@ def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
     sign = _SIGNS[check.answer]
     shown = click.style(sign, fg=_STYLES[check.answer], bold=True) if has_color else sign
     width = _width()
-    is_narrow = width is not None and width < column + _ROOM_BESIDE
+    is_narrow = width is not None and width < column + _MIN_FINDING_WIDTH
     indent = " " * len(_SIGN) * 2 if is_narrow else " " * (len(_SIGN) + column)
     found = _wrapped(check.finding, width, indent)
     advice = _wrapped(f"→ {check.advice}", width, indent) if check.advice else []
@@ -64,14 +64,14 @@ def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
 
 def _width() -> int | None:
     """Return the maximum line width; None without a terminal."""
-    return min(_LONGEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    return min(_MAX_LINE_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
     """Wrap a text to fit after an indent."""
     if width is None:
         return [text]
-    return textwrap.wrap(text, max(_SHORTEST_LINE, width - len(indent)), break_on_hyphens=False)
+    return textwrap.wrap(text, max(_MIN_LINE_WIDTH, width - len(indent)), break_on_hyphens=False)
 
 
 def _summary(report: Report) -> str:

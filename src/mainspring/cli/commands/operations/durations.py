@@ -5,14 +5,14 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_table_options
 
 
 @click.command("durations")
 @click.argument("job", shell_complete=candidates.jobs)
-@prints_rows
-@reaches_server
-def durations(reach: Reach, printing: Printing, job: str) -> None:
+@with_table_options
+@with_connection_options
+def durations(connection: ConnectionOptions, printing: Printing, job: str) -> None:
     """Show p50, p90 and p99 durations of JOB and its tasks, from the latest successful runs.
 
     \b
@@ -22,5 +22,5 @@ def durations(reach: Reach, printing: Printing, job: str) -> None:
     from mainspring.cli.render.output import print_rows
     from mainspring.cli.render.schedule_tables import DURATIONS
 
-    with reach.client() as client:
+    with connection.client() as client:
         print_rows(client.durations(job), DURATIONS, printing)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.simulation.capacity.report import Report
 
 _INTERRUPTED = 130
-_MOST_TENANTS = 10
+_MAX_TENANTS = 10
 _STEPS = 1_000
 """Steps of the progress bar."""
 
@@ -32,7 +32,7 @@ _STEPS = 1_000
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this HTML file.")
 @click.option("--processes", type=click.IntRange(1, 256), help="Number of processes. [default: one per CPU]")
 @click.option("--no-timing", is_flag=True, help="Omit measured times, so that the report is reproducible.")
-@prints
+@with_output_options
 def simulate(
     printing: Printing, scenario: str | None, lists: bool, text: bool, seed: int, scale: float, out: Path | None,
     processes: int | None, no_timing: bool,
@@ -67,15 +67,15 @@ def simulate(
 
 def _play(name: str, seed: int, scale: float, processes: int | None, *, with_timing: bool) -> tuple[Report, bool]:
     from mainspring import __version__
-    from mainspring.cli.render.terminal import bar
-    from mainspring.simulation.capacity.processes import play_fleet
+    from mainspring.cli.render.terminal import progress_bar
+    from mainspring.simulation.capacity.processes import simulate_fleet
     from mainspring.simulation.capacity.report import make_report
     from mainspring.simulation.capacity.scenario import scaled
     from mainspring.simulation.capacity.scenario_file import find_scenario
 
     scenario = scaled(find_scenario(name), scale)
-    with bar(f"Simulating {scenario.name}", _STEPS) as done:
-        played = play_fleet(
+    with progress_bar(f"Simulating {scenario.name}", _STEPS) as done:
+        played = simulate_fleet(
             scenario, seed, processes=processes or os.cpu_count() or 1, progress=lambda part: done(int(part * _STEPS))
         )
     report = make_report(
@@ -100,10 +100,10 @@ def _write(report: Report, out: Path | None) -> None:
 def _print(report: Report, printing: Printing) -> None:
     from mainspring.cli.render.output import print_one
 
-    print_one(report, report.scenario, printing, lambda: _print_for_people(report, printing))
+    print_one(report, report.scenario, printing, lambda: _print_text(report, printing))
 
 
-def _print_for_people(report: Report, printing: Printing) -> None:
+def _print_text(report: Report, printing: Printing) -> None:
     from mainspring.cli.commands.operations.simulate_tables import priorities_table, tenants_table
     from mainspring.cli.render.output import print_rows
     from mainspring.simulation.capacity.figures import blocks, headline, partial, sentences
@@ -114,7 +114,7 @@ def _print_for_people(report: Report, printing: Printing) -> None:
     click.echo()
     print_rows(report.priorities, priorities_table(), printing)
     ordered = sorted(report.tenants, key=lambda row: (-row.delays.p95_seconds, row.tenant))
-    shown = ordered if printing.output == "wide" else ordered[:_MOST_TENANTS]
+    shown = ordered if printing.output == "wide" else ordered[:_MAX_TENANTS]
     click.echo(f"\nTenants with the longest waits ({len(shown)} of {len(ordered)}):")
     print_rows(shown, tenants_table(), printing)
     click.echo()

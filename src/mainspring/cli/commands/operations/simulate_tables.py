@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.cli.render.output import Column, Table
-from mainspring.simulation.capacity.figures import say_count, say_delay, say_error
+from mainspring.simulation.capacity.figures import format_delay, format_share_error, say_count
 from mainspring.simulation.capacity.report import Delays, PriorityRow, TenantRow
 from mainspring.simulation.capacity.scenario import Scenario
 
@@ -42,7 +42,7 @@ def tenants_table() -> Table[TenantRow]:
         Column("tenant", lambda row, _: row.tenant),
         Column("weight", lambda row, _: f"{row.weight:g}"),
         *_delay_columns(lambda row: row.delays),
-        Column("share_off_by", lambda row, _: say_error(row.share_error)),
+        Column("share_off_by", lambda row, _: format_share_error(row.share_error)),
     ]
     return Table(columns, id=lambda row: row.tenant)
 
@@ -50,10 +50,10 @@ def tenants_table() -> Table[TenantRow]:
 def _delay_columns(of: Callable[[T], Delays]) -> list[Column[T]]:
     return [
         Column("placed", lambda row, _: say_count(of(row).placed)),
-        Column("p50", lambda row, _: say_delay(of(row).p50_seconds)),
-        Column("p95", lambda row, _: say_delay(of(row).p95_seconds)),
-        Column("p99", lambda row, _: say_delay(of(row).p99_seconds)),
-        Column("longest", lambda row, _: say_delay(of(row).longest_seconds)),
+        Column("p50", lambda row, _: format_delay(of(row).p50_seconds)),
+        Column("p95", lambda row, _: format_delay(of(row).p95_seconds)),
+        Column("p99", lambda row, _: format_delay(of(row).p99_seconds)),
+        Column("longest", lambda row, _: format_delay(of(row).longest_seconds)),
         Column("waiting", lambda row, _: say_count(of(row).waiting)),
-        Column("since", lambda row, _: say_delay(of(row).longest_waiting_seconds) if of(row).waiting else None),
+        Column("since", lambda row, _: format_delay(of(row).longest_waiting_seconds) if of(row).waiting else None),
     ]

@@ -8,13 +8,13 @@ from dataclasses import replace
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 TENANT = "smoke"
 """Default tenant of the tasks."""
-_WRONG = 1
-_PATIENCE_SECONDS = 10.0
-_ANSWER_SECONDS = 10.0
+_VIOLATIONS_FOUND = 1
+_RETRY_WINDOW_SECONDS = 10.0
+_REQUEST_TIMEOUT_SECONDS = 10.0
 """Timeout of each request, independent of --timeout."""
 
 
@@ -25,9 +25,11 @@ _ANSWER_SECONDS = 10.0
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="Give up after this long; exit with 124."
 )
 @click.option("--strict", is_flag=True, help="Fail if a worker offers more than its machine has.")
-@prints
-@reaches_server
-def smoke(reach: Reach, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool) -> None:
+@with_output_options
+@with_connection_options
+def smoke(
+    connection: ConnectionOptions, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool
+) -> None:
     """Run a smoke test: submit tasks with different requirements and check each placement and result.
 
     Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task, as
@@ -41,33 +43,33 @@ def smoke(reach: Reach, printing: Printing, pool: str | None, tasks: int, timeou
       mainspring smoke -t acme -o json
     """
     from mainspring.cli.commands.operations.smoke_view import print_smoke
-    from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT, read_timeout
+    from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT, parse_timeout
     from mainspring.cli.render import terminal
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
     from mainspring.protocol.errors import Forbidden
-    from mainspring.smoke.trial import Trial, carry_out
+    from mainspring.smoke.trial import Trial, run_trial
 
-    seconds = read_timeout(timeout) or 0.0
+    seconds = parse_timeout(timeout) or 0.0
     with (
-        _owned(reach).client(_PATIENCE_SECONDS, _ANSWER_SECONDS) as client,
-        terminal.leaving_when_told(),
-        terminal.bar(f"{tasks} tasks", tasks) as advance,
+        _owned(connection).client(_RETRY_WINDOW_SECONDS, _REQUEST_TIMEOUT_SECONDS) as client,
+        terminal.exit_on_sigterm(),
+        terminal.progress_bar(f"{tasks} tasks", tasks) as advance,
     ):
         trial = Trial(pool=pool, tasks=tasks, seconds=seconds, is_strict=strict)
         try:
-            report = carry_out(client, MachineClock(), trial, advance)
+            report = run_trial(client, SystemClock(), trial, advance)
         except Forbidden as error:
             error.hint = f"use a token with the role operator for tenant {client.tenant}, or another tenant with -t"
             raise
     print_smoke(report, printing)
-    if report.is_over_time:
+    if report.is_timed_out:
         sys.exit(TIMED_OUT)
-    if report.wrong:
-        sys.exit(_WRONG)
+    if report.violations:
+        sys.exit(_VIOLATIONS_FOUND)
 
 
-def _owned(reach: Reach) -> Reach:
+def _owned(connection: ConnectionOptions) -> ConnectionOptions:
     """Return the connection with a default tenant."""
-    from mainspring.cli.config.connection_settings import find_whereabouts
+    from mainspring.cli.config.connection_settings import resolve_connection_settings
 
-    return reach if find_whereabouts(reach).tenant.value else replace(reach, tenant=TENANT)
+    return connection if resolve_connection_settings(connection).tenant.value else replace(connection, tenant=TENANT)

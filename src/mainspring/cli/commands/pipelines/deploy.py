@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, agreed, asks_first, prints_rows, reaches_server
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    confirmed,
+    with_confirmation,
+    with_connection_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainspring.definitions.pipeline_file import Pipeline
-    from mainspring.folder.deploy import Gone
+    from mainspring.folder.deploy import PruneCandidate
     from mainspring.protocol.errors import MainspringError
 
 
@@ -26,11 +33,11 @@ if TYPE_CHECKING:
 @click.option("--prune", is_flag=True, help="Delete deployed pipelines that are no longer in the folder.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--why", default="", help="Reason, recorded in the audit log.")
-@asks_first
-@prints_rows
-@reaches_server
+@with_confirmation
+@with_table_options
+@with_connection_options
 def deploy(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     directory: Path,
     at: str | None,
@@ -55,37 +62,39 @@ def deploy(
     from functools import cache
 
     from mainspring.cli.commands.pipelines.deploy_table import DEPLOYED
-    from mainspring.cli.commands.pipelines.folder_commands import runs_folder
-    from mainspring.cli.render.output import print_rows, say_hint
-    from mainspring.folder.deploy import REFUSED, Deploying
-    from mainspring.folder.deployment import mark_of, read_folder
+    from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
+    from mainspring.cli.render.output import print_hint, print_rows
+    from mainspring.folder.deploy import REFUSED, FolderDeployment
+    from mainspring.folder.deployment import folder_label, read_folder
 
     if at is not None and not PurePosixPath(at).is_absolute():
         raise click.UsageError("--at must be an absolute path")
-    if runs_folder(reach, directory):
-        raise _run_already(directory)
+    if is_served_folder(connection, directory):
+        raise _already_served_error(directory)
     root = Path(os.path.abspath(directory))  # noqa: PTH100 - keep symbolic links: workers may lack them
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
         raise click.UsageError(f"there is no pipeline.yaml below {directory}")
     _warn(pipelines)
     with ExitStack() as stack:
-        clients = cache(lambda tenant: stack.enter_context(replace(reach, tenant=tenant or reach.tenant).client()))
-        deploying = Deploying(clients, pipelines, mark_of(name or root.name), dry_run=dry_run, why=why)
-        gone = deploying.find_gone()
-        if prune and gone and not dry_run and not agreed(_question(gone), yes=yes):
+        clients = cache(
+            lambda tenant: stack.enter_context(replace(connection, tenant=tenant or connection.tenant).client())
+        )
+        deploying = FolderDeployment(clients, pipelines, folder_label(name or root.name), dry_run=dry_run, why=why)
+        gone = deploying.find_prunable()
+        if prune and gone and not dry_run and not confirmed(_question(gone), yes=yes):
             raise click.Abort
-        rows = list(deploying.carry_out(gone if prune else None))
+        rows = list(deploying.execute(gone if prune else None))
     print_rows(rows, DEPLOYED, printing)
-    if printing.is_for_people:
+    if printing.is_human_readable:
         _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
-        if at is None and not _is_here(reach):
-            say_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
+        if at is None and not _is_here(connection):
+            print_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)
 
 
-def _run_already(directory: Path) -> MainspringError:
+def _already_served_error(directory: Path) -> MainspringError:
     """Return the error for a folder that the server runs itself: its pipelines would run twice."""
     from mainspring.protocol.errors import Conflict
 
@@ -94,12 +103,12 @@ def _run_already(directory: Path) -> MainspringError:
     return conflict
 
 
-def _is_here(reach: Reach) -> bool:
+def _is_here(connection: ConnectionOptions) -> bool:
     """Whether the server is on this machine."""
-    from mainspring.cli.config.connection_settings import find_whereabouts
+    from mainspring.cli.config.connection_settings import resolve_connection_settings
     from mainspring.client.addresses import is_loopback, read_address
 
-    server = find_whereabouts(reach).server.value
+    server = resolve_connection_settings(connection).server.value
     return server is None or is_loopback(read_address(server).host)
 
 
@@ -110,12 +119,12 @@ def _warn(pipelines: Sequence[Pipeline]) -> None:
             click.echo(f"warning: {warning.where}: {warning.why}", err=True)
 
 
-def _question(gone: Sequence[Gone]) -> str:
-    names = ", ".join(one.job if one.is_whole else f"{' and '.join(one.schedules)} (the schedule)" for one in gone)
+def _question(gone: Sequence[PruneCandidate]) -> str:
+    names = ", ".join(one.job if one.includes_job else f"{' and '.join(one.schedules)} (the schedule)" for one in gone)
     return f"delete pipelines removed from the folder: {names}?"
 
 
-def _sum_up(changes: Sequence[str], left: Sequence[Gone], *, dry_run: bool) -> None:
+def _sum_up(changes: Sequence[str], left: Sequence[PruneCandidate], *, dry_run: bool) -> None:
     """Print a summary on stderr."""
     counted = [f"{changes.count(change)} {change}" for change in dict.fromkeys(changes)]
     click.echo(", ".join(counted) + (" (dry run, nothing changed)" if dry_run else ""), err=True)

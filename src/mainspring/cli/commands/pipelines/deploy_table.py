@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mainspring.cli.render.output import Column, Table
-from mainspring.folder.deploy import Deployed
+from mainspring.folder.deploy import DeployResult
 
-DEPLOYED: Table[Deployed] = Table(
+DEPLOYED: Table[DeployResult] = Table(
     [
         Column("pipeline", lambda row, _: row.pipeline),
         Column("change", lambda row, _: row.change),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, prints_rows
+from mainspring.cli.options import Printing, with_table_options
 
 
 @click.command("example")
 @click.argument("name", required=False, shell_complete=candidates.templates)
-@prints_rows
+@with_table_options
 def example(printing: Printing, name: str | None) -> None:
     """Print the example NAME, a runnable `pipeline.yaml`; without a name, list the examples.
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from mainspring.cli.config.connection_settings import find_whereabouts
-from mainspring.cli.options import Printing, Reach
-from mainspring.cli.render.facts import print_facts, say_when
-from mainspring.cli.render.output import Column, Table, say_ago, say_time
+from mainspring.cli.config.connection_settings import resolve_connection_settings
+from mainspring.cli.options import ConnectionOptions, Printing
+from mainspring.cli.render.facts import format_when, print_facts
+from mainspring.cli.render.output import Column, Table, format_ago, format_time
 from mainspring.client.addresses import is_loopback, read_address
 from mainspring.client.api_calls import DEFAULT_SERVER
 from mainspring.client.client import Client
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.folder.discover import scan, walk
-from mainspring.folder.lock import is_held
+from mainspring.folder.lock import is_locked
 from mainspring.folder.state.index import Index
 from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE, RunRecord, ScheduleState
 from mainspring.folder.state.state_files import read_state
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound, Refused, Unavailable
 
 
@@ -47,14 +47,14 @@ def find_state(folder: Path, reference: str) -> ScheduleState:
     for state in known:
         if reference in {state.schedule_id, state.pipeline_id}:
             return state
-    near = [state for state in known if state.schedule_id.startswith(reference)]
-    if len(near) > 1:
-        names = ", ".join(state.schedule_id for state in near[:5])
+    affinity = [state for state in known if state.schedule_id.startswith(reference)]
+    if len(affinity) > 1:
+        names = ", ".join(state.schedule_id for state in affinity[:5])
         raise Refused(f"{reference} matches {names}; use a longer prefix")
-    if not near:
+    if not affinity:
         hint = did_you_mean(reference, [state.pipeline_id for state in known])
         raise NotFound(f"{folder} has no schedule {reference}{hint}")
-    return near[0]
+    return affinity[0]
 
 
 def client_for(folder: Path, schedule_id: str | None = None) -> Client:
@@ -65,22 +65,22 @@ def client_for(folder: Path, schedule_id: str | None = None) -> Client:
         missing.hint = f"start it with `mainspring up {folder}`"
         raise missing
     known = Index.load(folder).entries.get(schedule_id or "")
-    return Client(address, token="", tenant="" if known is None else known.tenant or "", patience=1.0)
+    return Client(address, token="", tenant="" if known is None else known.tenant or "", retry_timeout_seconds=1.0)
 
 
-def runs_folder(reach: Reach, folder: Path) -> bool:
+def is_served_folder(connection: ConnectionOptions, folder: Path) -> bool:
     """Whether the target server is the scheduler that runs this folder or a parent folder."""
-    now = MachineClock().wall()
+    now = SystemClock().wall()
     place = folder.resolve()
-    address = next((_address_in(root) for root in (place, *place.parents) if is_held(root, now)), None)
-    meant = find_whereabouts(reach).server.value or DEFAULT_SERVER
-    return address is not None and _door(address) == _door(meant)
+    address = next((_address_in(root) for root in (place, *place.parents) if is_locked(root, now)), None)
+    meant = resolve_connection_settings(connection).server.value or DEFAULT_SERVER
+    return address is not None and _endpoint(address) == _endpoint(meant)
 
 
-def say_if_stopped(folder: Path, printing: Printing) -> None:
+def warn_if_stopped(folder: Path, printing: Printing) -> None:
     """Warn that state files are out of date if no scheduler runs the folder."""
-    now = MachineClock().wall()
-    if not printing.is_for_people or is_held(folder, now):
+    now = SystemClock().wall()
+    if not printing.is_human_readable or is_locked(folder, now):
         return
     written = [
         datetime.fromtimestamp((folder / listing.path / STATE_FILE).lstat().st_mtime, UTC)
@@ -88,7 +88,7 @@ def say_if_stopped(folder: Path, printing: Printing) -> None:
         if listing.names
     ]
     if written:
-        since = f"{say_time(max(written), printing)}, {say_ago(max(written), now)}"
+        since = f"{format_time(max(written), printing)}, {format_ago(max(written), now)}"
         click.echo(f"no scheduler runs {folder}; showing its last state, from {since}", err=True)
 
 
@@ -100,7 +100,7 @@ def _address_in(folder: Path) -> str | None:
         return None
 
 
-def _door(address: str) -> tuple[str, str, int | None]:
+def _endpoint(address: str) -> tuple[str, str, int | None]:
     """Normalize an address, so that addresses of the same server are equal."""
     url = read_address(address)
     return url.scheme, "localhost" if is_loopback(url.host) else url.host, url.port
@@ -113,12 +113,12 @@ def show_state(state: ScheduleState, printing: Printing) -> None:
         ("schedule", state.schedule_id),
         ("pipeline", state.pipeline_id),
         ("status", state.status),
-        ("next", say_when(state.next_run, printing)),
-        ("last", None if last is None else f"{_result(last)} {say_when(last.started_at, printing)}"),
+        ("next", format_when(state.next_run, printing)),
+        ("last", None if last is None else f"{_result(last)} {format_when(last.started_at, printing)}"),
         ("error", None if last is None else last.error or None),
         ("result", None if last is None else last.result_file or None),
         ("runs", f"{stats.total_runs}, {stats.failed_runs} failed"),
-        ("last failure", say_when(stats.last_failure, printing)),
+        ("last failure", format_when(stats.last_failure, printing)),
         ("average duration", f"{stats.average_duration:.0f} ms" if stats.average_duration else None),
     )
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from mainspring import __version__
 from mainspring.client.api_calls import DEFAULT_SERVER
-from mainspring.definitions.quantities import say_seconds
+from mainspring.definitions.quantities import format_seconds
 from mainspring.folder import schedule_events
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from mainspring.app.folder_scheduler import PipelineScheduler
     from mainspring.folder.info import ScheduleInfo
-    from mainspring.folder.source import Beginning
+    from mainspring.folder.source import FolderSummary
 
-_MOST_LISTED = 20
-_LONGEST_ERROR = 300
+_MAX_LISTED = 20
+_MAX_ERROR_CHARS = 300
 _HEADINGS = ("PIPELINE", "NEXT", "SCHEDULE")
 
 
@@ -39,29 +39,29 @@ class FolderView:
 
     def __init__(self, console: Console, directory: Path, *, quiet: bool) -> None:
         self._console = console
-        self._when_unread: Callable[[], None] = lambda: None
+        self._on_output_closed: Callable[[], None] = lambda: None
         self._directory = directory
         self._quiet = quiet
-        self._clock = MachineClock()
+        self._clock = SystemClock()
         self._began = self._clock.monotonic()
         self._width = 12
 
-    def follow(self, scheduler: PipelineScheduler, when_unread: Callable[[], None]) -> None:
-        """Print events from now on. `when_unread` is called when the reader closes the pipe (`| head`)."""
-        self._when_unread = when_unread
+    def follow(self, scheduler: PipelineScheduler, on_output_closed: Callable[[], None]) -> None:
+        """Print events from now on. `on_output_closed` is called when the reader closes the pipe (`| head`)."""
+        self._on_output_closed = on_output_closed
         for event in schedule_events.EVENTS:
-            scheduler.on(event, self._tell)
+            scheduler.on(event, self._on_event)
 
-        async def tell_change(event: schedule_events.FolderEvent) -> None:
+        async def _on_schedule_change(event: schedule_events.FolderEvent) -> None:
             if isinstance(event, schedule_events.ScheduleChanged):
                 info = None
                 with suppress(NotFound):
                     info = await scheduler.get_schedule(event.schedule_id)
                 self._changed(event, info)
 
-        scheduler.on(schedule_events.ScheduleChanged.event, tell_change)
+        scheduler.on(schedule_events.ScheduleChanged.event, _on_schedule_change)
 
-    def started(self, scheduler: PipelineScheduler, beginning: Beginning) -> None:
+    def started(self, scheduler: PipelineScheduler, beginning: FolderSummary) -> None:
         """Print the pipelines and addresses at start."""
         found = _count(len(beginning.pipelines), "pipeline")
         if len(beginning.schedules) < len(beginning.pipelines):
@@ -72,28 +72,28 @@ class FolderView:
         self._line(f"  Files   {self._directory / '.mainspring'}")
         if scheduler.address != DEFAULT_SERVER:
             self._line(f"  Shell   export MAINSPRING_SERVER_URL={scheduler.address}  # for other commands")
-        self._line(f"  Ready   in {say_seconds(self._clock.monotonic() - self._began)}; stop with Ctrl-C")
+        self._line(f"  Ready   in {format_seconds(self._clock.monotonic() - self._began)}; stop with Ctrl-C")
         self._line("")
-        if not beginning.pipelines and not beginning.flaws:
+        if not beginning.pipelines and not beginning.errors:
             self._line("  No pipeline.yaml found. Add one and it is picked up; `mainspring init` creates one.")
             self._line("")
         self._list(beginning.schedules)
-        for flaws in beginning.flaws.values():
-            self._line(f"{flaws}\n", style="red")
+        for errors in beginning.errors.values():
+            self._line(f"{errors}\n", style="red")
         for warning in beginning.warnings:
-            self._tell(schedule_events.Warned(message=warning))
+            self._on_event(schedule_events.WarningRaised(message=warning))
 
     def stopping(self, running: int, wait_seconds: float) -> None:
         """Print that shutdown has begun."""
         if running:
             self._line(
-                f"stopping: waiting up to {say_seconds(wait_seconds)} for {_count(running, 'task')}; "
+                f"stopping: waiting up to {format_seconds(wait_seconds)} for {_count(running, 'task')}; "
                 "press Ctrl-C again to stop immediately"
             )
         else:
             self._line("stopping")
 
-    def hurries(self) -> None:
+    def stopping_now(self) -> None:
         """Print that shutdown no longer waits."""
         self._line("stopping immediately")
 
@@ -110,53 +110,55 @@ class FolderView:
             return
         now = self._clock.wall()
         soonest = sorted(infos, key=lambda info: (info.state.next_run is None, info.state.next_run or now))
-        rows = [_HEADINGS, *((one.pipeline_id, self._say_next(one), one.trigger) for one in soonest[:_MOST_LISTED])]
+        rows = [_HEADINGS, *((one.pipeline_id, self._format_next(one), one.trigger) for one in soonest[:_MAX_LISTED])]
         self._width = max(self._width, *(len(row[0]) for row in rows))
         second = max(len(row[1]) for row in rows)
         for row in rows:
             self._line(f"  {row[0]:<{self._width}}  {row[1]:<{second}}  {row[2]}".rstrip())
-        if len(infos) > _MOST_LISTED:
-            self._line(f"  and {len(infos) - _MOST_LISTED} more: mainspring next")
+        if len(infos) > _MAX_LISTED:
+            self._line(f"  and {len(infos) - _MAX_LISTED} more: mainspring next")
         self._line("")
 
-    def _tell(self, event: schedule_events.FolderEvent) -> None:
+    def _on_event(self, event: schedule_events.FolderEvent) -> None:
         match event:
             case schedule_events.ExecutionStart() if not self._quiet:
-                self._happened("▶", event.pipeline_id, f"started  {event.run_id}", "blue")
+                self._print_event("▶", event.pipeline_id, f"started  {event.run_id}", "blue")
             case schedule_events.ExecutionComplete() if not self._quiet:
                 items = event.result.items_processed
                 what = "" if items is None else f", {_count(items, 'item')}"
-                self._happened(
-                    "✓", event.pipeline_id, f"succeeded in {say_seconds(event.duration / 1000)}{what}", "green"
+                self._print_event(
+                    "✓", event.pipeline_id, f"succeeded in {format_seconds(event.duration / 1000)}{what}", "green"
                 )
             case schedule_events.ExecutionError(will_retry=True):
                 text = f"attempt {event.retry_attempt} failed, retrying: {_short(event.error)}"
-                self._happened("↻", event.pipeline_id, text, "yellow")
+                self._print_event("↻", event.pipeline_id, text, "yellow")
             case schedule_events.ExecutionError():
-                self._happened("✕", event.pipeline_id, f"failed: {_short(event.error)}", "red")
+                self._print_event("✕", event.pipeline_id, f"failed: {_short(event.error)}", "red")
             case schedule_events.FileBroken():
-                goes_on = "keeping the last valid version" if event.keeps_running else "not running"
-                self._happened("!", event.file, f"invalid, {goes_on}:", "red")
-                self._line(event.flaws)
+                outcome = "keeping the last valid version" if event.keeps_running else "not running"
+                self._print_event("!", event.file, f"invalid, {outcome}:", "red")
+                self._line(event.errors)
             case schedule_events.FileFixed():
-                self._happened("·", event.file, "valid again", "green")
-            case schedule_events.Warned():
+                self._print_event("·", event.file, "valid again", "green")
+            case schedule_events.WarningRaised():
                 self._line(f"warning: {event.message}", style="yellow")
             case _:
                 pass
 
     def _changed(self, event: schedule_events.ScheduleChanged, info: ScheduleInfo | None) -> None:
-        what = "schedule removed" if info is None else f"{event.change}: {info.trigger}; next: {self._say_next(info)}"
-        self._happened("·", event.pipeline_id, what, "cyan")
+        what = (
+            "schedule removed" if info is None else f"{event.change}: {info.trigger}; next: {self._format_next(info)}"
+        )
+        self._print_event("·", event.pipeline_id, what, "cyan")
 
-    def _say_next(self, info: ScheduleInfo) -> str:
+    def _format_next(self, info: ScheduleInfo) -> str:
         """Format the time of the next run, or the status that prevents it."""
         if info.state.next_run is None:
             return info.state.status
         left = (info.state.next_run - self._clock.wall()).total_seconds()
-        return f"in {say_seconds(left)}" if left > 0 else "now"
+        return f"in {format_seconds(left)}" if left > 0 else "now"
 
-    def _happened(self, sign: str, who: str, what: str, style: str) -> None:
+    def _print_event(self, sign: str, who: str, what: str, style: str) -> None:
         now = self._clock.wall().astimezone()
         self._line(f"{now:%H:%M:%S}  {sign} {who:<{self._width}}  {what}", style=style)
 
@@ -165,7 +167,7 @@ class FolderView:
             self._console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
         except SystemExit:
             # Rich exits on a broken pipe and has muted itself; the caller decides whether to stop.
-            self._when_unread()
+            self._on_output_closed()
 
 
 def _count(number: int, what: str) -> str:
@@ -174,4 +176,4 @@ def _count(number: int, what: str) -> str:
 
 def _short(error: str) -> str:
     first = " ".join(error.split())
-    return first if len(first) <= _LONGEST_ERROR else f"{first[:_LONGEST_ERROR]}.."
+    return first if len(first) <= _MAX_ERROR_CHARS else f"{first[:_MAX_ERROR_CHARS]}.."

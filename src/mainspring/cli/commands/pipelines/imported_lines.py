@@ -31,7 +31,7 @@ class Outcome(StrEnum):
     """The line starts nothing."""
 
 
-class LineView(msgspec.Struct, frozen=True, kw_only=True):
+class CrontabLineView(msgspec.Struct, frozen=True, kw_only=True):
     """A line and its outcome."""
 
     line: int
@@ -42,12 +42,12 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
     @property
-    def is_as_it_was(self) -> bool:
+    def is_migrated(self) -> bool:
         """Whether everything that the line starts will be started here as well."""
         return self.outcome in {Outcome.IMPORTED, Outcome.UNCHANGED, Outcome.IGNORED}
 
 
-LINES: Table[LineView] = Table(
+LINES: Table[CrontabLineView] = Table(
     [
         Column("line", lambda row, _: row.line),
         Column("schedule", lambda row, _: row.schedule),
@@ -61,10 +61,10 @@ LINES: Table[LineView] = Table(
 
 def write_lines(
     crontab: Crontab, lines: Sequence[ImportedLine], into: Path, *, dry_run: bool, force: bool
-) -> list[LineView]:
+) -> list[CrontabLineView]:
     """Write the pipelines unless it is a dry run. Return the outcome of every line in order. Raises UsageError."""
-    rows = [LineView(line=one.line, outcome=Outcome.LEFT_OUT, note=one.why) for one in crontab.refused]
-    rows += [LineView(line=one.line, outcome=Outcome.IGNORED, note=one.why) for one in crontab.ignored]
+    rows = [CrontabLineView(line=one.line, outcome=Outcome.LEFT_OUT, note=one.why) for one in crontab.refused]
+    rows += [CrontabLineView(line=one.line, outcome=Outcome.IGNORED, note=one.why) for one in crontab.ignored]
     try:
         rows += [_write(line, into, dry_run=dry_run, force=force) for line in lines]
     except OSError as error:
@@ -72,10 +72,10 @@ def write_lines(
     return sorted(rows, key=lambda row: row.line)
 
 
-def _write(line: ImportedLine, into: Path, *, dry_run: bool, force: bool) -> LineView:
+def _write(line: ImportedLine, into: Path, *, dry_run: bool, force: bool) -> CrontabLineView:
     directory = into / line.name
     file = directory / PIPELINE_FILE
-    row = LineView(
+    row = CrontabLineView(
         line=line.line,
         schedule=line.schedule,
         pipeline=str(directory),

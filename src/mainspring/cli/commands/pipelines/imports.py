@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints_rows
+from mainspring.cli.options import Printing, with_table_options
 
 if TYPE_CHECKING:
-    from mainspring.cli.commands.pipelines.imported_lines import LineView
+    from mainspring.cli.commands.pipelines.imported_lines import CrontabLineView
 
 _OWN_CRONTAB = "crontab -l"
 
@@ -40,7 +40,7 @@ def imports() -> None:
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only list the outcome of each line.")
 @click.option("--force", is_flag=True, help="Overwrite existing pipelines.")
-@prints_rows
+@with_table_options
 def crontab(
     printing: Printing, file: str | None, into: Path, is_system: bool | None, dry_run: bool, force: bool
 ) -> None:
@@ -68,9 +68,9 @@ def crontab(
     lines = pipelines_of(read, file=name, user=getpass.getuser())
     rows = write_lines(read, lines, into, dry_run=dry_run, force=force)
     print_rows(rows, LINES, printing)
-    if printing.is_for_people:
+    if printing.is_human_readable:
         _sum_up(rows, into, dry_run=dry_run)
-    if not all(row.is_as_it_was for row in rows):
+    if not all(row.is_migrated for row in rows):
         sys.exit(1)
 
 
@@ -100,16 +100,16 @@ def _users() -> set[str]:
     return {"root", *(user.pw_name for user in pwd.getpwall())}
 
 
-def _sum_up(rows: list[LineView], into: Path, *, dry_run: bool) -> None:
+def _sum_up(rows: list[CrontabLineView], into: Path, *, dry_run: bool) -> None:
     """Print a summary and the next step."""
     from mainspring.cli.commands.pipelines.imported_lines import Outcome
-    from mainspring.cli.render.output import say_hint
+    from mainspring.cli.render.output import print_hint
 
     counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
-    said = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
-    click.echo(said or "the crontab has no jobs", err=True)
+    counted = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
+    click.echo(counted or "the crontab has no jobs", err=True)
     if dry_run:
         click.echo("nothing was written", err=True)
     elif counts[Outcome.IMPORTED] or counts[Outcome.UNCHANGED]:
         command = f"mainspring up {shlex.quote(str(into))}"
-        say_hint(f"review them, remove the lines from the crontab, and run `{command}`")
+        print_hint(f"review them, remove the lines from the crontab, and run `{command}`")

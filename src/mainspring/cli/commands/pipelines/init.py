@@ -8,7 +8,7 @@ from pathlib import Path
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 _SCHEMA = Path("schema", "pipeline.json")
 _IGNORED = """\
@@ -25,7 +25,7 @@ _IGNORED = """\
     "--template", default="cron", show_default=True, shell_complete=candidates.templates,
     help="Template of the pipeline; see `mainspring example`.",
 )  # fmt: skip
-@prints
+@with_output_options
 def init(printing: Printing, directory: Path, template: str) -> None:
     """Create a folder with a runnable pipeline, or add one to a folder. Existing files are kept.
 
@@ -36,7 +36,7 @@ def init(printing: Printing, directory: Path, template: str) -> None:
     """
     import msgspec
 
-    from mainspring.cli.render.output import print_one, say_hint
+    from mainspring.cli.render.output import print_hint, print_one
     from mainspring.definitions.pipeline_file import read_pipeline
     from mainspring.definitions.templates import find_template
 
@@ -49,12 +49,12 @@ def init(printing: Printing, directory: Path, template: str) -> None:
     text = find_template(template).text
     files = _make(directory, read_pipeline(text, template).id, text)
 
-    def for_people() -> None:
+    def print_text() -> None:
         for file in files:
             click.echo(file)
-        say_hint(f"run it with `mainspring up {shlex.quote(str(directory))}`")
+        print_hint(f"run it with `mainspring up {shlex.quote(str(directory))}`")
 
-    print_one(Made(directory=str(directory), files=files), files[0], printing, for_people)
+    print_one(Made(directory=str(directory), files=files), files[0], printing, print_text)
 
 
 def _make(directory: Path, name: str, text: str) -> list[str]:

@@ -68,19 +68,19 @@ def read_all(paths: Sequence[Path], at: str | None = None) -> Reading:
 def _read_folder(folder: Path, reading: Reading, at: str | None) -> None:
     """Read every pipeline below a folder, as `mainspring up` finds it."""
     scanned = scan(folder)
-    reading.errors += [_whole(str(folder), why) for why in scanned.faults]
+    reading.errors += [_file_error(str(folder), why) for why in scanned.faults]
     by_id: dict[str, Pipeline] = {}
     for found in scanned.found:
         file = str((folder if found.path == ROOT else folder / found.path) / PIPELINE_FILE)
         if found.fault is not None:
             reading.files += 1
-            reading.errors.append(_whole(file, found.fault))
+            reading.errors.append(_file_error(file, found.fault))
             continue
         directory = None if at is None else posixpath.normpath(posixpath.join(at, found.path))
         pipeline = _take(reading, _read_one(file, found.text, found.pipeline_id, directory))
         if pipeline is not None and by_id.setdefault(pipeline.id, pipeline) is not pipeline:
             why = f"has the same id as {by_id[pipeline.id].file}, {pipeline.id}: rename one of the directories"
-            reading.errors.append(_whole(file, why))
+            reading.errors.append(_file_error(file, why))
     together = list(by_id.values())
     reading.errors += [invalid(one.file, one.text, [flaw]) for one, flaw in after_cycles(together)]
     reading.warnings += unknown_afters(together, {found.pipeline_id for found in scanned.found})
@@ -106,7 +106,7 @@ def _take(reading: Reading, read: Pipeline | InvalidFile) -> Pipeline | None:
     return read
 
 
-def _whole(file: str, why: str) -> InvalidFile:
+def _file_error(file: str, why: str) -> InvalidFile:
     """Return an error about a whole file."""
     error = InvalidFile(f"{file}: {why}")
     error.faults = (Fault(where=file, why=why),)
@@ -125,7 +125,7 @@ def _split(place: str) -> tuple[str, int, int]:
     return (name, int(line), int(column)) if name and line.isdigit() and column.isdigit() else (place, 0, 0)
 
 
-def say_for_github(findings: Iterable[Finding]) -> Iterator[str]:
+def format_github_annotations(findings: Iterable[Finding]) -> Iterator[str]:
     """Format findings as GitHub Actions annotations."""
     for one in findings:
         message = one.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

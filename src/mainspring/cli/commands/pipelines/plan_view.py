@@ -11,17 +11,17 @@ from functools import cache
 import msgspec
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach
-from mainspring.cli.render.output import Column, Table, say_ago
-from mainspring.cli.render.schedule_tables import say_moment
+from mainspring.cli.options import ConnectionOptions, Printing
+from mainspring.cli.render.output import Column, Table, format_ago
+from mainspring.cli.render.schedule_tables import format_local_time
 from mainspring.core.schedules.clock_changes import next_change
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.time_zones import find_zone
-from mainspring.core.schedules.triggers import CronTrigger, next_window, say_trigger
+from mainspring.core.schedules.triggers import CronTrigger, describe_trigger, next_window
 from mainspring.definitions.local_time_zone import system_zone
 from mainspring.definitions.pipeline_file import Pipeline
-from mainspring.folder.deploy import Deployed, Deploying
-from mainspring.folder.deployment import mark_of
+from mainspring.folder.deploy import DeployResult, FolderDeployment
+from mainspring.folder.deployment import folder_label
 from mainspring.protocol.errors import Forbidden, Unauthenticated, Unavailable
 
 FIRES = 5
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 PLANS: Table[Plan] = Table([Column("pipeline", lambda one, _: one.pipeline)], id=lambda one: one.pipeline)
 
 
-def plan_of(pipeline: Pipeline, now: datetime, change: Deployed | None) -> Plan:
+def plan_of(pipeline: Pipeline, now: datetime, change: DeployResult | None) -> Plan:
     """Return the plan of a pipeline."""
     return Plan(
         pipeline=pipeline.id,
@@ -67,12 +67,14 @@ def plan_of(pipeline: Pipeline, now: datetime, change: Deployed | None) -> Plan:
     )
 
 
-def changes(reach: Reach, pipelines: Sequence[Pipeline], folder: str) -> dict[str, Deployed]:
+def changes(connection: ConnectionOptions, pipelines: Sequence[Pipeline], folder: str) -> dict[str, DeployResult]:
     """Return the changes that deploying a folder would make, by pipeline. Without a server, print a notice."""
     with ExitStack() as stack:
-        clients = cache(lambda tenant: stack.enter_context(replace(reach, tenant=tenant or reach.tenant).client()))
+        clients = cache(
+            lambda tenant: stack.enter_context(replace(connection, tenant=tenant or connection.tenant).client())
+        )
         try:
-            rows = Deploying(clients, pipelines, mark_of(folder), dry_run=True).carry_out()
+            rows = FolderDeployment(clients, pipelines, folder_label(folder), dry_run=True).execute()
             return {row.pipeline: row for row in rows}
         except (Unavailable, Unauthenticated, Forbidden) as error:
             click.echo(f"can't compare with a server: {error}", err=True)
@@ -89,8 +91,8 @@ def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
         click.echo(f"  {schedule.fires}{'' if schedule.enabled else ' (disabled)'}")
         zone = printing.zone or find_zone(schedule.timezone)
         for at in schedule.next:
-            local = say_moment(at, now, replace(printing, zone=zone))
-            click.echo(f"    {local:<26}{say_ago(at, now):<10}{at.astimezone(zone).isoformat()}")
+            local = format_local_time(at, now, replace(printing, zone=zone))
+            click.echo(f"    {local:<26}{format_ago(at, now):<10}{at.astimezone(zone).isoformat()}")
         if schedule.clock_change:
             click.echo(f"    {schedule.clock_change}")
     if not plan.schedules:
@@ -102,7 +104,7 @@ def _planned(schedule: ScheduleSpec, now: datetime) -> PlannedSchedule:
     name = trigger.timezone if isinstance(trigger, CronTrigger) else system_zone()
     change = next_change(trigger, now)
     return PlannedSchedule(
-        fires=say_trigger(trigger),
+        fires=describe_trigger(trigger),
         timezone=name,
         enabled=schedule.enabled,
         next=_fires(schedule, now, find_zone(name)),

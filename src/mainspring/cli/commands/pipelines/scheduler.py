@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.commands.processes.up import up
-from mainspring.cli.options import Call, Printing, limited, prints, prints_rows, watched
+from mainspring.cli.options import Call, Printing, limit_option, watch_option, with_output_options, with_table_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
-    from mainspring.protocol.rest.runs import Done
+    from mainspring.protocol.rest.runs import ActionResult
 
-_FAR = timedelta(days=366)
+_HORIZON = timedelta(days=366)
 
 
 def _in_folder(command: Call) -> Call:
@@ -45,9 +45,9 @@ scheduler.add_command(up, "start")
 
 
 @scheduler.command("list")
-@watched
-@limited(100)
-@prints_rows
+@watch_option
+@limit_option(100)
+@with_table_options
 @_in_folder
 def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """List the schedules of a folder.
@@ -56,16 +56,16 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
     Examples:
       mainspring scheduler list --dir pipelines
     """
-    from mainspring.cli.commands.pipelines.folder_commands import SCHEDULES, say_if_stopped, states
+    from mainspring.cli.commands.pipelines.folder_commands import SCHEDULES, states, warn_if_stopped
     from mainspring.cli.render.listing import show_list
 
-    say_if_stopped(folder, printing)
+    warn_if_stopped(folder, printing)
     show_list(lambda: states(folder)[:limit], SCHEDULES, printing, watch=watch, limit=limit)
 
 
 @scheduler.command("status")
 @click.argument("schedule")
-@prints
+@with_output_options
 @_in_folder
 def status(folder: Path, printing: Printing, schedule: str) -> None:
     """Show SCHEDULE: status, next and last run, totals.
@@ -74,19 +74,19 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
     Examples:
       mainspring scheduler status daily-report --dir pipelines
     """
-    from mainspring.cli.commands.pipelines.folder_commands import find_state, say_if_stopped, show_state
+    from mainspring.cli.commands.pipelines.folder_commands import find_state, show_state, warn_if_stopped
     from mainspring.cli.render.output import print_one
 
     state = find_state(folder, schedule)
-    say_if_stopped(folder, printing)
+    warn_if_stopped(folder, printing)
     print_one(state, state.schedule_id, printing, lambda: show_state(state, printing))
 
 
 @scheduler.command("history")
 @click.argument("schedule")
-@watched
-@limited(10)
-@prints_rows
+@watch_option
+@limit_option(10)
+@with_table_options
 @_in_folder
 def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit: int) -> None:
     """List the runs of SCHEDULE, newest first.
@@ -102,9 +102,9 @@ def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit:
 
 
 @scheduler.command("upcoming")
-@watched
-@limited(10)
-@prints_rows
+@watch_option
+@limit_option(10)
+@with_table_options
 @_in_folder
 def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """List upcoming runs of all schedules of a folder.
@@ -116,9 +116,9 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     from mainspring.cli.commands.pipelines.folder_commands import client_for
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import upcoming_table
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
 
-    until = MachineClock().wall() + _FAR
+    until = SystemClock().wall() + _HORIZON
     with client_for(folder) as client:
         show_list(
             lambda: client.upcoming(until=until, with_last=True, limit=limit),
@@ -132,7 +132,7 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
 @scheduler.command("trigger")
 @click.argument("schedule")
 @click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
-@prints
+@with_output_options
 @_in_folder
 def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None:
     """Trigger SCHEDULE now.
@@ -157,7 +157,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
 
 @scheduler.command("pause")
 @click.argument("schedule")
-@prints
+@with_output_options
 @_in_folder
 def pause(folder: Path, printing: Printing, schedule: str) -> None:
     """Pause SCHEDULE until it is resumed. Running runs continue.
@@ -171,7 +171,7 @@ def pause(folder: Path, printing: Printing, schedule: str) -> None:
 
 @scheduler.command("resume")
 @click.argument("schedule")
-@prints
+@with_output_options
 @_in_folder
 def resume(folder: Path, printing: Printing, schedule: str) -> None:
     """Resume SCHEDULE after a pause or after too many failures.
@@ -185,7 +185,7 @@ def resume(folder: Path, printing: Printing, schedule: str) -> None:
 
 @scheduler.command("cancel")
 @click.argument("schedule")
-@prints
+@with_output_options
 @_in_folder
 def cancel(folder: Path, printing: Printing, schedule: str) -> None:
     """Cancel the active runs of SCHEDULE.
@@ -195,20 +195,22 @@ def cancel(folder: Path, printing: Printing, schedule: str) -> None:
       mainspring scheduler cancel daily-report --dir pipelines
     """
 
-    def cancel_runs(client: Client, name: str) -> Done:
+    def cancel_runs(client: Client, name: str) -> ActionResult:
         from mainspring.protocol.errors import Conflict
-        from mainspring.protocol.rest.runs import Done
+        from mainspring.protocol.rest.runs import ActionResult
 
         active = [fire.run_id for fire in client.fires(name, limit=20) if fire.run_id and fire.run_state is None]
         if not active:
             raise Conflict(f"{name} has no active runs")
         done = [client.cancel_run(run) for run in active]
-        return Done(changed=any(one.changed for one in done), detail=", ".join(active))
+        return ActionResult(changed=any(one.changed for one in done), detail=", ".join(active))
 
     _act(folder, schedule, printing, "cancelled", cancel_runs)
 
 
-def _act(folder: Path, schedule: str, printing: Printing, what: str, act: Callable[[Client, str], Done]) -> None:
+def _act(
+    folder: Path, schedule: str, printing: Printing, what: str, act: Callable[[Client, str], ActionResult]
+) -> None:
     """Perform an action on a schedule and print the outcome."""
     from mainspring.cli.commands.pipelines.folder_commands import client_for, find_state
     from mainspring.cli.render.output import print_one
@@ -216,5 +218,5 @@ def _act(folder: Path, schedule: str, printing: Printing, what: str, act: Callab
     name = find_state(folder, schedule).schedule_id
     with client_for(folder, name) as client:
         done = act(client, name)
-    said = what if done.changed else f"already {what}"
-    print_one(done, name, printing, lambda: click.echo(f"{name} {said}"))
+    outcome = what if done.changed else f"already {what}"
+    print_one(done, name, printing, lambda: click.echo(f"{name} {outcome}"))

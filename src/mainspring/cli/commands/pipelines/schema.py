@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 
 @click.command("schema")
 @click.argument("kind", type=click.Choice(["pipeline"]))
-@prints
+@with_output_options
 def schema(printing: Printing, kind: str) -> None:
     """Print the JSON Schema of pipeline.yaml for editor completion and validation.
 

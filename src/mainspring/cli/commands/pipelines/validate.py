@@ -7,7 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 
 @click.command("validate")
@@ -16,7 +16,7 @@ from mainspring.cli.options import Printing, prints
     "--format", "form", type=click.Choice(["text", "github", "json"]), default="text", show_default=True,
     help="Format of findings; github prints GitHub Actions annotations.",
 )  # fmt: skip
-@prints
+@with_output_options
 def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
     """Validate pipeline files, or every pipeline.yaml below a folder, without a server.
 
@@ -28,15 +28,15 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
       mainspring validate pipelines/etl/pipeline.yaml
       mainspring validate pipelines --format github
     """
-    from mainspring.cli.commands.pipelines.pipeline_files import ERROR, Finding, read_all, say_for_github
+    from mainspring.cli.commands.pipelines.pipeline_files import ERROR, Finding, format_github_annotations, read_all
     from mainspring.cli.render.output import Column, Table, print_rows
 
     reading = read_all(paths or (Path(),))
     findings = reading.findings()
     if form == "github":
-        for line in say_for_github(findings):
+        for line in format_github_annotations(findings):
             click.echo(line)
-    elif form == "json" or not printing.is_for_people:
+    elif form == "json" or not printing.is_human_readable:
         table: Table[Finding] = Table(
             [Column("message", lambda one, _: one.message)], id=lambda one: f"{one.file}:{one.line}:{one.column}"
         )

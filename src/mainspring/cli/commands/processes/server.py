@@ -58,8 +58,8 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Default jitter of schedules.",
 )  # fmt: skip
 @click.option(
-    "--set", "tuning", multiple=True, metavar="NAME=VALUE", envvar="MAINSPRING_SET",
-    help="Scheduler setting, such as growth_per_second=500. Repeatable.",
+    "--set", "scheduler_settings", multiple=True, metavar="NAME=VALUE", envvar="MAINSPRING_SET",
+    help="Scheduler setting, such as fan_out_per_second=500. Repeatable.",
 )  # fmt: skip
 @click.option("--private-webhooks", is_flag=True, help="Allow webhooks to private and local addresses.")
 @click.option("--otlp", metavar="URL", help="OpenTelemetry endpoint for spans and metrics (OTLP/HTTP).")
@@ -70,7 +70,7 @@ def server(
     tls_key: Path | None, ca_cert: Path | None, worker_ca: Path | None, worker_ca_key: Path | None,
     worker_cert_hours: float, require_worker_cert: bool, behind_proxy: bool, require_token: bool, pool: str,
     log_format: str, log_level: str, log_limit: str, logs_limit: str, keep_logs: float, alerts: Path | None,
-    jitter: int, tuning: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
+    jitter: int, scheduler_settings: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
     ready_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a server: the scheduler, the API and the worker gateway.
@@ -90,26 +90,26 @@ def server(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
         ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
         require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
-        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, tuning=tuning,
-        ready_file=ready_file, largest_log_bytes=_bytes(log_limit), largest_logs_bytes=_bytes(logs_limit),
+        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, scheduler_settings=scheduler_settings,
+        ready_file=ready_file, max_log_bytes=_bytes(log_limit), max_logs_bytes=_bytes(logs_limit),
         keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
     )  # fmt: skip
     reason = reason_to_refuse(settings)
     if reason is not None:
         raise click.UsageError(reason)
-    serve(settings, _say_ready)
+    serve(settings, _print_ready)
 
 
 def _bytes(size: str) -> int:
-    from mainspring.definitions.quantities import bytes_of
+    from mainspring.definitions.quantities import parse_bytes
 
     try:
-        return bytes_of(size)
+        return parse_bytes(size)
     except ValueError as error:
         raise click.UsageError(f"invalid size {size!r}: {error}") from error
 
 
-def _say_ready(ready: Ready) -> None:
+def _print_ready(ready: Ready) -> None:
     token = "required" if ready.token_needed else "not required on this machine"
     lines = [
         "Mainspring is ready.",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--container-engine", default="auto", show_default=True, metavar="COMMAND",
     help="Container engine, such as podman; auto finds docker or podman.",
 )  # fmt: skip
-@click.option("--cpu", metavar="CORES", callback=quantity("millis_of"), help="CPU capacity; at least 4 if omitted.")
+@click.option("--cpu", metavar="CORES", callback=quantity("parse_millis"), help="CPU capacity; at least 4 if omitted.")
 @click.option(
     "--timeout", default="30s", show_default=True, metavar="DURATION", help="Grace period for running tasks on Ctrl-C."
 )
@@ -72,14 +72,14 @@ def up(
     from mainspring.app.folder_scheduler import PipelineScheduler
     from mainspring.app.server import DEFAULT_PORT
     from mainspring.cli.commands.pipelines.folder_view import FolderView
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
     from mainspring.cli.render.terminal import console
     from mainspring.event_loop import fast_loop
     from mainspring.telemetry.log_output import configure_logging
 
     configure_logging("text", log_level)
-    wait_seconds = read_timeout(timeout) or 0.0
-    beat_seconds = read_timeout(heartbeat, "--heartbeat") or 10.0
+    wait_seconds = parse_timeout(timeout) or 0.0
+    beat_seconds = parse_timeout(heartbeat, "--heartbeat") or 10.0
 
     async def run() -> int:
         scheduler = PipelineScheduler(
@@ -100,25 +100,25 @@ async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_se
     import os
     import signal
 
-    told: list[int] = []
-    asked = asyncio.Event()
+    signals: list[int] = []
+    stop_requested = asyncio.Event()
 
     def stop(number: signal.Signals) -> None:
-        told.append(number)
-        asked.set()
-        if len(told) == 2:
-            view.hurries()
-            scheduler.hurry()
-        elif len(told) > 2:
+        signals.append(number)
+        stop_requested.set()
+        if len(signals) == 2:
+            view.stopping_now()
+            scheduler.stop_now()
+        elif len(signals) > 2:
             os._exit(128 + number)
 
-    view.follow(scheduler, when_unread=asked.set)
+    view.follow(scheduler, on_output_closed=stop_requested.set)
     view.started(scheduler, await scheduler.start())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    waiting = [asyncio.ensure_future(asked.wait()), asyncio.ensure_future(scheduler.stopped.wait())]
+    waiting = [asyncio.ensure_future(stop_requested.wait()), asyncio.ensure_future(scheduler.stopped.wait())]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    if asked.is_set():
+    if stop_requested.is_set():
         view.stopping(scheduler.in_flight(), wait_seconds)
         is_through = await scheduler.stop(wait_seconds * 1_000)
         view.stopped(is_through)

@@ -12,7 +12,7 @@ from mainspring.cli.completion import candidates
 from mainspring.cli.config.process_options import ProcessCommand, quantity
 from mainspring.cli.options import named_values
 
-_NOT_AUTHORISED = 3
+_NOT_AUTHORIZED = 3
 
 
 def _level(_ctx: click.Context, _parameter: click.Parameter, value: str) -> object:
@@ -24,8 +24,8 @@ def _level(_ctx: click.Context, _parameter: click.Parameter, value: str) -> obje
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
-_PLACE = click.Path(path_type=Path)
-_CPU, _BYTES, _SECONDS = quantity("millis_of"), quantity("bytes_of"), quantity("seconds_of")
+_ANY_PATH = click.Path(path_type=Path)
+_CPU, _BYTES, _SECONDS = quantity("parse_millis"), quantity("parse_bytes"), quantity("seconds_of")
 
 _OPTIONS = (
     click.option(
@@ -121,9 +121,9 @@ _OPTIONS = (
     click.option(
         "--allow-private-http", is_flag=True, help="Allow HTTP tasks to call private and local addresses."
     ),
-    click.option("--hide", type=_PLACE, multiple=True, help="Path to hide in sandboxes. Repeatable."),
+    click.option("--hide", type=_ANY_PATH, multiple=True, help="Path to hide in sandboxes. Repeatable."),
     click.option(
-        "--show", type=_PLACE, multiple=True,
+        "--show", type=_ANY_PATH, multiple=True,
         help="Path to mount read-only in sandboxes. Repeatable.",
     ),
     click.option("--ready-file", type=_FILE, help="File created once connected."),
@@ -148,7 +148,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("worker", cls=ProcessCommand)
 @_with_options
 @click.pass_context
-def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
+def worker(ctx: click.RichContext, /, context: str | None, **options_given: Any) -> None:
     """Run a worker: execute tasks of a server on this machine.
 
     Connects to the server, offers all cores and memory by default, and runs in the foreground. Tasks continue while
@@ -167,15 +167,15 @@ def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
     from mainspring.worker.agent.launch import WorkerOptions, fault_of_user, run_worker
 
     if context is not None:
-        said |= _of_context(context)
-    options = WorkerOptions(**said)
+        options_given |= _of_context(context)
+    options = WorkerOptions(**options_given)
     if fault := fault_of_user(options):
         raise click.UsageError(fault, ctx)
     try:
         run_worker(options)
     except (Unauthenticated, Forbidden) as error:
         click.echo(f"error: {error}", err=True)
-        ctx.exit(_NOT_AUTHORISED)
+        ctx.exit(_NOT_AUTHORIZED)
 
 
 def _of_context(name: str) -> dict[str, object]:

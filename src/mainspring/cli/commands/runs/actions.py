@@ -7,26 +7,38 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import Filtered, takes_filter
+from mainspring.cli.commands.runs.bulk_actions import RunFilter, with_run_targets
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, agreed, asks_first, prints, reaches_server
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    confirmed,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
-    from mainspring.protocol.rest.runs import Done
+    from mainspring.protocol.rest.runs import ActionResult
 
 _why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
 @click.command("cancel")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
-@takes_filter
+@with_run_targets
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def cancel(
-    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    run_filter: RunFilter | None,
+    why: str,
+    yes: bool,
 ) -> None:
     """Cancel runs or tasks. Running tasks are asked to stop.
 
@@ -36,22 +48,30 @@ def cancel(
       mainspring cancel run_018f3c2e9a41-9d2c44e1f0a7b35c --why "wrong day"
       mainspring cancel --filter 'job:etl-* state:running' --dry-run
     """
-    if chosen is not None:
-        chosen.act(reach, printing, "cancel", why=why, yes=yes)
+    if run_filter is not None:
+        run_filter.action(connection, printing, "cancel", why=why, yes=yes)
         return
-    _act_on_each(reach, printing, ids, yes=yes, verb="cancel", act=lambda client, word: _cancel(client, word, why))
+    _act_on_each(
+        connection, printing, ids, yes=yes, verb="cancel", action=lambda client, word: _cancel(client, word, why)
+    )
 
 
 @click.command("retry")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
-@takes_filter
+@with_run_targets
 @click.option("--all", "whole", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def retry(
-    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, whole: bool, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    run_filter: RunFilter | None,
+    rerun_all: bool,
+    why: str,
+    yes: bool,
 ) -> None:
     """Retry a failed task, or the failed tasks of a run; with --all, rerun the whole run.
 
@@ -62,23 +82,28 @@ def retry(
       mainspring retry @latest --all
       mainspring retry --filter 'job:etl-* state:failed created>2026-11-15'
     """
-    if chosen is not None:
-        if whole:
+    if run_filter is not None:
+        if rerun_all:
             raise click.UsageError("--all can't be used with --filter")
-        chosen.act(reach, printing, "retry", why=why, yes=yes)
+        run_filter.action(connection, printing, "retry", why=why, yes=yes)
         return
     _act_on_each(
-        reach, printing, ids, yes=yes, verb="retry", act=lambda client, word: _retry(client, word, why, whole=whole)
+        connection,
+        printing,
+        ids,
+        yes=yes,
+        verb="retry",
+        action=lambda client, word: _retry(client, word, why, rerun_all=rerun_all),
     )
 
 
 @click.command("rerun")
 @click.argument("runs", metavar="RUN_ID...", nargs=-1, required=True, shell_complete=candidates.runs)
 @_why
-@asks_first
-@prints
-@reaches_server
-def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def rerun(connection: ConnectionOptions, printing: Printing, runs: tuple[str, ...], why: str, yes: bool) -> None:
     """Rerun runs, each as a new run of the same job version with the same parameters.
 
     \b
@@ -86,7 +111,12 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
       mainspring rerun @latest
     """
     _act_on_each(
-        reach, printing, runs, yes=yes, verb="rerun", act=lambda client, word: _rerun(client, _run(client, word), why)
+        connection,
+        printing,
+        runs,
+        yes=yes,
+        verb="rerun",
+        action=lambda client, word: _rerun(client, _run(client, word), why),
     )
 
 
@@ -96,13 +126,19 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
     help="New priority. P0 needs a grant: `mainspring tenants grant-p0`.",
 )  # fmt: skip
-@takes_filter
+@with_run_targets
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def promote(
-    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, priority: str, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    run_filter: RunFilter | None,
+    priority: str,
+    why: str,
+    yes: bool,
 ) -> None:
     """Change the priority of runs. Running tasks continue; queued tasks are reordered.
 
@@ -111,15 +147,15 @@ def promote(
       mainspring promote @latest --priority P0 --why "the board waits"
       mainspring promote --filter 'job:report-* state:pending'
     """
-    if chosen is not None:
-        chosen.act(reach, printing, "priority", priority=priority, why=why, yes=yes)
+    if run_filter is not None:
+        run_filter.action(connection, printing, "priority", priority=priority, why=why, yes=yes)
         return
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         run = _run(client, word)
         return run, client.set_priority(run, priority, why)
 
-    _act_on_each(reach, printing, ids, yes=yes, verb="promote", act=act)
+    _act_on_each(connection, printing, ids, yes=yes, verb="promote", action=action)
 
 
 @click.command("kill")
@@ -127,9 +163,9 @@ def promote(
 @click.option("--again", is_flag=True, help="Reschedule the task instead of cancelling it.")
 @click.option("--grace", metavar="DURATION", default="0s", show_default=True, help="Time between SIGTERM and SIGKILL.")
 @_why
-@prints
-@reaches_server
-def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def kill(connection: ConnectionOptions, printing: Printing, task: str, again: bool, grace: str, why: str) -> None:
     """Kill the process of a running TASK, and cancel or reschedule the task.
 
     \b
@@ -137,50 +173,50 @@ def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, w
       mainspring kill @latest/load --why "it hangs"
       mainspring kill @latest/load --again --grace 10s
     """
-    from mainspring.cli.render.times import read_length
+    from mainspring.cli.render.times import parse_duration
     from mainspring.cli.resource_ids import find_task
 
-    grace_seconds = read_length(grace, "--grace")
+    grace_seconds = parse_duration(grace, "--grace")
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         found = find_task(client, word)
         return found, client.kill(found, why, grace_seconds=grace_seconds, again=again)
 
-    _act_on_each(reach, printing, (task,), yes=True, verb="kill", act=act)
+    _act_on_each(connection, printing, (task,), yes=True, verb="kill", action=action)
 
 
 @click.command("extend")
 @click.argument("task", shell_complete=candidates.tasks)
 @click.argument("length", metavar="DURATION")
 @_why
-@prints
-@reaches_server
-def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def extend(connection: ConnectionOptions, printing: Printing, task: str, length: str, why: str) -> None:
     """Extend the timeout of a running TASK by DURATION, such as 30m.
 
     \b
     Examples:
       mainspring extend @latest/load 30m --why "the disk is slow today"
     """
-    from mainspring.cli.render.times import read_length
+    from mainspring.cli.render.times import parse_duration
     from mainspring.cli.resource_ids import find_task
 
-    seconds = read_length(length, "DURATION")
+    seconds = parse_duration(length, "DURATION")
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         found = find_task(client, word)
         return found, client.extend(found, seconds, why)
 
-    _act_on_each(reach, printing, (task,), yes=True, verb="extend", act=act)
+    _act_on_each(connection, printing, (task,), yes=True, verb="extend", action=action)
 
 
 @click.command("clear")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True, shell_complete=candidates.tasks)
 @_why
-@asks_first
-@prints
-@reaches_server
-def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def clear(connection: ConnectionOptions, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
     """Release quarantined tasks.
 
     \b
@@ -190,21 +226,28 @@ def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, ye
     """
     from mainspring.cli.resource_ids import find_task
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         found = find_task(client, word)
         return found, client.clear_task(found, why)
 
-    _act_on_each(reach, printing, tasks, yes=yes, verb="clear", act=act)
+    _act_on_each(connection, printing, tasks, yes=yes, verb="clear", action=action)
 
 
 @click.command("pause")
 @click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=candidates.schedules_or_runs)
-@takes_filter
+@with_run_targets
 @_why
-@asks_first
-@prints
-@reaches_server
-def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def pause(
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    run_filter: RunFilter | None,
+    why: str,
+    yes: bool,
+) -> None:
     """Pause schedules or runs. Running tasks continue.
 
     \b
@@ -215,28 +258,33 @@ def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filter
     """
     from mainspring.cli.resource_ids import find_schedule
 
-    if chosen is not None:
-        chosen.act(reach, printing, "pause", why=why, yes=yes)
+    if run_filter is not None:
+        run_filter.action(connection, printing, "pause", why=why, yes=yes)
         return
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         run = _run_if_any(client, word)
         if run:
             return run, client.pause_run(run, why)
         return word, client.pause_schedule(find_schedule(client, word).id, why)
 
-    _act_on_each(reach, printing, ids, yes=yes, verb="pause", act=act)
+    _act_on_each(connection, printing, ids, yes=yes, verb="pause", action=action)
 
 
 @click.command("resume")
 @click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=candidates.schedules_or_runs)
-@takes_filter
+@with_run_targets
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def resume(
-    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    run_filter: RunFilter | None,
+    why: str,
+    yes: bool,
 ) -> None:
     """Resume paused or disabled schedules, or runs that were paused or held after a fault.
 
@@ -248,39 +296,39 @@ def resume(
     """
     from mainspring.cli.resource_ids import find_schedule
 
-    if chosen is not None:
-        chosen.act(reach, printing, "resume", why=why, yes=yes)
+    if run_filter is not None:
+        run_filter.action(connection, printing, "resume", why=why, yes=yes)
         return
 
-    def act(client: Client, word: str) -> tuple[str, Done]:
+    def action(client: Client, word: str) -> tuple[str, ActionResult]:
         run = _run_if_any(client, word)
         if run:
             return run, client.resume_run(run, why)
         return word, client.resume_schedule(find_schedule(client, word).id, why)
 
-    _act_on_each(reach, printing, ids, yes=yes, verb="resume", act=act)
+    _act_on_each(connection, printing, ids, yes=yes, verb="resume", action=action)
 
 
 def _act_on_each(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     ids: tuple[str, ...],
     *,
     yes: bool,
     verb: str,
-    act: Callable[[Client, str], tuple[str, Done]],
+    action: Callable[[Client, str], tuple[str, ActionResult]],
 ) -> None:
     """Perform an action on each id and print the outcomes. Asks for confirmation if there are several."""
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(ids) > 1 and not agreed(f"{verb} {len(ids)} items?", yes=yes):
+    if len(ids) > 1 and not confirmed(f"{verb} {len(ids)} items?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        deeds = [Deed.of(named, verb, done) for named, done in (act(client, word) for word in ids)]
-    print_deeds(deeds, printing)
+    with connection.client() as client:
+        outcomes = [ActionOutcome.of(named, verb, done) for named, done in (action(client, word) for word in ids)]
+    print_action_outcomes(outcomes, printing)
 
 
-def _cancel(client: Client, word: str, why: str) -> tuple[str, Done]:
+def _cancel(client: Client, word: str, why: str) -> tuple[str, ActionResult]:
     from mainspring.cli.resource_ids import find_task, is_run
 
     if is_run(word) and "/" not in word:
@@ -290,32 +338,32 @@ def _cancel(client: Client, word: str, why: str) -> tuple[str, Done]:
     return task, client.cancel_task(task, why)
 
 
-def _retry(client: Client, word: str, why: str, *, whole: bool) -> tuple[str, Done]:
+def _retry(client: Client, word: str, why: str, *, rerun_all: bool) -> tuple[str, ActionResult]:
     from mainspring.cli.resource_ids import find_task, is_run
 
     if is_run(word) and "/" not in word:
         run = _run(client, word)
-        if not whole:
+        if not rerun_all:
             return run, client.retry_run(run, why)
         return _rerun(client, run, why)
-    if whole:
+    if rerun_all:
         raise click.UsageError(f"--all requires a run; {word} is not one")
     task = find_task(client, word)
     return task, client.retry_task(task, why)
 
 
-def _rerun(client: Client, run: str, why: str) -> tuple[str, Done]:
+def _rerun(client: Client, run: str, why: str) -> tuple[str, ActionResult]:
     """Rerun a run. The outcome has the id of the new run."""
-    from mainspring.protocol.rest.runs import Done
+    from mainspring.protocol.rest.runs import ActionResult
 
-    return client.rerun(run, why).run_id, Done(changed=True, detail=f"rerun of {run}")
+    return client.rerun(run, why).run_id, ActionResult(changed=True, detail=f"rerun of {run}")
 
 
 def _run_if_any(client: Client, word: str) -> str | None:
     """Resolve a reference to a run; None if it names a schedule."""
-    from mainspring.cli.resource_ids import is_run, without_address
+    from mainspring.cli.resource_ids import is_run, strip_url
 
-    return _run(client, word) if is_run(without_address(word)) else None
+    return _run(client, word) if is_run(strip_url(word)) else None
 
 
 def _run(client: Client, word: str) -> str:

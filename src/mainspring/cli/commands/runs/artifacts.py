@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, limited, prints, prints_rows, reaches_server, watched, without_ls
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    limit_option,
+    strip_ls,
+    watch_option,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +37,7 @@ class _Artifacts(click.RichGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
         is_verb = args[:1] and args[0] in (*self.commands, *_HELP)
-        return super().parse_args(ctx, args if is_verb else [_LIST, *without_ls(args)])
+        return super().parse_args(ctx, args if is_verb else [_LIST, *strip_ls(args)])
 
 
 @click.group("artifacts", cls=_Artifacts)
@@ -46,11 +55,13 @@ def artifacts() -> None:
 @artifacts.command(_LIST)
 @click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
 @click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
-def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | None, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
+def list_artifacts(
+    connection: ConnectionOptions, printing: Printing, what: str, attempt: str | None, watch: bool, limit: int
+) -> None:
     """List the artifacts of a run or a task, from the last successful attempts.
 
     \b
@@ -65,7 +76,7 @@ def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | N
     is_whole_run = is_run(what) and "/" not in what
     if attempt is not None and is_whole_run:
         raise click.UsageError("--attempt requires a task")
-    with reach.client() as client:
+    with connection.client() as client:
         found = find_run(client, what) if is_whole_run else find_task(client, what)
 
         def fetch() -> Iterable[ArtifactView]:
@@ -84,9 +95,11 @@ def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | N
     "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
     help="Output file; - for stdout. [default: its own name]",
 )  # fmt: skip
-@prints
-@reaches_server
-def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | None, target: Path | None) -> None:
+@with_output_options
+@with_connection_options
+def get(
+    connection: ConnectionOptions, printing: Printing, task: str, path: str, attempt: str | None, target: Path | None
+) -> None:
     """Download an artifact of a task.
 
     It is read directly from the artifact store, a shared disk or a bucket, with the credentials of your environment.
@@ -97,11 +110,11 @@ def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | N
       mainspring artifacts get @latest/extract orders.csv
       mainspring artifacts get run_018f3c2e9a41-9d2c44e1f0a7b35c/report report.html --to -
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
     from mainspring.cli.resource_ids import find_task
     from mainspring.client.artifact_files import copy_artifact
 
-    with reach.client() as client:
+    with connection.client() as client:
         found = _find(client, find_task(client, task), path, attempt)
     if target == Path("-"):
         copy_artifact(found, sys.stdout.buffer.write)
@@ -115,7 +128,7 @@ def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | N
     finally:
         beside.unlink(missing_ok=True)
     detail = f"{found.size_bytes} bytes, checksum verified"
-    print_deeds([Deed(id=str(written), act="get", changed=True, detail=detail)], printing)
+    print_action_outcomes([ActionOutcome(id=str(written), action="get", changed=True, detail=detail)], printing)
 
 
 def _find(client: Client, task_id: str, path: str, attempt: str | None) -> ArtifactView:

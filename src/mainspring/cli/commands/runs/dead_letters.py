@@ -6,30 +6,30 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
-_MOST_AT_ONCE = 10_000
+_MAX_RETRIED = 10_000
 
 
-@click.group(cls=Noun, invoke_without_command=True, name="dead-letters")
+@click.group(cls=ResourceGroup, invoke_without_command=True, name="dead-letters")
 @click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
 @click.pass_context
 def dead_letters(
-    ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, job: str | None, watch: bool, limit: int
 ) -> None:
     """List dead letters, tasks that failed permanently, newest first; `retry` retries them.
 
@@ -43,7 +43,7 @@ def dead_letters(
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import DEAD_LETTERS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.dead_letters(job=job, limit=limit), DEAD_LETTERS, printing, watch=watch, limit=limit)
 
 
@@ -52,11 +52,17 @@ def dead_letters(
 @click.option("--all", "every", is_flag=True, help="Retry all, or all of a job.")
 @click.option("--job", help="With --all: filter by job.", shell_complete=candidates.jobs)
 @click.option("--why", default="", help="Reason, recorded in the audit log.")
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def retry(
-    reach: Reach, printing: Printing, ids: tuple[str, ...], every: bool, job: str | None, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    ids: tuple[str, ...],
+    every: bool,
+    job: str | None,
+    why: str,
+    yes: bool,
 ) -> None:
     """Retry dead letters. If the run is already in history, the whole run is rerun as a new run.
 
@@ -65,25 +71,25 @@ def retry(
       mainspring dead-letters retry task_018f3c2e9a41-9d2c44e1f0a7b35c.2
       mainspring dead-letters retry --all --job etl --yes
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
     from mainspring.cli.resource_ids import find_task
 
     if bool(ids) is every or (job is not None and not every):
         raise click.UsageError("name tasks, or use --all, optionally with --job")
-    with reach.client() as client:
+    with connection.client() as client:
         if every:
             # Only one task of each run in history: the whole run is rerun.
             once = {
                 dead.run_id if dead.in_history else dead.task_id: dead.task_id
-                for dead in client.dead_letters(job=job, limit=_MOST_AT_ONCE)
+                for dead in client.dead_letters(job=job, limit=_MAX_RETRIED)
             }
             ids = tuple(once.values())
-        if len(ids) > 1 and not agreed(f"retry {len(ids)} tasks?", yes=yes):
+        if len(ids) > 1 and not confirmed(f"retry {len(ids)} tasks?", yes=yes):
             raise click.Abort
-        deeds = []
+        outcomes = []
         for word in ids:
             task = find_task(client, word)
             revived = client.revive(task, why)
             detail = f"rerun as {revived.run_id}" if revived.is_new_run else revived.detail
-            deeds.append(Deed(id=task, act="retry", changed=True, detail=detail))
-    print_deeds(deeds, printing)
+            outcomes.append(ActionOutcome(id=task, action="retry", changed=True, detail=detail))
+    print_action_outcomes(outcomes, printing)

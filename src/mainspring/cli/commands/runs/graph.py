@@ -5,14 +5,14 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 
 @click.command("graph")
 @click.argument("run", default="@latest", shell_complete=candidates.runs)
-@prints
-@reaches_server
-def graph(reach: Reach, printing: Printing, run: str) -> None:
+@with_output_options
+@with_connection_options
+def graph(connection: ConnectionOptions, printing: Printing, run: str) -> None:
     """Draw the task graph of RUN with the state of each task.
 
     Each task is drawn below its last dependency; its other dependencies are named beside it.
@@ -26,11 +26,11 @@ def graph(reach: Reach, printing: Printing, run: str) -> None:
     from mainspring.cli.render.output import print_one
     from mainspring.cli.resource_ids import find_run
 
-    with reach.client() as client:
+    with connection.client() as client:
         view = client.graph(find_run(client, run))
 
-    def for_people() -> None:
+    def print_text() -> None:
         for line in draw_graph(view):
             click.echo(line)
 
-    print_one(view, view.run_id, printing, for_people)
+    print_one(view, view.run_id, printing, print_text)

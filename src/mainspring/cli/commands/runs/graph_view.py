@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mainspring.cli.render.tables import say_counts
+from mainspring.cli.render.tables import format_counts
 from mainspring.protocol.rest.overviews import GraphView, NodeView
 
-_WIDEST_BRANCH = 30
-_WIDEST_NAME = 46
-_WIDEST_STATE = 24
+_MAX_BRANCH_WIDTH = 30
+_MAX_NAME_WIDTH = 46
+_MAX_STATE_WIDTH = 24
 _ONLY, _ONE_OF_SEVERAL, _LAST = "↓ ", "├─ ", "└─ "
 _BESIDE, _BELOW_LAST = "│  ", "   "
 
@@ -28,10 +28,11 @@ _BESIDE, _BELOW_LAST = "│  ", "   "
 def draw_graph(graph: GraphView) -> list[str]:
     """Return the lines of the drawing."""
     drawn = [
-        (mark + _say_name(node), _say_states(node), _say_needs(node, above)) for mark, node, above in _in_order(graph)
+        (mark + _format_name(node), _format_states(node), _format_needs(node, above))
+        for mark, node, above in _in_order(graph)
     ]
-    names = min(max((len(name) for name, *_ in drawn), default=0), _WIDEST_NAME)
-    states = min(max((len(state) for _, state, _ in drawn), default=0), _WIDEST_STATE)
+    names = min(max((len(name) for name, *_ in drawn), default=0), _MAX_NAME_WIDTH)
+    states = min(max((len(state) for _, state, _ in drawn), default=0), _MAX_STATE_WIDTH)
     return [f"{name:<{names}}  {state:<{states}}  {needs}".rstrip() for name, state, needs in drawn]
 
 
@@ -59,19 +60,19 @@ def _in_order(graph: GraphView) -> Iterator[tuple[str, NodeView, str | None]]:
 
 def _shortened(branch: str) -> str:
     """Truncate the prefix of a deep branch on the left."""
-    return branch if len(branch) <= _WIDEST_BRANCH else "… " + branch[-(_WIDEST_BRANCH - 2) :]
+    return branch if len(branch) <= _MAX_BRANCH_WIDTH else "… " + branch[-(_MAX_BRANCH_WIDTH - 2) :]
 
 
-def _say_name(node: NodeView) -> str:
+def _format_name(node: NodeView) -> str:
     return f"{node.name} ×{node.tasks}" if node.is_fan_out else node.name
 
 
-def _say_states(node: NodeView) -> str:
+def _format_states(node: NodeView) -> str:
     """Format the state, or the count of tasks per state if there are several."""
-    return next(iter(node.states)) if len(node.states) == 1 else say_counts(node.states)
+    return next(iter(node.states)) if len(node.states) == 1 else format_counts(node.states)
 
 
-def _say_needs(node: NodeView, above: str | None) -> str:
+def _format_needs(node: NodeView, above: str | None) -> str:
     """Format what the tree does not show: conditions, other dependencies, and the task that added the node."""
     words = []
     for edge in node.needs:
@@ -79,6 +80,6 @@ def _say_needs(node: NodeView, above: str | None) -> str:
         words.append(condition if edge.task == above else f"also after {edge.task} {condition}".rstrip())
     if node.when:
         words.append(f"if {node.when}")
-    if node.grown_by:
-        words.append(f"added by {node.grown_by}")
+    if node.added_by:
+        words.append(f"added by {node.added_by}")
     return ", ".join(filter(None, words))

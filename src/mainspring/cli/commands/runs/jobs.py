@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import filtered
+from mainspring.cli.commands.runs.bulk_actions import filter_option
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 
-@click.group("jobs", cls=Noun, invoke_without_command=True)
-@filtered
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
+@click.group("jobs", cls=ResourceGroup, invoke_without_command=True)
+@filter_option
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None, watch: bool, limit: int) -> None:
+def jobs(
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, q: str | None, watch: bool, limit: int
+) -> None:
     """List jobs in their latest version. Alias: `mainspring ls`.
 
     \b
@@ -41,17 +43,17 @@ def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None,
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import JOBS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.jobs(q=q, limit=limit), JOBS, printing, watch=watch, limit=limit)
 
 
 @jobs.command("versions")
 @click.argument("job", shell_complete=candidates.jobs)
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
-def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
+def versions(connection: ConnectionOptions, printing: Printing, job: str, watch: bool, limit: int) -> None:
     """List the versions of JOB, newest first.
 
     \b
@@ -62,7 +64,7 @@ def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import VERSIONS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.job_versions(job, limit=limit), VERSIONS, printing, watch=watch, limit=limit)
 
 
@@ -70,11 +72,16 @@ def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=candidates.jobs)
 @click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
 @click.option("--why", default="", help="Reason, recorded in the audit log.")
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def delete(
-    reach: Reach, printing: Printing, names: tuple[str, ...], if_version: int | None, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    names: tuple[str, ...],
+    if_version: int | None,
+    why: str,
+    yes: bool,
 ) -> None:
     """Delete jobs with all versions.
 
@@ -84,10 +91,12 @@ def delete(
     Examples:
       mainspring jobs delete etl --why "moved elsewhere"
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(names) > 1 and not agreed(f"delete {len(names)} jobs?", yes=yes):
+    if len(names) > 1 and not confirmed(f"delete {len(names)} jobs?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        deeds = [Deed.of(name, "delete", client.delete_job(name, why, if_match=if_version)) for name in names]
-    print_deeds(deeds, printing)
+    with connection.client() as client:
+        outcomes = [
+            ActionOutcome.of(name, "delete", client.delete_job(name, why, if_match=if_version)) for name in names
+        ]
+    print_action_outcomes(outcomes, printing)

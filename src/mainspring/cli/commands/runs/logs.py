@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 
 @click.command("logs")
@@ -14,10 +14,16 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines of each task.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Attempt number; the latest if omitted.")
 @click.option("--failed", is_flag=True, help="Of a run: only failed and timed out tasks.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def logs(
-    reach: Reach, printing: Printing, what: str, follow: bool, tail: int | None, attempt: int | None, failed: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    what: str,
+    follow: bool,
+    tail: int | None,
+    attempt: int | None,
+    failed: bool,
 ) -> None:
     """Print the logs of a task, or of all tasks of a run with the task name before each line.
 
@@ -33,11 +39,11 @@ def logs(
     is_whole_run = is_run(what) and "/" not in what
     if failed and not is_whole_run:
         raise click.UsageError("--failed requires a run")
-    with reach.client() as client:
+    with connection.client() as client:
         found = find_run(client, what) if is_whole_run else find_task(client, what)
         # Report an unreachable server now rather than after the long retry window of the watch client.
         (client.run if is_whole_run else client.task)(found)
-    with reach.watching_client() if follow else reach.client() as client:
+    with connection.watch_client() if follow else connection.client() as client:
         view = LogView(client, printing, tail=tail, attempt=attempt)
         if is_whole_run:
             view.print_run(found, follow=follow, failed=failed)

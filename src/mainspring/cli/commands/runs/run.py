@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.config import process_options
-from mainspring.cli.options import Printing, prints
+from mainspring.cli.options import Printing, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.definitions.pipeline_file import Pipeline
@@ -28,7 +28,7 @@ _FILE = click.Path(exists=True, path_type=Path)
 )  # fmt: skip
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--keep", is_flag=True, help="Keep the store and logs, and print their location.")
-@prints
+@with_output_options
 def run(
     printing: Printing,
     file: Path,
@@ -50,18 +50,18 @@ def run(
     import math
     import tempfile
 
-    from mainspring.app.standalone import StandaloneSettings, in_background
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout, wait_for_end
+    from mainspring.app.standalone import StandaloneSettings, run_in_background
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout, wait_for_end
     from mainspring.cli.render.log_view import LogView
-    from mainspring.cli.render.times import read_params
+    from mainspring.cli.render.times import parse_params
     from mainspring.client.client import FINAL_RUN_STATES, Client
-    from mainspring.protocol.clock import MachineClock
-    from mainspring.telemetry.log_output import configure_inside
+    from mainspring.protocol.clock import SystemClock
+    from mainspring.telemetry.log_output import configure_embedded_logging
 
-    configure_inside("error")
+    configure_embedded_logging("error")
     pipeline = _read(file)
-    given = _parameters(pipeline, read_params(params))
-    timeout_seconds = read_timeout(timeout)
+    given = _parameters(pipeline, parse_params(params))
+    timeout_seconds = parse_timeout(timeout)
     place = Path(tempfile.mkdtemp(prefix="mainspring-run-"))
     settings = StandaloneSettings(
         directory=place,
@@ -72,16 +72,16 @@ def run(
         container_engine="auto" if b'"container"' in pipeline.job else "",
     )
     try:
-        with in_background(settings) as address, Client(address, token="", tenant=pipeline.tenant or "") as client:
+        with run_in_background(settings) as address, Client(address, token="", tenant=pipeline.tenant or "") as client:
             client.submit_job(pipeline.job)
             made = client.submit(pipeline.id, params=given)
-            began = MachineClock().monotonic()
-            if printing.is_for_people:
+            began = SystemClock().monotonic()
+            if printing.is_human_readable:
                 until = math.inf if timeout_seconds is None else began + timeout_seconds
                 LogView(client, printing, tail=None, attempt=None).print_run(
-                    made.id, follow=True, failed=False, until=until, ends=FINAL_RUN_STATES | {"PAUSED"}
+                    made.id, follow=True, failed=False, until=until, final_states=FINAL_RUN_STATES | {"PAUSED"}
                 )
-            wait_for_end(client, made.id, printing, timeout_seconds, stays=False, since=began)
+            wait_for_end(client, made.id, printing, timeout_seconds, server_remains=False, since=began)
     finally:
         _clear(place, keep=keep)
 
@@ -109,9 +109,9 @@ def _invoker(said: str | None) -> str:
 def _parameters(pipeline: Pipeline, given: dict[str, object]) -> dict[str, object]:
     """Return the parameters of the run: the given ones and the defaults of the file."""
     from mainspring.definitions.pipeline_params import make_params
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.clock import SystemClock
 
-    return make_params(pipeline.params, given, MachineClock().wall().astimezone())
+    return make_params(pipeline.params, given, SystemClock().wall().astimezone())
 
 
 def _clear(place: Path, *, keep: bool) -> None:

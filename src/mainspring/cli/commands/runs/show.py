@@ -5,14 +5,14 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 
 @click.command("show")
 @click.argument("what", metavar="ID", default="@latest", shell_complete=candidates.everything)
-@prints
-@reaches_server
-def show(reach: Reach, printing: Printing, what: str) -> None:
+@with_output_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, what: str) -> None:
     """Show a run, task, attempt, worker, job or schedule in detail.
 
     \b
@@ -22,7 +22,7 @@ def show(reach: Reach, printing: Printing, what: str) -> None:
       mainspring show w1
       mainspring show etl@3 -o yaml
     """
-    from mainspring.cli.render.details import Portraits
+    from mainspring.cli.render.details import DetailPrinter
 
-    with reach.client() as client:
-        Portraits(client, printing).show(what)
+    with connection.client() as client:
+        DetailPrinter(client, printing).show(what)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
     from mainspring.definitions.job_file import Definition
-    from mainspring.protocol.rest.runs import BulkLine, RunRequest, RunView
+    from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 
 _STDIN = "-"
 _params = click.option(
@@ -47,10 +47,10 @@ _params = click.option(
 @click.option("--watch", is_flag=True, help="Watch the run until it ends; implies --wait.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def submit(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     file: str,
     params: tuple[str, ...],
@@ -77,8 +77,8 @@ def submit(
       mainspring submit etl.yaml --bulk days.jsonl --mode all
       mainspring submit etl.yaml --dry-run
     """
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout
-    from mainspring.cli.render.times import read_params, read_time_ahead
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
+    from mainspring.cli.render.times import parse_future_time, parse_params
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
@@ -87,29 +87,35 @@ def submit(
         raise click.UsageError(
             "--wait, --watch and --idempotency-key require a single run; the key also allows --mode all"
         )
-    timeout_seconds = read_timeout(timeout)
-    given = read_params(params)
-    promise = None if finish_by is None else read_time_ahead(finish_by, "--finish-by", printing)
+    timeout_seconds = parse_timeout(timeout)
+    given = parse_params(params)
+    promise = None if finish_by is None else parse_future_time(finish_by, "--finish-by", printing)
     definition = _read_file(file)
     if dry_run:
         _print_definition(file, definition, printing)
         return
-    with reach.client() as client:
+    with connection.client() as client:
         job = file if definition is None else _submit_job(client, definition)
         given = given if definition is None else {**definition.params, **given}
         if many:
             request = partial(client.request, job, priority=priority, finish_by=promise)
-            wishes = _wishes(request, given, count, bulk)
-            lines = client.submit_many(wishes, mode=mode, idempotency_key=idempotency_key)
+            run_requests = _run_requests(request, given, count, bulk)
+            lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
             _print_bulk(lines, count, printing)
             return
         submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
         run = _submit_run(submit_run, job, given)
-    _show(reach, run, printing, timeout_seconds, wait=wait, watch=watch)
+    _show(connection, run, printing, timeout_seconds, wait=wait, watch=watch)
 
 
 def _show(
-    reach: Reach, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool, watch: bool
+    connection: ConnectionOptions,
+    run: RunView,
+    printing: Printing,
+    timeout_seconds: float | None,
+    *,
+    wait: bool,
+    watch: bool,
 ) -> None:
     """Print the run, or wait until it ends."""
     if not wait and not watch:
@@ -120,19 +126,19 @@ def _show(
     from mainspring.cli.commands.runs.wait_for_run import wait_for_end
     from mainspring.cli.commands.runs.watch import watch_run
 
-    with reach.watching_client() as client:
+    with connection.watch_client() as client:
         (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
 
 
 def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:
     """Submit one run. Raises NotFound for an unknown job."""
-    from mainspring.cli.resource_ids import lacks_job
+    from mainspring.cli.resource_ids import is_unknown_job
     from mainspring.protocol.errors import NotFound, Refused
 
     try:
         return submit(params=params)
     except Refused as refused:
-        if not lacks_job(refused):
+        if not is_unknown_job(refused):
             raise
         raise NotFound(f"there is no file or job {job}") from refused
 
@@ -153,7 +159,7 @@ def _read_file(file: str) -> Definition | None:
 
 def _submit_job(client: Client, definition: Definition) -> str:
     """Submit the job and return its versioned name. Faults found by the server are mapped to lines of the file."""
-    from mainspring.definitions.job_file import blame
+    from mainspring.definitions.job_file import locate_faults
     from mainspring.protocol.errors import Refused
 
     try:
@@ -161,11 +167,11 @@ def _submit_job(client: Client, definition: Definition) -> str:
     except Refused as refused:
         if not refused.faults:
             raise
-        raise blame(definition, refused) from refused
+        raise locate_faults(definition, refused) from refused
     return f"{job.name}@{job.version}"
 
 
-def _wishes(
+def _run_requests(
     request: Callable[..., RunRequest], params: dict[str, object], count: int | None, bulk: Path | None
 ) -> Iterator[RunRequest]:
     """Yield the request of each run lazily."""
@@ -204,7 +210,7 @@ def _print_definition(file: str, definition: Definition | None, printing: Printi
     print_body(definition.body, definition.name, printing)
 
 
-def _print_bulk(lines: Iterator[BulkLine], total: int | None, printing: Printing) -> None:
+def _print_bulk(lines: Iterator[BulkItemResult], total: int | None, printing: Printing) -> None:
     """Print the outcome of each run, or a summary with the faults in tables. Exits with 4 if any was rejected."""
     from mainspring.cli.render.bulk import print_bulk
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import filtered
+from mainspring.cli.commands.runs.bulk_actions import filter_option
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    ListCommand,
+    Printing,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_table_options,
+)
 
 STATES = (
     "PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED",
@@ -14,7 +22,7 @@ STATES = (
 )  # fmt: skip
 
 
-@click.command("tasks", cls=Listing)
+@click.command("tasks", cls=ListCommand)
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
@@ -22,13 +30,13 @@ STATES = (
 )  # fmt: skip
 @click.option("--worker", help="Filter by worker.", shell_complete=candidates.workers)
 @click.option("--name", help="Filter by name.")
-@filtered
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
+@filter_option
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
 def tasks(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     run: str | None,
     states: tuple[str, ...],
@@ -51,7 +59,7 @@ def tasks(
     from mainspring.cli.render.tables import TASKS
     from mainspring.cli.resource_ids import find_run
 
-    with reach.client() as client:
+    with connection.client() as client:
         run_id = None if run is None else find_run(client, run)
         show_list(
             lambda: client.tasks(states=states, run=run_id, worker=worker, name=name, q=q, limit=limit),

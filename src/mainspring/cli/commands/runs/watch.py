@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @click.command("watch")
 @click.argument("run", default="@latest", shell_complete=candidates.runs)
 @click.option("--timeout", metavar="DURATION", help="Stop watching after this long, such as 10m; exit with 124.")
-@prints
-@reaches_server
-def watch(reach: Reach, printing: Printing, run: str, timeout: str | None) -> None:
+@with_output_options
+@with_connection_options
+def watch(connection: ConnectionOptions, printing: Printing, run: str, timeout: str | None) -> None:
     """Watch RUN until it ends. Exits with 1 if it does not succeed.
 
     \b
@@ -27,24 +27,24 @@ def watch(reach: Reach, printing: Printing, run: str, timeout: str | None) -> No
       mainspring watch run_018f3c2e9a41-9d2c44e1f0a7b35c --timeout 1h
       mainspring watch @latest -o jsonl
     """
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
     from mainspring.cli.resource_ids import find_run
 
-    timeout_seconds = read_timeout(timeout)
-    with reach.client() as client:
+    timeout_seconds = parse_timeout(timeout)
+    with connection.client() as client:
         run_id = find_run(client, run)
         client.run(run_id)
-    with reach.watching_client() as client:
+    with connection.watch_client() as client:
         watch_run(client, run_id, printing, timeout_seconds)
 
 
 def watch_run(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
     """Show a run until it ends, and exit with its result."""
-    from mainspring.cli.commands.runs.wait_for_run import end_with, give_up
-    from mainspring.cli.render.run_view import RunStory
+    from mainspring.cli.commands.runs.wait_for_run import exit_timed_out, print_end
+    from mainspring.cli.render.run_view import RunWatcher
 
-    story = RunStory(client, run_id, printing, timeout_seconds)
-    end = story.tell()
+    watcher = RunWatcher(client, run_id, printing, timeout_seconds)
+    end = watcher.run_until_end()
     if end is None:
-        give_up(f"{run_id} has not ended after {timeout_seconds:g} s", run_id)
-    end_with(client, end, printing)
+        exit_timed_out(f"{run_id} has not ended after {timeout_seconds:g} s", run_id)
+    print_end(client, end, printing)

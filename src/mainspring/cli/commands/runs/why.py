@@ -6,7 +6,13 @@ import rich_click as click
 from click.exceptions import Exit
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    watch_option,
+    with_connection_options,
+    with_table_options,
+)
 
 
 @click.command("why")
@@ -19,11 +25,11 @@ from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server,
 @click.option("--pool", shell_complete=candidates.pools, help="Pool of --queue.")
 @click.option("--check", is_flag=True, help="Exit with 1 if it needs someone to act.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for tickets and chats.")
-@watched
-@prints_rows
-@reaches_server
+@watch_option
+@with_table_options
+@with_connection_options
 def why(
-    reach: Reach, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool, pool: str | None,
+    connection: ConnectionOptions, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool, pool: str | None,
     check: bool, markdown: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Explain why a task, run, job or schedule is not running, and what would help.
@@ -39,17 +45,17 @@ def why(
       mainspring why etl/train --with 'cpu 2' --with 'priority P1'
       mainspring why --queue
     """
-    from mainspring.cli.render.why_view import Asked, Whys
+    from mainspring.cli.render.why_view import WhyRequest, WhyView
 
     if queue and (what or changes or check or markdown):
         raise click.UsageError("--queue is mutually exclusive with ID, --with, --check and --markdown")
     if pool is not None and not queue:
         raise click.UsageError("--pool requires --queue")
-    with reach.watching_client() if watch else reach.client() as client:
-        asked = Asked(what=what or "@latest", changes=changes, pool=pool, is_queue=queue, is_markdown=markdown)
-        whys = Whys(client, printing, asked)
+    with connection.watch_client() if watch else connection.client() as client:
+        request = WhyRequest(what=what or "@latest", changes=changes, pool=pool, is_queue=queue, is_markdown=markdown)
+        view = WhyView(client, printing, request)
         if watch:
-            whys.watch()
-        is_problem = whys.show(check=check)
+            view.watch()
+        is_problem = view.show(check=check)
     if is_problem:
         raise Exit(1)

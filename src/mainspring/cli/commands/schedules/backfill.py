@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_table_options
 
 if TYPE_CHECKING:
     from mainspring.protocol.rest.schedules import BackfillView
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait for all runs; exit with 1 unless all succeed.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--why", default="", help="Reason, recorded in the audit log.")
-@prints_rows
-@reaches_server
+@with_table_options
+@with_connection_options
 def backfill(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     name: str,
     since: str,
@@ -52,36 +52,36 @@ def backfill(
       mainspring backfill nightly --from 2026-11-01 --to 2026-11-15 --dry-run
       mainspring backfill nightly --from 2026-11-01 --to 2026-11-15 --max-parallel 4 --wait
     """
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
     from mainspring.cli.commands.schedules.backfill_view import wait_for_backfill
-    from mainspring.cli.render.times import read_time
+    from mainspring.cli.render.times import parse_time
     from mainspring.cli.resource_ids import find_schedule
     from mainspring.protocol.rest.schedules import BackfillRequest
 
-    timeout_seconds = read_timeout(timeout)
-    wish = BackfillRequest(
-        since=read_time(since, "--from", printing), before=read_time(before, "--to", printing),
+    timeout_seconds = parse_timeout(timeout)
+    request = BackfillRequest(
+        since=parse_time(since, "--from", printing), before=parse_time(before, "--to", printing),
         max_parallel=max_parallel, again=again, dry_run=dry_run, why=why,
     )  # fmt: skip
-    with reach.client() as client:
-        made = client.backfill(find_schedule(client, name).id, wish)
+    with connection.client() as client:
+        made = client.backfill(find_schedule(client, name).id, request)
     _print_backfill(made, printing, is_plan=dry_run)
     if wait and made.id is not None:
-        with reach.watching_client() as client:
+        with connection.watch_client() as client:
             sys.exit(wait_for_backfill(client, made.schedule_id, made, timeout_seconds))
 
 
 def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) -> None:
     """Print every window for dry runs and machine-readable output; otherwise a summary."""
-    from mainspring.cli.render.output import print_one, print_rows, say_hint
+    from mainspring.cli.render.output import print_hint, print_one, print_rows
     from mainspring.cli.render.schedule_tables import windows_table
 
-    def for_people() -> None:
+    def print_text() -> None:
         if is_plan:
             print_rows(made.windows, windows_table(printing), printing)
         verb = "would run" if is_plan else "run"
         click.echo(f"{made.wanted} of {made.total} windows {verb}, {made.max_parallel} at a time")
         if len(made.windows) < made.total:
-            say_hint(f"only the first {len(made.windows)} windows are included; repeat the command for the rest")
+            print_hint(f"only the first {len(made.windows)} windows are included; repeat the command for the rest")
 
-    print_one(made, made.id or made.schedule_id, printing, for_people)
+    print_one(made, made.id or made.schedule_id, printing, print_text)

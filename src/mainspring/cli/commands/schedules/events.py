@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import filtered
+from mainspring.cli.commands.runs.bulk_actions import filter_option
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    ResourceGroup,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     import msgspec
@@ -18,14 +27,16 @@ if TYPE_CHECKING:
 _FROM_FILE = "@"
 
 
-@click.group("events", cls=Noun, invoke_without_command=True)
+@click.group("events", cls=ResourceGroup, invoke_without_command=True)
 @click.option("--type", "kind", metavar="TYPE", help="Filter by type.")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | None, watch: bool, limit: int) -> None:
+def events(
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, kind: str | None, watch: bool, limit: int
+) -> None:
     """List received events, newest first; `send` sends one, `follow` streams task transitions.
 
     \b
@@ -38,17 +49,19 @@ def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | 
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import EVENTS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.received_events(type=kind, limit=limit), EVENTS, printing, watch=watch, limit=limit)
 
 
 @events.command("follow")
-@filtered
+@filter_option
 @click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
-@prints
-@reaches_server
-def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, count: int | None) -> None:
+@with_output_options
+@with_connection_options
+def follow(
+    connection: ConnectionOptions, printing: Printing, q: str | None, run: str | None, count: int | None
+) -> None:
     """Stream task transitions, one per line, until interrupted.
 
     \b
@@ -60,7 +73,7 @@ def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, cou
 
     from mainspring.cli.resource_ids import find_run
 
-    with reach.watching_client() as client:
+    with connection.watch_client() as client:
         run_id = None if run is None else find_run(client, run)
         with client.events(run=run_id, q=q) as stream:
             for change in islice((one for one in stream if one is not None), count):
@@ -73,10 +86,10 @@ def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, cou
 @click.option("--source", default="/mainspring/cli", show_default=True, help="Source of the event.")
 @click.option("--id", "event_id", metavar="ID", help="Event id; duplicates by source and id are ignored.")
 @click.option("--subject", default="", help="Subject of the event.")
-@prints_rows
-@reaches_server
+@with_table_options
+@with_connection_options
 def send(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     kind: str,
     data: str | None,
@@ -95,7 +108,7 @@ def send(
     from mainspring.cli.render.schedule_tables import RECEIVED
 
     content = _read_data(data)
-    with reach.client() as client:
+    with connection.client() as client:
         event = client.event(kind, data=content, source=source, id=event_id, subject=subject)
         print_rows(client.send_events([event]), RECEIVED, printing)
 
@@ -106,14 +119,14 @@ def _print_change(change: TransitionView, printing: Printing) -> None:
 
     import msgspec
 
-    from mainspring.cli.render.output import say_time
+    from mainspring.cli.render.output import format_time
 
     if printing.output == "name":
         click.echo(change.task_id)
-    elif printing.is_for_people:
+    elif printing.is_human_readable:
         tries = f" (attempt {change.attempt})" if change.attempt > 1 else ""
         because = f": {change.because}" if change.because else ""
-        click.echo(f"{say_time(change.at, printing)}  {change.task_id}  {change.end}{tries}{because}")
+        click.echo(f"{format_time(change.at, printing)}  {change.task_id}  {change.end}{tries}{because}")
     else:
         click.echo(msgspec.json.encode(change))
     sys.stdout.flush()

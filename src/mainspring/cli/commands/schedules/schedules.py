@@ -8,16 +8,16 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ _why = click.option("--why", default="", help="Reason, recorded in the audit log
 _since = click.option("--since", metavar="TIME", help="For new schedules: windows after this time count as missed.")
 
 
-@click.group("schedules", cls=Noun, invoke_without_command=True)
+@click.group("schedules", cls=ResourceGroup, invoke_without_command=True)
 @click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
 @click.pass_context
 def schedules(
-    ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, job: str | None, watch: bool, limit: int
 ) -> None:
     """List schedules; create, change, show or delete one.
 
@@ -55,15 +55,15 @@ def schedules(
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import SCHEDULES
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.schedules(job=job, limit=limit), SCHEDULES, printing, watch=watch, limit=limit)
 
 
 @schedules.command("show")
 @click.argument("name", shell_complete=candidates.schedules)
-@prints
-@reaches_server
-def show(reach: Reach, printing: Printing, name: str) -> None:
+@with_output_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, name: str) -> None:
     """Show a schedule with its definition, next window and latest windows.
 
     \b
@@ -71,11 +71,11 @@ def show(reach: Reach, printing: Printing, name: str) -> None:
       mainspring schedules show nightly
       mainspring schedules show nightly -o json
     """
-    from mainspring.cli.render.details import Portraits
+    from mainspring.cli.render.details import DetailPrinter
     from mainspring.cli.resource_ids import find_schedule
 
-    with reach.client() as client:
-        Portraits(client, printing).show_schedule(find_schedule(client, name))
+    with connection.client() as client:
+        DetailPrinter(client, printing).show_schedule(find_schedule(client, name))
 
 
 @schedules.command("create")
@@ -83,9 +83,11 @@ def show(reach: Reach, printing: Printing, name: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
 @_since
 @_why
-@prints
-@reaches_server
-def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: str | None, why: str) -> None:
+@with_output_options
+@with_connection_options
+def create(
+    connection: ConnectionOptions, printing: Printing, file: str, dry_run: bool, since: str | None, why: str
+) -> None:
     """Create the schedule in FILE (YAML or JSON, - for stdin). Fails if the name exists.
 
     \b
@@ -102,7 +104,7 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: st
         return
     from mainspring.protocol.errors import Conflict
 
-    with reach.client() as client:
+    with connection.client() as client:
         try:
             made = _send(read, lambda: client.create_schedule(read.body, why, since=start))
         except Conflict as conflict:
@@ -115,9 +117,9 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: st
 @click.argument("file")
 @_since
 @_why
-@prints
-@reaches_server
-def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str) -> None:
+@with_output_options
+@with_connection_options
+def put(connection: ConnectionOptions, printing: Printing, file: str, since: str | None, why: str) -> None:
     """Create or update the schedule in FILE. Idempotent.
 
     \b
@@ -125,29 +127,31 @@ def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str
       mainspring schedules set nightly.yaml --why "an hour later"
     """
     read, start = _read_file(file), _read_since(since, printing)
-    with reach.client() as client:
+    with connection.client() as client:
         _print_made(_send(read, lambda: client.put_schedule(read.name, read.body, why, since=start)), printing)
 
 
 @schedules.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=candidates.schedules)
 @_why
-@asks_first
-@prints
-@reaches_server
-def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def delete(connection: ConnectionOptions, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
     """Delete schedules. Their runs continue, and their history is kept.
 
     \b
     Examples:
       mainspring schedules delete nightly --why "moved elsewhere"
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    if len(names) > 1 and not agreed(f"delete {len(names)} schedules?", yes=yes):
+    if len(names) > 1 and not confirmed(f"delete {len(names)} schedules?", yes=yes):
         raise click.Abort
-    with reach.client() as client:
-        print_deeds([Deed.of(name, "delete", client.delete_schedule(name, why)) for name in names], printing)
+    with connection.client() as client:
+        print_action_outcomes(
+            [ActionOutcome.of(name, "delete", client.delete_schedule(name, why)) for name in names], printing
+        )
 
 
 @schedules.command("fires")
@@ -157,12 +161,12 @@ def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, y
 )
 @click.option("--from", "since", metavar="TIME", help="Only windows at or after this time.")
 @click.option("--to", "before", metavar="TIME", help="Only windows before this time.")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
 def fires(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     name: str,
     outcomes: tuple[str, ...],
@@ -180,12 +184,12 @@ def fires(
     """
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import fires_table
-    from mainspring.cli.render.times import read_time
+    from mainspring.cli.render.times import parse_time
     from mainspring.cli.resource_ids import find_schedule
 
-    start = None if since is None else read_time(since, "--from", printing)
-    end = None if before is None else read_time(before, "--to", printing)
-    with reach.client() as client:
+    start = None if since is None else parse_time(since, "--from", printing)
+    end = None if before is None else parse_time(before, "--to", printing)
+    with connection.client() as client:
         schedule = find_schedule(client, name).id
         show_list(
             lambda: client.fires(schedule, outcomes=outcomes, since=start, before=end, limit=limit),
@@ -198,11 +202,11 @@ def fires(
 
 @schedules.command("history")
 @click.argument("name", shell_complete=candidates.schedules)
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
-def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
+def history(connection: ConnectionOptions, printing: Printing, name: str, watch: bool, limit: int) -> None:
     """List the changes of a schedule, newest first.
 
     \b
@@ -214,15 +218,15 @@ def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int
     from mainspring.cli.render.schedule_tables import CHANGES
     from mainspring.cli.resource_ids import find_schedule
 
-    with reach.client() as client:
+    with connection.client() as client:
         schedule = find_schedule(client, name).id
         show_list(lambda: client.schedule_changes(schedule, limit=limit), CHANGES, printing, watch=watch, limit=limit)
 
 
 def _read_since(since: str | None, printing: Printing) -> datetime | None:
-    from mainspring.cli.render.times import read_time
+    from mainspring.cli.render.times import parse_time
 
-    return None if since is None else read_time(since, "--since", printing)
+    return None if since is None else parse_time(since, "--since", printing)
 
 
 def _read_file(file: str) -> ScheduleFile:
@@ -235,7 +239,7 @@ def _read_file(file: str) -> ScheduleFile:
 
 def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
     """Send a schedule. Faults found by the server are mapped to lines of the file."""
-    from mainspring.definitions.schedule_file import blame
+    from mainspring.definitions.schedule_file import locate_faults
     from mainspring.protocol.errors import NotFound, Refused
 
     try:
@@ -245,17 +249,17 @@ def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
     except Refused as refused:
         if not refused.faults:
             raise
-        raise blame(file, refused) from refused
+        raise locate_faults(file, refused) from refused
 
 
 def _print_made(schedule: ScheduleView, printing: Printing) -> None:
-    from mainspring.cli.render.output import print_one, say_ago, say_time
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.cli.render.output import format_ago, format_time, print_one
+    from mainspring.protocol.clock import SystemClock
 
-    def for_people() -> None:
+    def print_text() -> None:
         click.echo(f"{schedule.name} version {schedule.version}: {schedule.trigger}, runs {schedule.job}")
         if schedule.next_at is not None:
-            left = say_ago(schedule.next_at, MachineClock().wall())
-            click.echo(f"next: {say_time(schedule.next_at, printing)} ({left})")
+            left = format_ago(schedule.next_at, SystemClock().wall())
+            click.echo(f"next: {format_time(schedule.next_at, printing)} ({left})")
 
-    print_one(schedule, schedule.name, printing, for_people)
+    print_one(schedule, schedule.name, printing, print_text)

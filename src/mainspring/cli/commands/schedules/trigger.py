@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 @click.option("--why", default="", help="Reason, recorded in the audit log (schedules only).")
 @click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def trigger(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     name: str,
     params: tuple[str, ...],
@@ -48,20 +48,20 @@ def trigger(
       mainspring trigger nightly --window 2026-11-15T05:30
       mainspring trigger etl -p day=2026-11-15 --idempotency-key 2026-11-15
     """
-    from mainspring.cli.commands.runs.wait_for_run import read_timeout, wait_for_end
+    from mainspring.cli.commands.runs.wait_for_run import parse_timeout, wait_for_end
     from mainspring.cli.render.output import print_one
-    from mainspring.cli.render.times import read_params, read_time
+    from mainspring.cli.render.times import parse_params, parse_time
 
-    timeout_seconds = read_timeout(timeout)
-    given = read_params(params)
-    window_at = None if window is None else read_time(window, "--window", printing)
-    with reach.client() as client:
+    timeout_seconds = parse_timeout(timeout)
+    given = parse_params(params)
+    window_at = None if window is None else parse_time(window, "--window", printing)
+    with connection.client() as client:
         made = _trigger(client, name, given, window_at, idempotency_key, why)
     run_id = _run_of(made)
     if not wait:
         print_one(made, run_id, printing, lambda: click.echo(run_id))
         return
-    with reach.watching_client() as client:
+    with connection.watch_client() as client:
         wait_for_end(client, run_id, printing, timeout_seconds)
 
 
@@ -69,7 +69,7 @@ def _trigger(
     client: Client, name: str, params: dict[str, object], window_at: datetime | None, key: str | None, why: str
 ) -> RunView | FireView:
     """Trigger a schedule, or submit a run of a job. Raises NotFound if neither exists."""
-    from mainspring.cli.resource_ids import find_schedule, lacks_job
+    from mainspring.cli.resource_ids import find_schedule, is_unknown_job
     from mainspring.protocol.errors import NotFound, Refused
 
     try:
@@ -82,7 +82,7 @@ def _trigger(
     try:
         return client.submit(name, params=params, idempotency_key=key)
     except Refused as refused:
-        if not lacks_job(refused):
+        if not is_unknown_job(refused):
             raise
         where = f" in tenant {client.tenant}" if client.tenant else ""
         missing = NotFound(f"there is no schedule or job {name}{where}")

@@ -6,10 +6,18 @@ from copy import copy
 
 import rich_click as click
 
-from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    ListCommand,
+    Printing,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_table_options,
+)
 
 
-@click.command("upcoming", cls=Listing)
+@click.command("upcoming", cls=ListCommand)
 @click.option(
     "--until",
     metavar="DURATION_OR_TIME",
@@ -18,11 +26,13 @@ from mainspring.cli.options import Listing, Printing, Reach, limited, prints_row
     help="How far ahead: a duration such as 24h, or a time.",
 )
 @click.option("--all", "every", is_flag=True, help="List all windows, not only the next of each schedule.")
-@watched
-@limited(50)
-@prints_rows
-@reaches_server
-def upcoming(reach: Reach, printing: Printing, until: str, every: bool, watch: bool, limit: int) -> None:
+@watch_option
+@limit_option(50)
+@with_table_options
+@with_connection_options
+def upcoming(
+    connection: ConnectionOptions, printing: Printing, until: str, every: bool, watch: bool, limit: int
+) -> None:
     """List the next window of each schedule, soonest first, with the last result.
 
     Alias: `mainspring upcoming`.
@@ -34,13 +44,13 @@ def upcoming(reach: Reach, printing: Printing, until: str, every: bool, watch: b
     """
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import upcoming_table
-    from mainspring.cli.render.times import read_time_ahead
+    from mainspring.cli.render.times import parse_future_time
 
-    read_time_ahead(until, "--until", printing)
-    with reach.client() as client:
+    parse_future_time(until, "--until", printing)
+    with connection.client() as client:
         show_list(
             lambda: client.upcoming(
-                until=read_time_ahead(until, "--until", printing), first_only=not every, with_last=True, limit=limit
+                until=parse_future_time(until, "--until", printing), first_only=not every, with_last=True, limit=limit
             ),
             upcoming_table(printing),
             printing,
@@ -49,5 +59,5 @@ def upcoming(reach: Reach, printing: Printing, until: str, every: bool, watch: b
         )
 
 
-what_is_next = copy(upcoming)
-what_is_next.name = "next"
+next_runs = copy(upcoming)
+next_runs.name = "next"

@@ -8,16 +8,16 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Listing,
+    ConnectionOptions,
+    ListCommand,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> I
 _name = click.argument("name", default="", shell_complete=_names)
 
 
-@click.command("freezes", cls=Listing)
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
-def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+@click.command("freezes", cls=ListCommand)
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
+def freezes(connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List active freezes.
 
     \b
@@ -57,7 +57,7 @@ def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import FREEZES
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.freezes(limit=limit), FREEZES, printing, watch=watch, limit=limit)
 
 
@@ -66,10 +66,12 @@ def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
 @_name
 @click.option("--for", "length", metavar="DURATION", help="Duration, such as 2h; until unfrozen if omitted.")
 @_why
-@asks_first
-@prints
-@reaches_server
-def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str | None, why: str, yes: bool) -> None:
+@with_confirmation
+@with_output_options
+@with_connection_options
+def freeze(
+    connection: ConnectionOptions, printing: Printing, kind: Kind, name: str, length: str | None, why: str, yes: bool
+) -> None:
     """Freeze a tenant, pool or job, or everything: no new tasks start. Running tasks continue.
 
     Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks for confirmation.
@@ -83,26 +85,26 @@ def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str 
     """
     from mainspring.cli.render.output import print_one
     from mainspring.cli.render.sharing_tables import FREEZES
-    from mainspring.cli.render.times import read_length
+    from mainspring.cli.render.times import parse_duration
     from mainspring.protocol.rest.sharing import FreezeRequest
 
-    seconds = None if length is None else read_length(length, "--for")
+    seconds = None if length is None else parse_duration(length, "--for")
     _check_name(kind, name)
-    if kind == "all" and not agreed("freeze all? No new tasks will start in any pool for any tenant.", yes=yes):
+    if kind == "all" and not confirmed("freeze all? No new tasks will start in any pool for any tenant.", yes=yes):
         raise click.Abort
-    with reach.client() as client:
+    with connection.client() as client:
         subject = _subject(client, kind, name)
         frozen = client.freeze(FreezeRequest(kind=kind, subject=subject, why=why, seconds=seconds))
-    print_one(frozen, FREEZES.id(frozen), printing, lambda: click.echo(_say(frozen, printing)))
+    print_one(frozen, FREEZES.id(frozen), printing, lambda: click.echo(_format_freeze(frozen, printing)))
 
 
 @click.command("unfreeze")
 @_kind
 @_name
 @_why
-@prints
-@reaches_server
-def unfreeze(reach: Reach, printing: Printing, kind: str, name: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def unfreeze(connection: ConnectionOptions, printing: Printing, kind: str, name: str, why: str) -> None:
     """Unfreeze a tenant, pool or job, or everything. Other freezes remain in effect.
 
     \b
@@ -110,13 +112,13 @@ def unfreeze(reach: Reach, printing: Printing, kind: str, name: str, why: str) -
       mainspring unfreeze job nightly-etl
       mainspring unfreeze all
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
     _check_name(kind, name)
-    with reach.client() as client:
+    with connection.client() as client:
         subject = _subject(client, kind, name)
         done = client.unfreeze(kind, subject, why)
-    print_deeds([Deed.of(f"{kind} {subject}".rstrip(), "unfreeze", done)], printing)
+    print_action_outcomes([ActionOutcome.of(f"{kind} {subject}".rstrip(), "unfreeze", done)], printing)
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -132,9 +134,9 @@ def _subject(client: Client, kind: str, name: str) -> str:
     return f"{client.tenant}/{name}" if kind == "job" and client.tenant and "/" not in name else name
 
 
-def _say(frozen: FreezeView, printing: Printing) -> str:
-    from mainspring.cli.render.facts import say_when
+def _format_freeze(frozen: FreezeView, printing: Printing) -> str:
+    from mainspring.cli.render.facts import format_when
 
     what = "everything" if frozen.kind == "all" else f"{frozen.kind} {frozen.subject}"
-    until = "until unfrozen" if frozen.until is None else f"until {say_when(frozen.until, printing)}"
+    until = "until unfrozen" if frozen.until is None else f"until {format_when(frozen.until, printing)}"
     return f"{what} is frozen {until}: no new tasks start, running tasks continue"

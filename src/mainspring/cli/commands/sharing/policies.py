@@ -6,27 +6,27 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    limited,
+    ResourceGroup,
+    limit_option,
     named_values,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    watch_option,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
 
 _name = click.argument("name", shell_complete=candidates.policies)
 
 
-@click.group("policies", cls=Noun, invoke_without_command=True)
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
+@click.group("policies", cls=ResourceGroup, invoke_without_command=True)
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def policies(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def policies(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List policies, which restrict jobs with a label to pools with certain labels.
 
     \b
@@ -39,7 +39,7 @@ def policies(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import POLICIES
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.policies(limit=limit), POLICIES, printing, watch=watch, limit=limit)
 
 
@@ -51,9 +51,11 @@ def policies(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
     help="Label that the pool must have. Repeatable.",
 )  # fmt: skip
 @click.option("--note", default="", help="A note for other people.")
-@prints
-@reaches_server
-def change(reach: Reach, printing: Printing, name: str, label: str, requires: dict[str, str], note: str) -> None:
+@with_output_options
+@with_connection_options
+def change(
+    connection: ConnectionOptions, printing: Printing, name: str, label: str, requires: dict[str, str], note: str
+) -> None:
     """Create or replace policy NAME, which restricts jobs with a label to pools with certain labels.
 
     Runs are rejected if no pool qualifies. Runs already waiting in another pool stay there and do not start.
@@ -68,7 +70,7 @@ def change(reach: Reach, printing: Printing, name: str, label: str, requires: di
     from mainspring.protocol.rest.sharing import PolicyRequest
 
     of_jobs, _, value = label.partition("=")
-    with reach.client() as client:
+    with connection.client() as client:
         policy = client.put_policy(name, PolicyRequest(label=of_jobs, value=value, requires=requires, note=note))
     print_rows([policy], POLICIES, printing)
 
@@ -76,16 +78,16 @@ def change(reach: Reach, printing: Printing, name: str, label: str, requires: di
 @policies.command("drop")
 @_name
 @click.option("--why", default="", help="Reason, recorded in the audit log.")
-@prints
-@reaches_server
-def drop(reach: Reach, printing: Printing, name: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def drop(connection: ConnectionOptions, printing: Printing, name: str, why: str) -> None:
     """Delete policy NAME. Its jobs may run in any pool.
 
     \b
     Examples:
       mainspring policies drop eu-data
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(name, "drop", client.drop_policy(name, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(name, "drop", client.drop_policy(name, why))], printing)

@@ -8,17 +8,17 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    limited,
+    ResourceGroup,
+    limit_option,
     named_values,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    watch_option,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
-from mainspring.cli.render.quantities import takes_amounts
+from mainspring.cli.render.quantities import with_amount_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _ANYWHERE = "any"
 
 
-@click.group("pools", cls=Noun, invoke_without_command=True)
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
+@click.group("pools", cls=ResourceGroup, invoke_without_command=True)
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def pools(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List pools with their leader, labels, zones and maximum task size.
 
     A worker joins a pool with `mainspring worker --pool NAME`; a job selects one with `pool: NAME`.
@@ -48,7 +48,7 @@ def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import POOLS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.pools(limit=limit), POOLS, printing, watch=watch, limit=limit)
 
 
@@ -62,12 +62,12 @@ def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
     "--zone", "zones", multiple=True, metavar="ZONE",
     help="Allowed zone, replacing the current ones; or `any`. Repeatable.",
 )  # fmt: skip
-@takes_amounts("most", "max-", "Maximum per task: {}.")
+@with_amount_options("most", "max-", "Maximum per task: {}.")
 @click.option("--note", help="A note for other people.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def change(
-    reach: Reach,
+    connection: ConnectionOptions,
     printing: Printing,
     name: str,
     labels: dict[str, str],
@@ -92,17 +92,17 @@ def change(
     if not labels and not zones and not most and note is None:
         options = "--label, --zone, --max-cpu, --max-memory, --max-gpu, --max-disk and --note"
         raise click.UsageError(f"use at least one of {options}")
-    with reach.client() as client:
+    with connection.client() as client:
         version, was = _read_pool(client, name)
         amounts = replace(was.max_resources or Amounts(), **most)
-        wish = replace(
+        request = replace(
             was,
             labels={label: value for label, value in {**was.labels, **labels}.items() if value},
             zones=() if zones == (_ANYWHERE,) else zones or was.zones,
             max_resources=None if amounts == Amounts() else amounts,
             note=was.note if note is None else note,
         )
-        pool = client.put_pool(name, wish, if_match=version)
+        pool = client.put_pool(name, request, if_match=version)
     print_rows([pool], POOLS, printing)
 
 

@@ -11,11 +11,11 @@ from msgspec.structs import asdict, replace
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import print_one, print_rows, rich_table, say_ago, sort_rows
-from mainspring.cli.render.quantities import TITLES, say_amount
-from mainspring.cli.render.sharing_tables import KEPT_ROOMS, LINES, say_waiting
+from mainspring.cli.render.output import format_ago, print_one, print_rows, rich_table, sort_rows
+from mainspring.cli.render.quantities import TITLES, format_amount
+from mainspring.cli.render.sharing_tables import QUEUES, RESERVATIONS, format_queued_counts
 from mainspring.client.client import Client
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.sharing import Amounts, LevelView, QueueView
 
 if TYPE_CHECKING:
@@ -23,112 +23,112 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-_EVERY_SECONDS = 1.0
+_REFRESH_SECONDS = 1.0
 
 
-class Moment(QueueView, frozen=True, kw_only=True):
+class PoolSnapshot(QueueView, frozen=True, kw_only=True):
     """A pool and the service level of the cluster."""
 
     level: LevelView
 
 
-def read_moment(client: Client, pool: str | None) -> Moment:
+def read_snapshot(client: Client, pool: str | None) -> PoolSnapshot:
     """Fetch a snapshot. With a client's tenant, only its queues and reservations are kept."""
     queue = client.queue(pool)
     if client.tenant is not None:
         queue = replace(
             queue,
-            lines=[line for line in queue.lines if line.tenant == client.tenant],
-            kept=[room for room in queue.kept if room.tenant == client.tenant],
+            queues=[line for line in queue.queues if line.tenant == client.tenant],
+            reservations=[room for room in queue.reservations if room.tenant == client.tenant],
         )
-    return Moment(**asdict(queue), level=client.level(queue.pool))
+    return PoolSnapshot(**asdict(queue), level=client.level(queue.pool))
 
 
-def print_moment(moment: Moment, printing: Printing) -> None:
+def print_snapshot(snapshot: PoolSnapshot, printing: Printing) -> None:
     """Print a snapshot."""
 
-    def for_people() -> None:
-        for line in headlines(moment, MachineClock().wall()):
+    def print_text() -> None:
+        for line in headlines(snapshot, SystemClock().wall()):
             click.echo(line)
-        if moment.lines:
+        if snapshot.queues:
             click.echo()
-            print_rows(moment.lines, LINES, printing)
-        if moment.kept:
+            print_rows(snapshot.queues, QUEUES, printing)
+        if snapshot.reservations:
             click.echo("\nreservations:")
-            print_rows(moment.kept, KEPT_ROOMS, Printing(output=printing.output, color=printing.color))
+            print_rows(snapshot.reservations, RESERVATIONS, Printing(output=printing.output, color=printing.color))
 
-    print_one(moment, moment.pool, printing, for_people)
+    print_one(snapshot, snapshot.pool, printing, print_text)
 
 
-def watch_queue(fetch: Callable[[], Moment], printing: Printing) -> NoReturn:
+def watch_queue(fetch: Callable[[], PoolSnapshot], printing: Printing) -> NoReturn:
     """Show snapshots until interrupted: redrawn on a terminal, otherwise printed on change."""
-    clock = MachineClock()
-    moment = fetch()
-    if printing.is_for_people and terminal.is_drawn_to(sys.stdout):
-        with terminal.live_view(printing.color, lambda: _drawn(moment, printing)) as live:
+    clock = SystemClock()
+    snapshot = fetch()
+    if printing.is_human_readable and terminal.is_interactive(sys.stdout):
+        with terminal.live_view(printing.color, lambda: _render(snapshot, printing)) as live:
             while True:
-                clock.pause(_EVERY_SECONDS)
-                moment = fetch()
+                clock.pause(_REFRESH_SECONDS)
+                snapshot = fetch()
                 live.refresh()
-    shown: Moment | None = None
+    shown: PoolSnapshot | None = None
     while True:
-        if shown is None or differs(moment, shown):
-            print_moment(moment, printing)
+        if shown is None or differs(snapshot, shown):
+            print_snapshot(snapshot, printing)
             sys.stdout.flush()
-            shown = moment
-        clock.pause(_EVERY_SECONDS)
-        moment = fetch()
+            shown = snapshot
+        clock.pause(_REFRESH_SECONDS)
+        snapshot = fetch()
 
 
-def differs(moment: Moment, shown: Moment) -> bool:
+def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:
     """Whether snapshots differ in anything but time. The start of a level is recomputed on each request: ignore it."""
-    level = replace(moment.level, since=shown.level.since)
-    return replace(moment, at=shown.at, level=level) != shown
+    level = replace(snapshot.level, since=shown.level.since)
+    return replace(snapshot, at=shown.at, level=level) != shown
 
 
-def headlines(moment: Moment, now: datetime) -> list[str]:
+def headlines(snapshot: PoolSnapshot, now: datetime) -> list[str]:
     """Describe the pool: capacity, waiting tasks and service level."""
-    workers = "1 worker" if moment.workers == 1 else f"{moment.workers} workers"
-    lines = [f"pool {moment.pool}: {workers}, {_say_room(moment.used, moment.capacity)}"]
-    if moment.stopping:
-        lines.append(f"preempting: {'1 task' if moment.stopping == 1 else f'{moment.stopping} tasks'}")
-    lines.append(f"waiting: {say_waiting(moment.waiting) or 'nothing'}")
-    intake = say_waiting(moment.intake)
+    workers = "1 worker" if snapshot.workers == 1 else f"{snapshot.workers} workers"
+    queues = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
+    if snapshot.stopping:
+        queues.append(f"preempting: {'1 task' if snapshot.stopping == 1 else f'{snapshot.stopping} tasks'}")
+    queues.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
+    intake = format_queued_counts(snapshot.intake)
     if intake is not None:
-        lines.append(f"runs in intake: {intake}")
-    if moment.held_from is not None:
-        lines.append(f"dispatch of {moment.held_from} and below is paused: the store is slow")
-    return [*lines, *_say_level(moment.level, now)]
+        queues.append(f"runs in intake: {intake}")
+    if snapshot.dispatch_paused_from is not None:
+        queues.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
+    return [*queues, *_format_level(snapshot.level, now)]
 
 
-def _say_room(used: Amounts, capacity: Amounts) -> str:
+def _format_capacity(used: Amounts, capacity: Amounts) -> str:
     """Format the used part of the capacity."""
     parts = [
-        f"{say_amount(resource, getattr(used, resource))} of {say_amount(resource, whole)} {title}"
+        f"{format_amount(resource, getattr(used, resource))} of {format_amount(resource, total)} {title}"
         for resource, title in TITLES.items()
-        if (whole := getattr(capacity, resource))
+        if (total := getattr(capacity, resource))
     ]
     return f"{', '.join(parts)} in use" if parts else "no capacity"
 
 
-def _say_level(level: LevelView, now: datetime) -> list[str]:
+def _format_level(level: LevelView, now: datetime) -> list[str]:
     if level.level == "normal" and not level.shedding:
         return ["level: normal"]
-    lines = [f"level: {level.level}, since {say_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
+    queues = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
     if level.accepts < 1:
-        lines.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
+        queues.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
     if level.shedding:
-        lines.append(f"load shedding: {level.shedding}")
-    return lines
+        queues.append(f"load shedding: {level.shedding}")
+    return queues
 
 
-def _drawn(moment: Moment, printing: Printing) -> RenderableType:
+def _render(snapshot: PoolSnapshot, printing: Printing) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    now = MachineClock().wall()
-    parts: list[RenderableType] = [Text("\n".join(headlines(moment, now))), Text()]
-    parts.append(rich_table(sort_rows(moment.lines, LINES, printing, now), LINES, printing, now))
-    if moment.kept:
-        parts += [Text("\nreservations:"), rich_table(moment.kept, KEPT_ROOMS, Printing(), now)]
+    now = SystemClock().wall()
+    parts: list[RenderableType] = [Text("\n".join(headlines(snapshot, now))), Text()]
+    parts.append(rich_table(sort_rows(snapshot.queues, QUEUES, printing, now), QUEUES, printing, now))
+    if snapshot.reservations:
+        parts += [Text("\nreservations:"), rich_table(snapshot.reservations, RESERVATIONS, Printing(), now)]
     return Group(*parts)

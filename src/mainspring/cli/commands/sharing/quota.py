@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.commands.sharing.quota_options import QuotaChange, changes_quota
+from mainspring.cli.commands.sharing.quota_options import QuotaChange, with_quota_options
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    Noun,
+    ConnectionOptions,
     Printing,
-    Reach,
-    agreed,
-    asks_first,
-    limited,
-    prints,
-    prints_rows,
-    reaches_server,
-    watched,
+    ResourceGroup,
+    confirmed,
+    limit_option,
+    watch_option,
+    with_confirmation,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
 )
-from mainspring.cli.render.quantities import takes_amounts
+from mainspring.cli.render.quantities import with_amount_options
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -35,13 +35,13 @@ _pool = click.option(
 )  # fmt: skip
 
 
-@click.group("quota", cls=Noun, invoke_without_command=True)
-@watched
-@limited(200)
-@prints_rows
-@reaches_server
+@click.group("quota", cls=ResourceGroup, invoke_without_command=True)
+@watch_option
+@limit_option(200)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+def quota(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
     """List the effective quotas of tenants; set, raise, book or drop one.
 
     \b
@@ -57,16 +57,16 @@ def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import QUOTAS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: client.quotas(limit=limit), QUOTAS, printing, watch=watch, limit=limit)
 
 
 @quota.command("show")
 @_owner
 @_pool
-@prints
-@reaches_server
-def show(reach: Reach, printing: Printing, owner: str, pool: str) -> None:
+@with_output_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, owner: str, pool: str) -> None:
     """Show the quota of TENANT and its current usage.
 
     \b
@@ -74,20 +74,20 @@ def show(reach: Reach, printing: Printing, owner: str, pool: str) -> None:
       mainspring quota show acme
       mainspring quota show acme --pool gpu
     """
-    with reach.client() as client:
-        _print_quota(client, _holding(client, owner, pool), printing)
+    with connection.client() as client:
+        _print_quota(client, _find_quota(client, owner, pool), printing)
 
 
 @quota.command(name="set")
 @_owner
 @_pool
-@changes_quota
+@with_quota_options
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def change_quota(
-    reach: Reach, printing: Printing, owner: str, pool: str, change: QuotaChange, why: str, yes: bool
+    connection: ConnectionOptions, printing: Printing, owner: str, pool: str, change: QuotaChange, why: str, yes: bool
 ) -> None:
     """Set the quota of TENANT. Omitted options are unchanged; `none` removes a limit.
 
@@ -101,12 +101,12 @@ def change_quota(
       mainspring quota set acme --burst-cpu none
       mainspring quota set acme --max-tasks 0 --why "the bill is not paid" --yes
     """
-    with reach.client() as client:
-        was = _holding(client, owner, pool)
+    with connection.client() as client:
+        was = _find_quota(client, owner, pool)
         version = was.version if was.pool == pool and was.version else None
 
-        def put(wish: QuotaRequest) -> QuotaView:
-            return client.put_quota(owner, wish, pool, if_match=version)
+        def put(request: QuotaRequest) -> QuotaView:
+            return client.put_quota(owner, request, pool, if_match=version)
 
         _print_quota(client, _put_confirmed(put, change.of(was.quota, why), owner, pool, yes=yes), printing)
 
@@ -115,13 +115,20 @@ def change_quota(
 @_owner
 @click.option("--for", "length", metavar="DURATION", required=True, help="Duration, such as 4h.")
 @_pool
-@changes_quota
+@with_quota_options
 @_why
-@asks_first
-@prints
-@reaches_server
+@with_confirmation
+@with_output_options
+@with_connection_options
 def raise_quota(
-    reach: Reach, printing: Printing, owner: str, length: str, pool: str, change: QuotaChange, why: str, yes: bool
+    connection: ConnectionOptions,
+    printing: Printing,
+    owner: str,
+    length: str,
+    pool: str,
+    change: QuotaChange,
+    why: str,
+    yes: bool,
 ) -> None:
     """Override the quota of TENANT temporarily. Omitted options are unchanged.
 
@@ -132,17 +139,17 @@ def raise_quota(
     """
     from msgspec.structs import asdict
 
-    from mainspring.cli.render.sharing_tables import held
-    from mainspring.cli.render.times import read_length
-    from mainspring.protocol.clock import MachineClock
+    from mainspring.cli.render.sharing_tables import effective_quota
+    from mainspring.cli.render.times import parse_duration
+    from mainspring.protocol.clock import SystemClock
     from mainspring.protocol.rest.sharing import RaiseRequest
 
-    seconds = read_length(length, "--for")
-    with reach.client() as client:
-        was = held(_holding(client, owner, pool), MachineClock().wall())
+    seconds = parse_duration(length, "--for")
+    with connection.client() as client:
+        was = effective_quota(_find_quota(client, owner, pool), SystemClock().wall())
 
-        def put(wish: QuotaRequest) -> QuotaView:
-            return client.raise_quota(owner, RaiseRequest(**asdict(wish), seconds=seconds), pool)
+        def put(request: QuotaRequest) -> QuotaView:
+            return client.raise_quota(owner, RaiseRequest(**asdict(request), seconds=seconds), pool)
 
         _print_quota(client, _put_confirmed(put, change.of(was, why), owner, pool, yes=yes), printing)
 
@@ -151,19 +158,19 @@ def raise_quota(
 @_owner
 @_pool
 @_why
-@prints
-@reaches_server
-def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def end_raise(connection: ConnectionOptions, printing: Printing, owner: str, pool: str, why: str) -> None:
     """End a temporary quota override of TENANT.
 
     \b
     Examples:
       mainspring quota end-raise acme
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(owner, "end-raise", client.end_raise(owner, pool, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(owner, "end-raise", client.end_raise(owner, pool, why))], printing)
 
 
 @quota.command("book")
@@ -173,13 +180,13 @@ def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str)
 @click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="IANA time zone of --cron.")
 @click.option("--for", "length", metavar="DURATION", required=True, help="Length of a window, such as 2h.")
 @click.option("--lead", default="0s", metavar="DURATION", help="Reserve this much earlier, such as 10m.")
-@takes_amounts("guaranteed", "", "Total guarantee during a window: {}.")
+@with_amount_options("guaranteed", "", "Total guarantee during a window: {}.")
 @_pool
 @_why
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def book(
-    reach: Reach, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str, lead: str,
+    connection: ConnectionOptions, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str, lead: str,
     guaranteed: Mapping[str, float | None], pool: str, why: str,
 ) -> None:  # fmt: skip
     """Book capacity for TENANT: raise its guarantee in recurring windows, as booking NAME.
@@ -193,15 +200,15 @@ def book(
     """
     import msgspec
 
-    from mainspring.cli.render.times import read_length
+    from mainspring.cli.render.times import parse_duration
     from mainspring.protocol.rest.sharing import Amounts, BookingRequest
 
-    wish = BookingRequest(
-        cron=cron, zone=zone, seconds=int(read_length(length, "--for")), lead_seconds=int(read_length(lead, "--lead")),
+    request = BookingRequest(
+        cron=cron, zone=zone, seconds=int(parse_duration(length, "--for")), lead_seconds=int(parse_duration(lead, "--lead")),
         guaranteed=msgspec.convert(dict(guaranteed), Amounts), why=why,
     )  # fmt: skip
-    with reach.client() as client:
-        _print_quota(client, client.put_booking(owner, name, wish, pool), printing)
+    with connection.client() as client:
+        _print_quota(client, client.put_booking(owner, name, request, pool), printing)
 
 
 @quota.command("unbook")
@@ -209,48 +216,50 @@ def book(
 @click.argument("name")
 @_pool
 @_why
-@prints
-@reaches_server
-def unbook(reach: Reach, printing: Printing, owner: str, name: str, pool: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def unbook(connection: ConnectionOptions, printing: Printing, owner: str, name: str, pool: str, why: str) -> None:
     """Delete booking NAME of TENANT. An active window ends.
 
     \b
     Examples:
       mainspring quota unbook acme nightly
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(owner, "unbook", client.drop_booking(owner, name, pool, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes(
+            [ActionOutcome.of(owner, "unbook", client.drop_booking(owner, name, pool, why))], printing
+        )
 
 
 @quota.command("drop")
 @_owner
 @_pool
 @_why
-@prints
-@reaches_server
-def drop(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def drop(connection: ConnectionOptions, printing: Printing, owner: str, pool: str, why: str) -> None:
     """Delete a quota of TENANT. It has no guarantee then, and may use spare capacity.
 
     \b
     Examples:
       mainspring quota drop acme --pool gpu
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(owner, "drop", client.drop_quota(owner, pool, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(owner, "drop", client.drop_quota(owner, pool, why))], printing)
 
 
-def _holding(client: Client, owner: str, pool: str) -> QuotaView:
+def _find_quota(client: Client, owner: str, pool: str) -> QuotaView:
     """Return the quota of a pool, or else the tenant's default quota."""
     own = client.quota(owner, pool)
     return own if own.version or not pool else client.quota(owner)
 
 
 def _put_confirmed(
-    put: Callable[[QuotaRequest], QuotaView], wish: QuotaRequest, owner: str, pool: str, *, yes: bool
+    put: Callable[[QuotaRequest], QuotaView], request: QuotaRequest, owner: str, pool: str, *, yes: bool
 ) -> QuotaView:
     """Send a request. If the server requires confirmation because nothing could run, ask and send it again."""
     from msgspec.structs import replace
@@ -258,14 +267,14 @@ def _put_confirmed(
     from mainspring.protocol.errors import Refused
 
     try:
-        return put(wish)
+        return put(request)
     except Refused as refused:
         if [fault.where for fault in refused.faults] != ["/confirm"]:
             raise
     where = f"in pool {pool}" if pool else "in pools without a quota of their own"
-    if not agreed(f"no task of {owner} will be able to run {where}. Continue?", yes=yes):
+    if not confirmed(f"no task of {owner} will be able to run {where}. Continue?", yes=yes):
         raise click.Abort
-    return put(replace(wish, confirm=True))
+    return put(replace(request, confirm=True))
 
 
 def _print_quota(client: Client, quota: QuotaView, printing: Printing) -> None:
@@ -274,7 +283,7 @@ def _print_quota(client: Client, quota: QuotaView, printing: Printing) -> None:
     from mainspring.cli.render.facts import print_facts
     from mainspring.cli.render.output import print_one
     from mainspring.cli.render.sharing_details import quota_facts, read_use
-    from mainspring.cli.render.sharing_tables import QuotaLine
+    from mainspring.cli.render.sharing_tables import QuotaRow
     from mainspring.protocol.errors import NotFound
 
     try:
@@ -282,5 +291,5 @@ def _print_quota(client: Client, quota: QuotaView, printing: Printing) -> None:
     except NotFound:
         # The pool of a quota may not exist yet.
         use = None
-    line = QuotaLine(**asdict(quota), use=use)
+    line = QuotaRow(**asdict(quota), use=use)
     print_one(line, quota.tenant, printing, lambda: print_facts(*quota_facts(line, printing)))

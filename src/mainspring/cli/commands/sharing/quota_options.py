@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 
-from mainspring.cli.render.quantities import read_count, read_or_none, read_weight, takes_amounts
+from mainspring.cli.render.quantities import parse_count, parse_or_none, parse_weight, with_amount_options
 
 if TYPE_CHECKING:
     from mainspring.protocol.rest.sharing import QuotaRequest, QuotaTerms
 
 Call = TypeVar("Call", bound=Callable[..., object])
-Said = Mapping[str, float | None]
+ParsedAmounts = Mapping[str, float | None]
 
 _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
-    "weight": ("Fair-share weight relative to other tenants.", read_weight),
-    "max_tasks": ("Maximum number of concurrent tasks.", read_count),
-    "max_fan_out": ("Maximum number of tasks of a fan-out.", read_count),
-    "failures_per_hour": ("Failed tasks per hour before throttling.", read_count),
+    "weight": ("Fair-share weight relative to other tenants.", parse_weight),
+    "max_tasks": ("Maximum number of concurrent tasks.", parse_count),
+    "max_fan_out": ("Maximum number of tasks of a fan-out.", parse_count),
+    "failures_per_hour": ("Failed tasks per hour before throttling.", parse_count),
 }
-_NEVER_NONE = frozenset({"weight", "failures_per_hour"})
+_REQUIRED = frozenset({"weight", "failures_per_hour"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
     """Changes to a quota."""
 
-    limits: Said
-    guaranteed: Said
-    burst: Said
+    limits: ParsedAmounts
+    guaranteed: ParsedAmounts
+    burst: ParsedAmounts
 
     def of(self, was: QuotaTerms, why: str) -> QuotaRequest:
         """Return the quota with these changes."""
@@ -44,11 +44,11 @@ class QuotaChange:
         return QuotaRequest(**{**asdict(was), **self.limits, "guaranteed": guaranteed, "burst": burst, "why": why})
 
 
-def changes_quota(command: Call) -> Call:
+def with_quota_options(command: Call) -> Call:
     """Add quota options to a command, which gets them as `change`."""
 
     @functools.wraps(command)
-    def call(*args: object, guaranteed: Said, burst: Said, **rest: object) -> object:
+    def call(*args: object, guaranteed: ParsedAmounts, burst: ParsedAmounts, **rest: object) -> object:
         typed = {name: rest.pop(name) for name in _LIMITS}
         limits = {name: _read(name, str(text)) for name, text in typed.items() if text is not None}
         if not (limits or guaranteed or burst):
@@ -57,13 +57,13 @@ def changes_quota(command: Call) -> Call:
 
     for name, (about, _) in reversed(_LIMITS.items()):
         call = click.option(_flag(name), name, metavar="NUMBER", help=about)(call)
-    call = takes_amounts("burst", "burst-", "Burst limit beyond the guarantee: {}.")(call)
-    return takes_amounts("guaranteed", "", "Guaranteed {}.")(call)  # type: ignore[return-value]  # the wrapper has a different signature
+    call = with_amount_options("burst", "burst-", "Burst limit beyond the guarantee: {}.")(call)
+    return with_amount_options("guaranteed", "", "Guaranteed {}.")(call)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def _read(name: str, text: str) -> float | None:
-    value = read_or_none(_flag(name), text, _LIMITS[name][1])
-    if value is None and name in _NEVER_NONE:
+    value = parse_or_none(_flag(name), text, _LIMITS[name][1])
+    if value is None and name in _REQUIRED:
         raise click.UsageError(f"{_flag(name)} can't be {text}")
     return value
 

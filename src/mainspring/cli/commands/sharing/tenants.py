@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    ResourceGroup,
+    limit_option,
+    watch_option,
+    with_connection_options,
+    with_output_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.cli.render.sharing_details import Facts
-    from mainspring.cli.render.sharing_tables import TenantLine
+    from mainspring.cli.render.sharing_tables import TenantRow
     from mainspring.client.client import Client
     from mainspring.protocol.rest.admin import TenantView
     from mainspring.protocol.rest.sharing import GrantView
@@ -23,14 +32,16 @@ _pool = click.option(
 _why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
-@click.group("tenants", cls=Noun, invoke_without_command=True)
+@click.group("tenants", cls=ResourceGroup, invoke_without_command=True)
 @_pool
-@watched
-@limited(100)
-@prints_rows
-@reaches_server
+@watch_option
+@limit_option(100)
+@with_table_options
+@with_connection_options
 @click.pass_context
-def tenants(ctx: click.Context, /, reach: Reach, printing: Printing, pool: str | None, watch: bool, limit: int) -> None:
+def tenants(
+    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, pool: str | None, watch: bool, limit: int
+) -> None:
     """List tenants and their usage of a pool.
 
     SHARE is the dominant resource share of a tenant; FAIR SHARE is its entitlement by weight among the tenants with
@@ -47,16 +58,16 @@ def tenants(ctx: click.Context, /, reach: Reach, printing: Printing, pool: str |
     from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import TENANTS
 
-    with reach.client() as client:
+    with connection.client() as client:
         show_list(lambda: _read_lines(client, pool, limit), TENANTS, printing, watch=watch, limit=limit)
 
 
 @tenants.command("show")
 @_name
 @_pool
-@prints
-@reaches_server
-def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
+@with_output_options
+@with_connection_options
+def show(connection: ConnectionOptions, printing: Printing, name: str, pool: str | None) -> None:
     """Show tenant NAME and its usage and quota in a pool.
 
     \b
@@ -67,11 +78,11 @@ def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
     from msgspec.structs import asdict
 
     from mainspring.cli.render.sharing_details import grant_facts, read_use, use_facts
-    from mainspring.cli.render.sharing_tables import TenantLine
+    from mainspring.cli.render.sharing_tables import TenantRow
 
-    with reach.client() as client:
+    with connection.client() as client:
         tenant = client.tenant_named(name)
-        line = TenantLine(**asdict(tenant), use=read_use(client, name, pool), p0=_read_grants(client).get(name))
+        line = TenantRow(**asdict(tenant), use=read_use(client, name, pool), p0=_read_grants(client).get(name))
     used = [] if line.use is None else use_facts(line.use)
     _print_tenant(line, printing, [*grant_facts(line.p0, printing), *used])
 
@@ -81,10 +92,15 @@ def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
 @click.option("--title", help="Display name.")
 @click.option("--contact", help="Contact, such as an e-mail address.")
 @click.option("--note", help="Note.")
-@prints
-@reaches_server
+@with_output_options
+@with_connection_options
 def describe(
-    reach: Reach, printing: Printing, name: str, title: str | None, contact: str | None, note: str | None
+    connection: ConnectionOptions,
+    printing: Printing,
+    name: str,
+    title: str | None,
+    contact: str | None,
+    note: str | None,
 ) -> None:
     """Set the description of tenant NAME, which may be new. Omitted options are unchanged.
 
@@ -98,15 +114,15 @@ def describe(
     said = {"title": title, "contact": contact, "note": note}
     if all(text is None for text in said.values()):
         raise click.UsageError("use at least one of --title, --contact and --note")
-    with reach.client() as client:
+    with connection.client() as client:
         try:
             was: TenantView | None = client.tenant_named(name)
         except NotFound:
             was = None
-        wish = TenantRequest(
+        request = TenantRequest(
             **{field: text if text is not None else getattr(was, field, "") for field, text in said.items()}
         )
-        described = client.put_tenant(name, wish, if_match=None if was is None else was.version)
+        described = client.put_tenant(name, request, if_match=None if was is None else was.version)
     _print_tenant(described, printing)
 
 
@@ -114,9 +130,9 @@ def describe(
 @_name
 @click.option("--for", "length", metavar="DURATION", help="Duration, such as 4h; until revoked if omitted.")
 @_why
-@prints
-@reaches_server
-def grant_p0(reach: Reach, printing: Printing, name: str, length: str | None, why: str) -> None:
+@with_output_options
+@with_connection_options
+def grant_p0(connection: ConnectionOptions, printing: Printing, name: str, length: str | None, why: str) -> None:
     """Grant priority P0 to tenant NAME.
 
     P0 bypasses quotas and may preempt P1 and P2 tasks of other tenants.
@@ -128,11 +144,11 @@ def grant_p0(reach: Reach, printing: Printing, name: str, length: str | None, wh
     from mainspring.cli.render.facts import print_facts
     from mainspring.cli.render.output import print_one
     from mainspring.cli.render.sharing_details import grant_facts
-    from mainspring.cli.render.times import read_length
+    from mainspring.cli.render.times import parse_duration
     from mainspring.protocol.rest.sharing import GrantRequest
 
-    seconds = None if length is None else read_length(length, "--for")
-    with reach.client() as client:
+    seconds = None if length is None else parse_duration(length, "--for")
+    with connection.client() as client:
         grant = client.grant_p0(name, GrantRequest(seconds=seconds, why=why))
     print_one(grant, name, printing, lambda: print_facts(("tenant", name), *grant_facts(grant, printing)))
 
@@ -140,26 +156,26 @@ def grant_p0(reach: Reach, printing: Printing, name: str, length: str | None, wh
 @tenants.command(name="revoke-p0")
 @_name
 @_why
-@prints
-@reaches_server
-def revoke_p0(reach: Reach, printing: Printing, name: str, why: str) -> None:
+@with_output_options
+@with_connection_options
+def revoke_p0(connection: ConnectionOptions, printing: Printing, name: str, why: str) -> None:
     """Revoke the P0 grant of tenant NAME. Submitted runs keep their priority.
 
     \b
     Examples:
       mainspring tenants revoke-p0 acme
     """
-    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
 
-    with reach.client() as client:
-        print_deeds([Deed.of(name, "revoke-p0", client.revoke_p0(name, why))], printing)
+    with connection.client() as client:
+        print_action_outcomes([ActionOutcome.of(name, "revoke-p0", client.revoke_p0(name, why))], printing)
 
 
-def _read_lines(client: Client, pool: str | None, limit: int) -> list[TenantLine]:
+def _read_lines(client: Client, pool: str | None, limit: int) -> list[TenantRow]:
     """List the tenants, with usage if the pool has a leader."""
     from msgspec.structs import asdict
 
-    from mainspring.cli.render.sharing_tables import TenantLine
+    from mainspring.cli.render.sharing_tables import TenantRow
     from mainspring.protocol.errors import Unavailable
 
     listed = list(client.tenants(limit=limit))
@@ -169,7 +185,7 @@ def _read_lines(client: Client, pool: str | None, limit: int) -> list[TenantLine
     except Unavailable:
         # Only the leader knows the usage; list the tenants without it.
         uses = {}
-    return [TenantLine(**asdict(tenant), use=uses.get(tenant.name), p0=granted.get(tenant.name)) for tenant in listed]
+    return [TenantRow(**asdict(tenant), use=uses.get(tenant.name), p0=granted.get(tenant.name)) for tenant in listed]
 
 
 def _read_grants(client: Client) -> dict[str, GrantView]:
@@ -177,20 +193,20 @@ def _read_grants(client: Client) -> dict[str, GrantView]:
 
 
 def _print_tenant(tenant: TenantView, printing: Printing, more: Facts | None = None) -> None:
-    from mainspring.cli.render.facts import print_facts, say_when
+    from mainspring.cli.render.facts import format_when, print_facts
     from mainspring.cli.render.output import print_one
 
-    def for_people() -> None:
+    def print_text() -> None:
         print_facts(
             ("tenant", tenant.name),
             ("title", tenant.title),
             ("contact", tenant.contact),
             ("note", tenant.note),
             ("version", tenant.version or None),
-            ("created", say_when(tenant.created_at, printing)),
-            ("updated", say_when(tenant.updated_at, printing)),
+            ("created", format_when(tenant.created_at, printing)),
+            ("updated", format_when(tenant.updated_at, printing)),
             ("updated by", tenant.updated_by),
             *(more or []),
         )
 
-    print_one(tenant, tenant.name, printing, for_people)
+    print_one(tenant, tenant.name, printing, print_text)

@@ -13,7 +13,7 @@ from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Table, print_one, print_rows
 from mainspring.cli.render.tables import RUNS, TASKS
 from mainspring.client.client import Client
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import Count, RunView, ServerView, TaskView, WorkerView
 from mainspring.protocol.rest.schedules import ScheduleView
 from mainspring.protocol.rest.sharing import LevelView
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 PRIORITIES = ("P0", "P1", "P2")
 _LATEST_RUNS = 200
-_MOST = 100
+_MAX_ITEMS = 100
 _UNSUCCESSFUL = ("FAILED", "PARTIAL", "TIMED_OUT")
 _MINUTE = timedelta(minutes=1)
 
@@ -40,7 +40,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     """Queued tasks by priority."""
     runs_per_minute: float
     """Runs submitted in the last minute."""
-    going: list[RunView]
+    active: list[RunView]
     waiting: list[TaskView]
     failed: list[RunView]
     latest: list[RunView]
@@ -51,31 +51,31 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 def read_board(client: Client) -> Board:
     """Fetch a snapshot."""
     latest = list(client.runs(limit=_LATEST_RUNS))
-    now = MachineClock().wall()
+    now = SystemClock().wall()
     return Board(
         at=now,
         server=client.server(),
         level=client.level(),
-        workers=list(client.workers(limit=_MOST)),
+        workers=list(client.workers(limit=_MAX_ITEMS)),
         running=client.count_tasks(states=["ASSIGNED", "RUNNING"]),
         queued={name: client.count_tasks(states=["QUEUED"], q=f"priority:{name.lower()}") for name in PRIORITIES},
-        runs_per_minute=pace(latest, now),
-        going=list(client.runs(states=["RUNNING", "PAUSED"], limit=_MOST)),
-        waiting=list(client.tasks(states=["QUEUED"], limit=_MOST)),
-        failed=list(client.runs(states=_UNSUCCESSFUL, limit=_MOST)),
+        runs_per_minute=run_rate(latest, now),
+        active=list(client.runs(states=["RUNNING", "PAUSED"], limit=_MAX_ITEMS)),
+        waiting=list(client.tasks(states=["QUEUED"], limit=_MAX_ITEMS)),
+        failed=list(client.runs(states=_UNSUCCESSFUL, limit=_MAX_ITEMS)),
         latest=latest,
-        tasks=list(client.tasks(states=["ASSIGNED", "RUNNING", "QUEUED"], limit=_MOST)),
-        schedules=list(client.schedules(limit=_MOST)),
+        tasks=list(client.tasks(states=["ASSIGNED", "RUNNING", "QUEUED"], limit=_MAX_ITEMS)),
+        schedules=list(client.schedules(limit=_MAX_ITEMS)),
     )
 
 
-def pace(latest: Sequence[RunView], now: datetime) -> float:
+def run_rate(latest: Sequence[RunView], now: datetime) -> float:
     """Return runs per minute over the last minute, or over the span of the latest runs if that is shorter."""
-    young = [run for run in latest if now - run.created_at <= _MINUTE]
-    if not young or len(young) < len(latest):
-        return float(len(young))
-    span = max((now - young[-1].created_at).total_seconds(), 1.0)
-    return len(young) / span * 60 if len(young) == _LATEST_RUNS else float(len(young))
+    recent = [run for run in latest if now - run.created_at <= _MINUTE]
+    if not recent or len(recent) < len(latest):
+        return float(len(recent))
+    span = max((now - recent[-1].created_at).total_seconds(), 1.0)
+    return len(recent) / span * 60 if len(recent) == _LATEST_RUNS else float(len(recent))
 
 
 def headline(board: Board) -> list[str]:
@@ -84,17 +84,17 @@ def headline(board: Board) -> list[str]:
     leads = f"leads {', '.join(board.server.leads)}" if board.server.leads else "leads nothing"
     level = "" if board.level.level == "normal" else f", level {board.level.level}"
     others = f", {len(board.server.servers)} servers" if len(board.server.servers) > 1 else ""
-    queued = " ".join(f"{name} {say_count(board.queued[name])}" for name in PRIORITIES)
+    queued = " ".join(f"{name} {format_count(board.queued[name])}" for name in PRIORITIES)
     counts = [
         f"workers {ready}/{len(board.workers)} ready",
-        f"running {say_count(board.running)}",
+        f"running {format_count(board.running)}",
         f"queued {queued}",
         f"{board.runs_per_minute:.0f} runs/min",
     ]
     return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}{level}", "   ".join(counts)]
 
 
-def say_count(count: Count) -> str:
+def format_count(count: Count) -> str:
     """Format a count, with a + for a lower bound."""
     return f"{count.value}+" if count.at_least else f"{count.value}"
 
@@ -102,14 +102,14 @@ def say_count(count: Count) -> str:
 def print_board(board: Board, printing: Printing) -> None:
     """Print a snapshot."""
 
-    def for_people() -> None:
+    def print_text() -> None:
         for line in headline(board):
             click.echo(line)
-        _print_part("running", board.going, RUNS, printing)
+        _print_part("running", board.active, RUNS, printing)
         _print_part("waiting", board.waiting, TASKS, printing)
         _print_part("recently failed", board.failed, RUNS, printing)
 
-    print_one(board, board.server.name, printing, for_people)
+    print_one(board, board.server.name, printing, print_text)
 
 
 def _print_part(title: str, rows: Sequence[T], table: Table[T], printing: Printing) -> None:

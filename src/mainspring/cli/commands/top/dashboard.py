@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 from mainspring.cli.commands.top.board import Board, read_board
 from mainspring.cli.commands.top.keyboard import pressed_keys
 from mainspring.cli.commands.top.screen import Screen
-from mainspring.cli.options import Printing, Reach
+from mainspring.cli.options import ConnectionOptions, Printing
 from mainspring.cli.render import terminal
-from mainspring.cli.render.details import Portraits
+from mainspring.cli.render.details import DetailPrinter
 from mainspring.cli.render.log_view import LogView
 from mainspring.cli.resource_ids import is_run
 from mainspring.client.client import Client
-from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, Unavailable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_SHORTEST_SECONDS = 1.0
+_MIN_REFRESH_SECONDS = 1.0
 """Minimum interval between fetches."""
-_LONGEST_SECONDS = 5.0
+_MAX_REFRESH_SECONDS = 5.0
 """Maximum interval between fetches, without events."""
 _KEY_SECONDS = 0.25
 _TAIL_LINES = 500
@@ -40,12 +40,12 @@ _TAIL_LINES = 500
 class Dashboard:
     """The interactive view, until the user quits."""
 
-    def __init__(self, reach: Reach, printing: Printing) -> None:
-        self._reach = reach
+    def __init__(self, connection: ConnectionOptions, printing: Printing) -> None:
+        self._reach = connection
         self._printing = printing
-        self._clock = MachineClock()
+        self._clock = SystemClock()
         self._changed = threading.Event()
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._fault: MainspringError | None = None
         self._board: Board
         self._screen = Screen()
@@ -54,55 +54,55 @@ class Dashboard:
         """Show the view. Raises the error of the first fetch, or one that ends fetching."""
         with self._reach.client() as client:
             self._board = read_board(client)
-        threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
+        threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._follow_events)]
         try:
-            with pressed_keys() as keyboard, terminal.whole_screen(self._printing.color, self._draw) as live:
+            with pressed_keys() as keyboard, terminal.full_screen(self._printing.color, self._draw) as live:
                 for thread in threads:
                     thread.start()
-                while self._take(keyboard.read(_KEY_SECONDS)):
+                while self._handle_keys(keyboard.read(_KEY_SECONDS)):
                     live.refresh()
         except EOFError:
             # The terminal was closed.
             pass
         finally:
-            self._over.set()
+            self._stopped.set()
             self._changed.set()
         if self._fault is not None and not isinstance(self._fault, Unavailable):
             raise self._fault
 
-    def _take(self, keys: list[str]) -> bool:
+    def _handle_keys(self, keys: list[str]) -> bool:
         """Handle keys; return whether to continue."""
         for key in keys:
-            wish = self._screen.press(key, self._board)
-            if wish is None:
+            action = self._screen.press(key, self._board)
+            if action is None:
                 continue
-            if wish.act == "quit":
+            if action.kind == "quit":
                 return False
-            title = f"logs of {wish.id}" if wish.act == "logs" else wish.id
-            self._screen.open(title, self._told(_TELLERS[wish.act], wish.id))
+            title = f"logs of {action.id}" if action.kind == "logs" else action.id
+            self._screen.open(title, self._capture(_PAGES[action.kind], action.id))
         return self._fault is None or isinstance(self._fault, Unavailable)
 
-    def _told(self, tell: Callable[[Client, Printing, str], None], id: str) -> list[str]:
+    def _capture(self, print_page: Callable[[Client, Printing, str], None], id: str) -> list[str]:
         """Capture the output of a command as lines."""
         printing = replace(self._printing, color="never")
         kept = io.BytesIO()
         page = io.TextIOWrapper(kept, encoding="utf-8", write_through=True)
         with redirect_stdout(page), redirect_stderr(page), self._reach.client() as client:
             try:
-                tell(client, printing, id)
+                print_page(client, printing, id)
             except MainspringError as error:
                 return str(error).splitlines()
         return kept.getvalue().decode(errors="replace").splitlines() or ["no output"]
 
     def _draw(self) -> RenderableType:
-        is_old = isinstance(self._fault, Unavailable)
-        return self._screen.draw(self._board, self._clock.wall(), is_old=is_old)
+        is_stale = isinstance(self._fault, Unavailable)
+        return self._screen.draw(self._board, self._clock.wall(), is_stale=is_stale)
 
     def _read(self) -> None:
         """Keep the board up to date; runs in its own thread."""
         with self._reach.client() as client:
-            while not self._over.wait(_SHORTEST_SECONDS):
-                self._changed.wait(_LONGEST_SECONDS - _SHORTEST_SECONDS)
+            while not self._stopped.wait(_MIN_REFRESH_SECONDS):
+                self._changed.wait(_MAX_REFRESH_SECONDS - _MIN_REFRESH_SECONDS)
                 self._changed.clear()
                 try:
                     self._board = read_board(client)
@@ -110,23 +110,23 @@ class Dashboard:
                 except MainspringError as error:
                     self._fault = error
 
-    def _listen(self) -> None:
+    def _follow_events(self) -> None:
         """Follow events; runs in its own thread."""
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             try:
-                with self._reach.watching_client() as client, client.events() as events:
+                with self._reach.watch_client() as client, client.events() as events:
                     for event in events:
-                        if self._over.is_set():
+                        if self._stopped.is_set():
                             return
                         if event is not None:
                             self._changed.set()
             except MainspringError:
                 # Without the stream the board is still fetched every few seconds, and marked if the server is down.
-                self._over.wait(_LONGEST_SECONDS)
+                self._stopped.wait(_MAX_REFRESH_SECONDS)
 
 
 def _show(client: Client, printing: Printing, id: str) -> None:
-    Portraits(client, printing).show(id)
+    DetailPrinter(client, printing).show(id)
 
 
 def _show_log(client: Client, printing: Printing, id: str) -> None:
@@ -137,4 +137,4 @@ def _show_log(client: Client, printing: Printing, id: str) -> None:
         view.print_task(id, follow=False)
 
 
-_TELLERS = {"show": _show, "logs": _show_log}
+_PAGES = {"show": _show, "logs": _show_log}

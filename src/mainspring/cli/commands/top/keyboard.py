@@ -17,7 +17,7 @@ _NAMES = {
     b"\t": "tab", b"\r": "enter", b"\n": "enter", b"\x7f": "backspace", b"\x08": "backspace",
 }  # fmt: skip
 _KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|[\xc0-\xff][\x80-\xbf]+|.", re.DOTALL)
-_MOST_AT_ONCE = 1_024
+_MAX_READ_BYTES = 1_024
 
 
 @contextmanager
@@ -43,7 +43,7 @@ class Keyboard:
         ready, _, _ = select.select([self._terminal], [], [], seconds)
         if not ready:
             return []
-        data = os.read(self._terminal, _MOST_AT_ONCE)
+        data = os.read(self._terminal, _MAX_READ_BYTES)
         if not data:
             raise EOFError
         return keys_in(data)

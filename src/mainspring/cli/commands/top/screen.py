@@ -21,7 +21,7 @@ from rich.text import Text
 
 from mainspring.cli.commands.top.board import Board, headline
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Table, plain_lines, rich_table, say_ago
+from mainspring.cli.render.output import Table, format_ago, plain_lines, rich_table
 from mainspring.cli.render.schedule_tables import SCHEDULES
 from mainspring.cli.render.tables import RUNS, TASKS, WORKERS
 from mainspring.protocol.rest.runs import RunView, TaskView, WorkerView
@@ -40,7 +40,7 @@ class Part(Generic[T]):
     rows: Callable[[Board], Sequence[T]]
     has_logs: bool = False
 
-    def left(self, board: Board, words: str) -> Sequence[T]:
+    def filtered_rows(self, board: Board, words: str) -> Sequence[T]:
         """Return the rows that match a filter."""
         rows = self.rows(board)
         if not words or not rows:
@@ -50,33 +50,33 @@ class Part(Generic[T]):
 
     def ids(self, board: Board, words: str) -> list[str]:
         """Return the ids of the rows."""
-        return [self.table.id(row) for row in self.left(board, words)]
+        return [self.table.id(row) for row in self.filtered_rows(board, words)]
 
-    def draw(self, board: Board, words: str, room: int, marked: int, now: datetime) -> list[RenderableType]:
+    def draw(self, board: Board, words: str, height: int, marked: int, now: datetime) -> list[RenderableType]:
         """Draw the title and as many rows as fit, including the marked one; each takes a line."""
-        rows = self.left(board, words)
+        rows = self.filtered_rows(board, words)
         drawn: list[RenderableType] = [Text(f"{self.title}: {len(rows) or 'none'}", style="bold")]
         if not rows:
             return drawn
-        most = max(1, room - 2)
-        is_here = 0 <= marked < len(rows)
-        first = max(0, marked - most + 1) if is_here else 0
-        table = rich_table(rows[first : first + most], self.table, Printing(columns=self.columns), now)
-        if is_here:
+        max_rows = max(1, height - 2)
+        is_marked = 0 <= marked < len(rows)
+        first = max(0, marked - max_rows + 1) if is_marked else 0
+        table = rich_table(rows[first : first + max_rows], self.table, Printing(columns=self.columns), now)
+        if is_marked:
             table.rows[marked - first].style = "reverse"
         return [*drawn, table]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class KeyAction:
     """Action requested by a key."""
 
-    act: Literal["quit", "show", "logs"]
+    kind: Literal["quit", "show", "logs"]
     id: str = ""
 
 
 _RUN_COLUMNS = ("job", "state", "priority", "took", "reason", "id")
-_GOING_COLUMNS = ("job", "state", "priority", "tasks", "took", "id")
+_ACTIVE_COLUMNS = ("job", "state", "priority", "tasks", "took", "id")
 _TASK_COLUMNS = ("name", "state", "worker", "ran", "reason", "id")
 _WAITING_COLUMNS = ("name", "state", "since", "reason", "id")
 _WORKER_COLUMNS = ("id", "status", "hold", "running", "cpu", "last_heartbeat")
@@ -85,7 +85,7 @@ AnyPart: TypeAlias = "Part[RunView] | Part[TaskView] | Part[WorkerView] | Part[S
 
 VIEWS: dict[str, tuple[AnyPart, ...]] = {
     "overview": (
-        Part("running", RUNS, _GOING_COLUMNS, lambda board: board.going, has_logs=True),
+        Part("running", RUNS, _ACTIVE_COLUMNS, lambda board: board.active, has_logs=True),
         Part("waiting", TASKS, _WAITING_COLUMNS, lambda board: board.waiting, has_logs=True),
         Part("recently failed", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
     ),
@@ -105,7 +105,7 @@ KEYS = (
 )
 _HEADER_LINES = 3
 _PAGE = 10
-_FEWEST_LINES = 3
+_MIN_BODY_LINES = 3
 
 
 class Screen:
@@ -125,14 +125,14 @@ class Screen:
         """Open a page over the list."""
         self._title, self.page, self._top = title, list(lines), 0
 
-    def press(self, key: str, board: Board) -> Wish | None:
+    def press(self, key: str, board: Board) -> KeyAction | None:
         """Handle a key; return the action it requests, if any."""
         if self.typed is not None:
             self._type(key)
         elif self.page is not None:
-            self._turn(key, self.page)
+            self._scroll(key, self.page)
         else:
-            return self._choose(key, board)
+            return self._navigate(key, board)
         return None
 
     def _type(self, key: str) -> None:
@@ -143,12 +143,12 @@ class Screen:
             case "backspace":
                 self.typed = self.typed[:-1] or None
             case "enter":
-                self._follow(self.typed)
+                self._submit_typed(self.typed)
                 self.typed = None
             case _ if len(key) == 1:
                 self.typed += key
 
-    def _follow(self, typed: str) -> None:
+    def _submit_typed(self, typed: str) -> None:
         """Apply the input line."""
         word = typed[1:].strip()
         if typed.startswith("/"):
@@ -159,7 +159,7 @@ class Screen:
                 self._go(view)
                 return
 
-    def _turn(self, key: str, page: list[str]) -> None:
+    def _scroll(self, key: str, page: list[str]) -> None:
         steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE, " ": _PAGE}
         match key:
             case "escape" | "q":
@@ -171,12 +171,12 @@ class Screen:
             case _:
                 self._top += steps.get(key, 0)
 
-    def _choose(self, key: str, board: Board) -> Wish | None:
+    def _navigate(self, key: str, board: Board) -> KeyAction | None:
         views = list(VIEWS)
         steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE}
         match key:
             case "q":
-                return Wish("quit")
+                return KeyAction("quit")
             case "tab" | "back tab":
                 self._go(views[(views.index(self.view) + (1 if key == "tab" else -1)) % len(views)])
             case "/" | ":":
@@ -186,20 +186,20 @@ class Screen:
             case "escape":
                 self.filter = ""
             case "enter" | "l":
-                return self._wish(key, board)
+                return self._action_at_cursor(key, board)
             case _:
                 self.cursor += steps.get(key, 0)
         return None
 
-    def _wish(self, key: str, board: Board) -> Wish | None:
+    def _action_at_cursor(self, key: str, board: Board) -> KeyAction | None:
         """Return the action of a key on the row under the cursor, if there is one."""
         lines = [(part, line) for part in VIEWS[self.view] for line in part.ids(board, self.filter)]
         if not lines:
             return None
         part, here = lines[self._clamped(len(lines))]
         if key == "enter":
-            return Wish("show", here)
-        return Wish("logs", here) if part.has_logs else None
+            return KeyAction("show", here)
+        return KeyAction("logs", here) if part.has_logs else None
 
     def _go(self, view: str) -> None:
         self.view, self.cursor, self.filter = view, 0, ""
@@ -208,41 +208,41 @@ class Screen:
         self.cursor = max(0, min(self.cursor, count - 1))
         return self.cursor
 
-    def draw(self, board: Board, now: datetime, *, is_old: bool) -> RenderableType:
+    def draw(self, board: Board, now: datetime, *, is_stale: bool) -> RenderableType:
         """Draw the whole screen."""
         size = shutil.get_terminal_size()
-        room = max(_FEWEST_LINES, size.lines - _HEADER_LINES - 1)
-        body = self._draw_page(room) if self.page is not None else self._draw_lists(board, now, room)
-        return Group(self._draw_header(board, now, is_old=is_old), body, self._draw_footer())
+        height = max(_MIN_BODY_LINES, size.lines - _HEADER_LINES - 1)
+        body = self._draw_page(height) if self.page is not None else self._draw_lists(board, now, height)
+        return Group(self._draw_header(board, now, is_stale=is_stale), body, self._draw_footer())
 
-    def _draw_header(self, board: Board, now: datetime, *, is_old: bool) -> Text:
+    def _draw_header(self, board: Board, now: datetime, *, is_stale: bool) -> Text:
         first, second = headline(board)
-        age = f"  no answer, last update {say_ago(board.at, now)}" if is_old else ""
+        age = f"  no answer, last update {format_ago(board.at, now)}" if is_stale else ""
         tabs = " ".join(f"[{view}]" if view == self.view else f" {view} " for view in VIEWS)
         lines = Text.assemble((first, "bold"), (age, "red"), "\n", second, "\n", (tabs, "dim"))
         lines.no_wrap, lines.overflow = True, "crop"
         return lines
 
-    def _draw_lists(self, board: Board, now: datetime, room: int) -> RenderableType:
+    def _draw_lists(self, board: Board, now: datetime, height: int) -> RenderableType:
         """Draw the lists of the view, each with its share of the height and the cursor in view."""
         parts = VIEWS[self.view]
         counts = [len(part.ids(board, self.filter)) for part in parts]
         marked = self._clamped(sum(counts))
         drawn: list[RenderableType] = []
-        left = room
+        filtered_rows = height
         for place, (part, count) in enumerate(zip(parts, counts, strict=True)):
-            share = left // (len(parts) - place)
+            share = filtered_rows // (len(parts) - place)
             drawn += part.draw(board, self.filter, share, marked, now)
-            left -= 1 if not count else min(share, count + 2)
+            filtered_rows -= 1 if not count else min(share, count + 2)
             marked -= count
-        return Group(*drawn, *(Text() for _ in range(left)))
+        return Group(*drawn, *(Text() for _ in range(filtered_rows)))
 
-    def _draw_page(self, room: int) -> Text:
+    def _draw_page(self, height: int) -> Text:
         assert self.page is not None, "called only while a page is open"
-        self._top = max(0, min(self._top, len(self.page) - room + 1))
-        lines = self.page[self._top : self._top + room - 1]
+        self._top = max(0, min(self._top, len(self.page) - height + 1))
+        lines = self.page[self._top : self._top + height - 1]
         clean = ("".join(letter if letter.isprintable() else " " for letter in line) for line in lines)
-        text = Text("\n".join([self._title, *clean, *[""] * (room - 1 - len(lines))]), no_wrap=True, overflow="crop")
+        text = Text("\n".join([self._title, *clean, *[""] * (height - 1 - len(lines))]), no_wrap=True, overflow="crop")
         text.stylize("bold", 0, len(self._title))
         return text
 

@@ -6,13 +6,13 @@ import sys
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, prints, reaches_server
+from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
 
 
 @click.command("top")
-@prints
-@reaches_server
-def top(reach: Reach, printing: Printing) -> None:
+@with_output_options
+@with_connection_options
+def top(connection: ConnectionOptions, printing: Printing) -> None:
     """Show a live overview of running, waiting and failed work.
 
     ? lists the keys. Without a terminal, the overview is printed once.
@@ -26,10 +26,10 @@ def top(reach: Reach, printing: Printing) -> None:
     from mainspring.cli.commands.top.board import print_board, read_board
     from mainspring.cli.render import terminal
 
-    if printing.is_for_people and terminal.is_drawn_to(sys.stdout) and sys.stdin.isatty():
+    if printing.is_human_readable and terminal.is_interactive(sys.stdout) and sys.stdin.isatty():
         from mainspring.cli.commands.top.dashboard import Dashboard
 
-        Dashboard(reach, printing).run()
+        Dashboard(connection, printing).run()
         return
-    with reach.client() as client:
+    with connection.client() as client:
         print_board(read_board(client), printing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from mainspring.core.schedules.cron.expression import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Cron, values
-from mainspring.core.text.sentences import say_together
+from mainspring.core.text.sentences import join_words
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -25,12 +25,12 @@ def explain(cron: Cron) -> str:
     days = _say_days(cron)
     if cron.hours.bit_count() * cron.minutes.bit_count() * cron.seconds.bit_count() <= _NAMED_TIMES:
         times = product(values(cron.hours), values(cron.minutes), values(cron.seconds))
-        return f"{days or 'every day'} at {say_together([_say_time(cron, *time) for time in times])}"
+        return f"{days or 'every day'} at {join_words([_format_time(cron, *time) for time in times])}"
     pace = _say_pace(cron)
     return f"{pace}, {days.rstrip(',')}" if days else pace
 
 
-def _say_time(cron: Cron, hour: int, minute: int, second: int) -> str:
+def _format_time(cron: Cron, hour: int, minute: int, second: int) -> str:
     return f"{hour:02}:{minute:02}" + (f":{second:02}" if cron.seconds != 1 else "")
 
 
@@ -40,14 +40,14 @@ def _say_pace(cron: Cron) -> str:
     in_hours = "" if cron.hours == _EVERY_HOUR else f" of the hours {hours}"
     if cron.seconds != 1:
         in_minutes = "" if cron.minutes == _EVERY_MINUTE else f" of the minutes {minutes}"
-        return (_say_steps(cron.seconds, "second") or f"at the seconds {seconds}") + in_minutes + in_hours
+        return (_format_steps(cron.seconds, "second") or f"at the seconds {seconds}") + in_minutes + in_hours
     if cron.minutes == 1:
         return f"at the hours {hours}" if in_hours else "every hour"
-    steps = _say_steps(cron.minutes, "minute")
+    steps = _format_steps(cron.minutes, "minute")
     return f"{steps}{in_hours}" if steps else f"at the minutes {minutes}{in_hours or ' of every hour'}"
 
 
-def _say_steps(mask: int, unit: str) -> str:
+def _format_steps(mask: int, unit: str) -> str:
     """`every 15 minutes` if the values are evenly spaced, else empty."""
     if mask == _EVERY_MINUTE:
         return f"every {unit}"
@@ -59,10 +59,10 @@ def _say_steps(mask: int, unit: str) -> str:
 
 def _say_days(cron: Cron) -> str:
     """`every weekday`, `on day 1 of every month`; empty if it is every day."""
-    months = "" if cron.months == ALL_MONTHS else say_together([_MONTHS[month - 1] for month in values(cron.months)])
+    months = "" if cron.months == ALL_MONTHS else join_words([_MONTHS[month - 1] for month in values(cron.months)])
     dates = [f"day {_join_numbers(cron.days)}"] if cron.days not in {0, ALL_DAYS} else []
     dates += ["the last day"] * cron.is_last_day + ["the last Monday to Friday"] * cron.is_last_workday
-    by_date = f"on {say_together(dates)} of {months or 'every month'}" if dates else ""
+    by_date = f"on {join_words(dates)} of {months or 'every month'}" if dates else ""
     by_weekday = _say_weekdays(cron)
     if by_date and by_weekday and cron.needs_both_days:
         return f"{by_date}, if it is {by_weekday.replace('every', 'a', 1)},"
@@ -82,11 +82,11 @@ def _say_weekdays(cron: Cron) -> str:
     if cron.weekdays == _MONDAY_TO_FRIDAY:
         named.append("every weekday")
     elif cron.weekdays:
-        named.append(f"every {say_together([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
+        named.append(f"every {join_words([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
     for nth, mask in zip(_NTH, cron.nth_weekdays, strict=False):
         named += [f"the {nth} {_WEEKDAYS[day]} of the month" for day in values(mask)]
     named += [f"the last {_WEEKDAYS[day]} of the month" for day in values(cron.last_weekdays)]
-    return say_together(named)
+    return join_words(named)
 
 
 def _join_numbers(mask: int) -> str:
@@ -94,4 +94,4 @@ def _join_numbers(mask: int) -> str:
     numbers = list(values(mask))
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
-    return say_together([str(number) for number in numbers])
+    return join_words([str(number) for number in numbers])

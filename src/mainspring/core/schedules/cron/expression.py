@@ -28,7 +28,7 @@ import msgspec
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
 
-LONGEST_EXPRESSION = 256
+MAX_EXPRESSION_LENGTH = 256
 ALL_DAYS = 2**32 - 2
 ALL_MONTHS = 2**13 - 2
 ALL_WEEKDAYS = 2**7 - 1
@@ -72,7 +72,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     needs_both_days: bool
     """A date has to match both the days and the weekdays."""
     is_every_day: bool
-    keeps_pace: bool
+    is_periodic: bool
     """Minutes or hours begin with `*`."""
 
 
@@ -92,7 +92,7 @@ _WEEKDAY = _Field("day of week", 0, 7, _WEEKDAYS)
 _FIELDS = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
-class _Misfit(Exception):
+class _InvalidItem(Exception):
     """Why an item of a field is invalid."""
 
 
@@ -110,8 +110,8 @@ class _Special(NamedTuple):
 @lru_cache(maxsize=16_384)
 def parse(expression: str) -> Cron:
     """Parse an expression. Raises Refused with every fault: the field, and what is wrong with it."""
-    if len(expression) > LONGEST_EXPRESSION:
-        raise _refusal([Fault(where="cron", why=f"is longer than {LONGEST_EXPRESSION} characters")])
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        raise _refusal([Fault(where="cron", why=f"is longer than {MAX_EXPRESSION_LENGTH} characters")])
     texts = _split(expression)
     faults: list[Fault] = []
     masks: list[int] = []
@@ -125,7 +125,7 @@ def parse(expression: str) -> Cron:
                     mask |= _read_item(field, item)
                 else:
                     specials.append(special)
-            except _Misfit as misfit:
+            except _InvalidItem as misfit:
                 faults.append(Fault(where=field.name, why=str(misfit)))
         masks.append(mask)
     if faults:
@@ -164,13 +164,13 @@ def _read_item(field: _Field, item: str) -> int:
     """The mask of one item of a list."""
     found = _ITEM.fullmatch(item)
     if found is None:
-        raise _Misfit(_say_unreadable(field, item))
+        raise _InvalidItem(_say_unreadable(field, item))
     step = _read_step(field, item, found["step"])
     if found["from"] in {"*", "?"}:
         if found["from"] == "?" and field not in {_DAY, _WEEKDAY}:
-            raise _Misfit("? stands for the day of month or the day of week only")
+            raise _InvalidItem("? stands for the day of month or the day of week only")
         if found["to"] is not None:
-            raise _Misfit(f"{item!a}: {found['from']} can't start a range")
+            raise _InvalidItem(f"{item!a}: {found['from']} can't start a range")
         first, last = field.low, field.high
     else:
         first = _read_value(field, found["from"])
@@ -180,7 +180,7 @@ def _read_item(field: _Field, item: str) -> int:
             last = first if found["step"] is None else field.high
     if last < first:
         if field is not _WEEKDAY:
-            raise _Misfit(f"{item!a} runs backwards: write {first}-{field.high},{field.low}-{last}, or reverse it")
+            raise _InvalidItem(f"{item!a} runs backwards: write {first}-{field.high},{field.low}-{last}, or reverse it")
         last += 7
     mask = 0
     for value in range(first, last + 1, step):
@@ -191,18 +191,18 @@ def _read_item(field: _Field, item: str) -> int:
 def _read_step(field: _Field, item: str, step: str | None) -> int:
     most = field.high - field.low + (0 if field is _WEEKDAY else 1)
     if step is not None and not 1 <= int(step) <= most:
-        raise _Misfit(f"{item!a}: a step is from 1 to {most}, not {int(step)}")
+        raise _InvalidItem(f"{item!a}: a step is from 1 to {most}, not {int(step)}")
     return int(step or 1)
 
 
 def _read_value(field: _Field, text: str) -> int:
     if text.isdigit():
         if not field.low <= int(text) <= field.high:
-            raise _Misfit(f"{int(text)} is not from {field.low} to {field.high}")
+            raise _InvalidItem(f"{int(text)} is not from {field.low} to {field.high}")
         return int(text)
     if text in field.names:
         return field.names.index(text) + field.low
-    raise _Misfit(_say_unreadable(field, text))
+    raise _InvalidItem(_say_unreadable(field, text))
 
 
 def _read_special(field: _Field, item: str) -> _Special | None:
@@ -213,7 +213,7 @@ def _read_special(field: _Field, item: str) -> _Special | None:
     if found is None:
         return None
     if found["nth"] is not None and found["nth"] not in {"1", "2", "3", "4", "5"}:
-        raise _Misfit(f"{item!a}: a month has the first to the fifth of a weekday, #1 to #5")
+        raise _InvalidItem(f"{item!a}: a month has the first to the fifth of a weekday, #1 to #5")
     return _Special(weekday=1 << _read_value(field, found["day"]) % 7, nth=int(found["nth"] or 0))
 
 
@@ -252,7 +252,7 @@ def _assemble(texts: list[str], masks: list[int], specials: list[_Special]) -> C
         last_weekdays=sum({special.weekday for special in specials if not special.nth}),
         needs_both_days=is_open[3] or is_open[5],
         is_every_day=(days, months, weekdays) == (ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS),
-        keeps_pace=is_open[1] or is_open[2],
+        is_periodic=is_open[1] or is_open[2],
     )
 
 

@@ -92,7 +92,7 @@ def _wall_from(cron: Cron, stretch: Stretch, second: int) -> int:
     over a gap, or on to the end of an overlap.
     """
     wall = max(second, stretch.start) + stretch.offset
-    if cron.keeps_pace:
+    if cron.is_periodic:
         return wall
     stood = stretch.start + stretch.before
     return stood if second <= stretch.start else max(wall, stood)

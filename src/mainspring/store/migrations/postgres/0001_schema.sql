@@ -42,7 +42,7 @@ CREATE TABLE servers (
     address    text NOT NULL,
     version    text NOT NULL,
     started_at timestamptz NOT NULL,
-    heard_at   timestamptz NOT NULL
+    last_heartbeat_at   timestamptz NOT NULL
 );
 
 
@@ -144,7 +144,7 @@ CREATE TABLE tasks (
     stop        text,
     output      text,
     error       text,
-    birth       text,
+    origin       text,
     trail       text,
     ran_on      text,
     reserved    text,
@@ -230,7 +230,7 @@ CREATE TABLE artifacts (
     tenant       text NOT NULL,
     size_bytes   bigint NOT NULL,
     sha256       text NOT NULL,
-    place        text NOT NULL,
+    location        text NOT NULL,
     keep_seconds bigint NOT NULL,
     succeeded    boolean NOT NULL,
     stored_at    timestamptz NOT NULL,
@@ -240,7 +240,7 @@ CREATE TABLE artifacts (
 CREATE INDEX artifacts_by_time ON artifacts (stored_at);
 
 -- Bulk operations on the tasks of a run that take more than one batch.
-CREATE TABLE spreads (
+CREATE TABLE bulk_operations (
     run_id     text COLLATE "C" NOT NULL,
     parent     text COLLATE "C" NOT NULL,
     generation bigint NOT NULL,
@@ -288,7 +288,7 @@ CREATE TABLE workers (
     version       text NOT NULL,
     status        text NOT NULL,
     since         timestamptz NOT NULL,
-    last_heard_at timestamptz NOT NULL,
+    last_heartbeat_at timestamptz NOT NULL,
     hold          text NOT NULL DEFAULT '',
     hold_why      text NOT NULL DEFAULT ''
 );
@@ -336,10 +336,10 @@ CREATE TABLE schedules (
     paused          boolean NOT NULL,
     because         text NOT NULL,
     enabled_since   timestamptz NOT NULL,
-    through_at      timestamptz NOT NULL,
+    planned_through      timestamptz NOT NULL,
     next_at         timestamptz,
-    has_waiting     boolean NOT NULL,
-    looked_at       timestamptz,
+    has_waiting_windows     boolean NOT NULL,
+    evaluated_at       timestamptz,
     latest_event_at timestamptz,
     created_at      timestamptz NOT NULL,
     created_by      text NOT NULL,
@@ -352,11 +352,11 @@ CREATE UNIQUE INDEX schedules_name ON schedules (tenant, name) WHERE deleted_at 
 -- evaluate_due, next_due, next_schedules
 CREATE INDEX schedules_due ON schedules (next_at, id) WHERE next_at IS NOT NULL AND deleted_at IS NULL;
 -- evaluate_waiting
-CREATE INDEX schedules_waiting ON schedules (coalesce(looked_at, 'epoch'::timestamptz)) WHERE has_waiting AND deleted_at IS NULL;
+CREATE INDEX schedules_waiting ON schedules (coalesce(evaluated_at, 'epoch'::timestamptz)) WHERE has_waiting_windows AND deleted_at IS NULL;
 -- receive_events
 CREATE INDEX schedules_event ON schedules (tenant, event_type) WHERE event_type <> '' AND deleted_at IS NULL;
 -- schedules_after
-CREATE INDEX schedules_after ON schedules (id) WHERE after_job <> '' AND has_waiting AND deleted_at IS NULL;
+CREATE INDEX schedules_after ON schedules (id) WHERE after_job <> '' AND has_waiting_windows AND deleted_at IS NULL;
 -- evaluation: the other schedule of a job
 CREATE INDEX schedules_job ON schedules (tenant, job) WHERE deleted_at IS NULL;
 
@@ -364,7 +364,7 @@ CREATE TABLE schedule_changes (
     seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     schedule_id text COLLATE "C" NOT NULL,
     at          timestamptz NOT NULL,
-    act         text NOT NULL,
+    action         text NOT NULL,
     "by"        text NOT NULL,
     why         text NOT NULL,
     version     bigint NOT NULL,
@@ -493,7 +493,7 @@ CREATE TABLE p0_grants (
     "until" timestamptz
 );
 
-CREATE TABLE work_groups (
+CREATE TABLE limit_groups (
     tenant      text COLLATE "C" NOT NULL,
     name        text COLLATE "C" NOT NULL,
     most        bigint NOT NULL,
@@ -519,7 +519,7 @@ CREATE TABLE freezes (
 -- Limits of the whole cluster, and counters.
 
 -- Limits that are divided among pools: what each pool may use, and what it needs.
-CREATE TABLE shares (
+CREATE TABLE limit_shares (
     "limit" text COLLATE "C" NOT NULL,
     holder  text COLLATE "C" NOT NULL,
     granted bigint NOT NULL CHECK (granted >= 0),
@@ -527,18 +527,18 @@ CREATE TABLE shares (
     PRIMARY KEY ("limit", holder)
 );
 -- load
-CREATE INDEX shares_of_holder ON shares (holder);
+CREATE INDEX shares_of_holder ON limit_shares (holder);
 
--- What was taken from each rate group. A writer locks the row and updates it in place; only the key is indexed, so that
+-- What was taken from each rate group. A writer locks the row and updates it in location; only the key is indexed, so that
 -- an update writes no index.
-CREATE TABLE limits (
+CREATE TABLE rate_usage (
     "limit"      text COLLATE "C" NOT NULL PRIMARY KEY,
     takes        text NOT NULL,
     counts_until timestamptz NOT NULL
 );
 
 -- Failures per tenant in buckets of five minutes, for the failure budget of an hour. Old buckets are at one end of the key.
-CREATE TABLE tallies (
+CREATE TABLE failure_counts (
     shard    text COLLATE "C" NOT NULL,
     tenant   text COLLATE "C" NOT NULL,
     since    timestamptz NOT NULL,
@@ -725,7 +725,7 @@ CREATE TABLE tokens (
 CREATE INDEX tokens_of_tenant ON tokens (tenant);
 
 -- Settings that were changed at run time.
-CREATE TABLE measures (
+CREATE TABLE setting_overrides (
     name       text COLLATE "C" NOT NULL PRIMARY KEY,
     value      text NOT NULL,
     version    bigint NOT NULL,
@@ -759,7 +759,7 @@ CREATE TABLE audit_unsealed (
     tenant text COLLATE "C" NOT NULL,
     actor  text NOT NULL,
     source text NOT NULL,
-    act    text NOT NULL,
+    action    text NOT NULL,
     object text COLLATE "C" NOT NULL,
     why    text NOT NULL,
     before text,
@@ -774,7 +774,7 @@ CREATE TABLE audit (
     tenant text COLLATE "C" NOT NULL,
     actor  text NOT NULL,
     source text NOT NULL,
-    act    text NOT NULL,
+    action    text NOT NULL,
     object text COLLATE "C" NOT NULL,
     why    text NOT NULL,
     before text,

@@ -35,7 +35,7 @@ CREATE TABLE servers (
     address    TEXT NOT NULL,
     version    TEXT NOT NULL,
     started_at INTEGER NOT NULL,
-    heard_at   INTEGER NOT NULL
+    last_heartbeat_at   INTEGER NOT NULL
 ) STRICT;
 
 
@@ -136,7 +136,7 @@ CREATE TABLE tasks (
     stop        TEXT,
     output      TEXT,
     error       TEXT,
-    birth       TEXT,
+    origin       TEXT,
     trail       TEXT,
     ran_on      TEXT,
     reserved    TEXT,
@@ -224,7 +224,7 @@ CREATE TABLE artifacts (
     tenant       TEXT NOT NULL,
     size_bytes   INTEGER NOT NULL,
     sha256       TEXT NOT NULL,
-    place        TEXT NOT NULL,
+    location        TEXT NOT NULL,
     keep_seconds INTEGER NOT NULL,
     succeeded    INTEGER NOT NULL,
     stored_at    INTEGER NOT NULL,
@@ -234,7 +234,7 @@ CREATE TABLE artifacts (
 CREATE INDEX artifacts_by_time ON artifacts (stored_at);
 
 -- Bulk operations on the tasks of a run that take more than one batch.
-CREATE TABLE spreads (
+CREATE TABLE bulk_operations (
     run_id     TEXT NOT NULL,
     parent     TEXT NOT NULL,
     generation INTEGER NOT NULL,
@@ -321,7 +321,7 @@ CREATE TABLE tasks_history (
     stop         TEXT,
     output       TEXT,
     error        TEXT,
-    birth        TEXT,
+    origin        TEXT,
     trail        TEXT,
     ran_on       TEXT,
     reserved     TEXT,
@@ -345,7 +345,7 @@ CREATE TABLE workers (
     version       TEXT NOT NULL,
     status        TEXT NOT NULL,
     since         INTEGER NOT NULL,
-    last_heard_at INTEGER NOT NULL,
+    last_heartbeat_at INTEGER NOT NULL,
     hold          TEXT NOT NULL DEFAULT '',
     hold_why      TEXT NOT NULL DEFAULT ''
 ) STRICT;
@@ -393,10 +393,10 @@ CREATE TABLE schedules (
     paused          INTEGER NOT NULL,
     because         TEXT NOT NULL,
     enabled_since   INTEGER NOT NULL,
-    through_at      INTEGER NOT NULL,
+    planned_through      INTEGER NOT NULL,
     next_at         INTEGER,
-    has_waiting     INTEGER NOT NULL,
-    looked_at       INTEGER,
+    has_waiting_windows     INTEGER NOT NULL,
+    evaluated_at       INTEGER,
     latest_event_at INTEGER,
     created_at      INTEGER NOT NULL,
     created_by      TEXT NOT NULL,
@@ -409,11 +409,11 @@ CREATE UNIQUE INDEX schedules_name ON schedules (tenant, name) WHERE deleted_at 
 -- evaluate_due, next_due, next_schedules
 CREATE INDEX schedules_due ON schedules (next_at, id) WHERE next_at IS NOT NULL AND deleted_at IS NULL;
 -- evaluate_waiting
-CREATE INDEX schedules_waiting ON schedules (coalesce(looked_at, 0)) WHERE has_waiting AND deleted_at IS NULL;
+CREATE INDEX schedules_waiting ON schedules (coalesce(evaluated_at, 0)) WHERE has_waiting_windows AND deleted_at IS NULL;
 -- receive_events
 CREATE INDEX schedules_event ON schedules (tenant, event_type) WHERE event_type <> '' AND deleted_at IS NULL;
 -- schedules_after
-CREATE INDEX schedules_after ON schedules (id) WHERE after_job <> '' AND has_waiting AND deleted_at IS NULL;
+CREATE INDEX schedules_after ON schedules (id) WHERE after_job <> '' AND has_waiting_windows AND deleted_at IS NULL;
 -- evaluation: the other schedule of a job
 CREATE INDEX schedules_job ON schedules (tenant, job) WHERE deleted_at IS NULL;
 
@@ -421,7 +421,7 @@ CREATE TABLE schedule_changes (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
     schedule_id TEXT NOT NULL,
     at          INTEGER NOT NULL,
-    act         TEXT NOT NULL,
+    action         TEXT NOT NULL,
     "by"        TEXT NOT NULL,
     why         TEXT NOT NULL,
     version     INTEGER NOT NULL,
@@ -550,7 +550,7 @@ CREATE TABLE p0_grants (
     "until" INTEGER
 ) STRICT;
 
-CREATE TABLE work_groups (
+CREATE TABLE limit_groups (
     tenant      TEXT NOT NULL,
     name        TEXT NOT NULL,
     most        INTEGER NOT NULL,
@@ -576,7 +576,7 @@ CREATE TABLE freezes (
 -- Limits of the whole cluster, and counters.
 
 -- Limits that are divided among pools: what each pool may use, and what it needs.
-CREATE TABLE shares (
+CREATE TABLE limit_shares (
     "limit" TEXT NOT NULL,
     holder  TEXT NOT NULL,
     granted INTEGER NOT NULL CHECK (granted >= 0),
@@ -584,17 +584,17 @@ CREATE TABLE shares (
     PRIMARY KEY ("limit", holder)
 ) STRICT;
 -- load
-CREATE INDEX shares_of_holder ON shares (holder);
+CREATE INDEX shares_of_holder ON limit_shares (holder);
 
 -- What was taken from each rate group.
-CREATE TABLE limits (
+CREATE TABLE rate_usage (
     "limit"      TEXT NOT NULL PRIMARY KEY,
     takes        TEXT NOT NULL,
     counts_until INTEGER NOT NULL
 ) STRICT;
 
 -- Failures per tenant in buckets of five minutes, for the failure budget of an hour. Old buckets are at one end of the key.
-CREATE TABLE tallies (
+CREATE TABLE failure_counts (
     shard    TEXT NOT NULL,
     tenant   TEXT NOT NULL,
     since    INTEGER NOT NULL,
@@ -779,7 +779,7 @@ CREATE TABLE tokens (
 CREATE INDEX tokens_of_tenant ON tokens (tenant);
 
 -- Settings that were changed at run time.
-CREATE TABLE measures (
+CREATE TABLE setting_overrides (
     name       TEXT NOT NULL PRIMARY KEY,
     value      TEXT NOT NULL,
     version    INTEGER NOT NULL,
@@ -813,7 +813,7 @@ CREATE TABLE audit_unsealed (
     tenant TEXT NOT NULL,
     actor  TEXT NOT NULL,
     source TEXT NOT NULL,
-    act    TEXT NOT NULL,
+    action    TEXT NOT NULL,
     object TEXT NOT NULL,
     why    TEXT NOT NULL,
     before TEXT,
@@ -828,7 +828,7 @@ CREATE TABLE audit (
     tenant TEXT NOT NULL,
     actor  TEXT NOT NULL,
     source TEXT NOT NULL,
-    act    TEXT NOT NULL,
+    action    TEXT NOT NULL,
     object TEXT NOT NULL,
     why    TEXT NOT NULL,
     before TEXT,

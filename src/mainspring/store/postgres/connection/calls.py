@@ -29,7 +29,7 @@ class PostgresCalls:
         self._limits = limits
         self._pool = Pool(partial(open_connection, url, limits), connections, limits.deadline)
         self._by_key = Pool(partial(open_connection, url, limits, by_key=True), connections, limits.deadline)
-        self._patient = Pool(partial(open_connection, url, limits, patient=True), 2, limits.long_deadline)
+        self._maintenance = Pool(partial(open_connection, url, limits, maintenance=True), 2, limits.long_deadline)
         self._allowances = Allowances(clock)
         self._wakeups = Wakeups(
             sender=f"{entropy():016x}",
@@ -55,10 +55,10 @@ class PostgresCalls:
         async with self._by_key.connection() as connection:
             return await work(connection, *args, **kwargs)
 
-    async def _call_patiently(
+    async def _call_maintenance(
         self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        async with self._patient.connection() as connection:
+        async with self._maintenance.connection() as connection:
             return await work(connection, *args, **kwargs)
 
     async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:

@@ -1,6 +1,7 @@
 """Connections to PostgreSQL: how they are set up, how long anything may take, what becomes of errors.
 
-Time limits, from the inside out, all shorter than a lease (I-25), because a leader that is stuck in a transaction holds
+Time rate_usage, from the inside out, all shorter than a lease (I-25), because a leader that is stuck in a transaction
+holds
 the row lock that its successor waits for:
 
     lock_timeout                          1 s   waiting for a lock
@@ -24,7 +25,7 @@ import asyncpg
 import msgspec
 from asyncpg.connect_utils import SessionAttribute
 
-from mainspring.protocol.errors import Broken, MainspringError, Rejected, StaleWrite, StoreUnfit, Unavailable
+from mainspring.protocol.errors import Broken, MainspringError, Rejected, StaleWrite, StoreUnusable, Unavailable
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -45,11 +46,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """For what nobody waits for with a lease in hand: loading a shard, migrations, sweeps."""
 
     def check(self, lease: timedelta) -> None:
-        """Raises StoreUnfit unless they are ordered, and all of them are over before a lease is."""
+        """Raises StoreUnusable unless they are ordered, and all of them are over before a lease is."""
         limits = [self.lock, self.idle_in_transaction, self.statement, self.deadline, lease.total_seconds()]
         if limits != sorted(set(limits)):
-            raise StoreUnfit(
-                "time limits must grow: lock, idle in transaction, statement, deadline, lease; they are "
+            raise StoreUnusable(
+                "time rate_usage must grow: lock, idle in transaction, statement, deadline, lease; they are "
                 + ", ".join(f"{limit:g} s" for limit in limits),
                 reason="time_limits",
             )
@@ -68,17 +69,17 @@ _BY_KEY = {
     "enable_mergejoin": "off",
 }
 _READER = {"plan_cache_mode": "force_custom_plan", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-_PATIENT = {"plan_cache_mode": "force_custom_plan"}
+_MAINTENANCE = {"plan_cache_mode": "force_custom_plan"}
 
 
 async def open_connection(
-    url: str, limits: Limits, *, writer: bool = False, by_key: bool = False, patient: bool = False
+    url: str, limits: Limits, *, writer: bool = False, by_key: bool = False, maintenance: bool = False
 ) -> Connection:
-    """Connect. A `patient` connection may take as long as it needs, but never waits long for locks.
+    """Connect. A `maintenance` connection may take as long as it needs, but never waits long for locks.
 
     One for a `writer` of batches, or for what finds its rows `by_key`, plans each statement once.
     """
-    statement = limits.long_deadline if patient else limits.statement
+    statement = limits.long_deadline if maintenance else limits.statement
     settings = {
         "application_name": "mainspring writer" if writer else "mainspring",
         "jit": "off",
@@ -86,10 +87,10 @@ async def open_connection(
         "lock_timeout": _milliseconds(limits.lock),
         "idle_in_transaction_session_timeout": _milliseconds(limits.idle_in_transaction),
         "statement_timeout": _milliseconds(statement),
-        **(_BY_KEY if writer or by_key else _PATIENT if patient else _READER),
+        **(_BY_KEY if writer or by_key else _MAINTENANCE if maintenance else _READER),
     }
     connection = await asyncpg.connect(
-        url, timeout=limits.deadline, command_timeout=limits.long_deadline if patient else limits.deadline,
+        url, timeout=limits.deadline, command_timeout=limits.long_deadline if maintenance else limits.deadline,
         server_settings=settings, max_cached_statement_lifetime=0, target_session_attrs=SessionAttribute.read_write,
     )  # fmt: skip
     if writer:
@@ -215,7 +216,7 @@ def _translated(error: asyncpg.PostgresError) -> MainspringError:
         case "23505", _:
             return StaleWrite(f"a row that should be new is there already: {error}")
         case "42501", _:
-            return StoreUnfit(f"a privilege is missing: {error}")
+            return StoreUnusable(f"a privilege is missing: {error}")
         case _, "22" | "23" | "54":  # data, constraints, too large for an index
             return Rejected(f"PostgreSQL refuses the content: {error}")
         case _, "0A" | "42" | "XX" | "21":  # a statement that does not fit the schema, a damaged page

@@ -26,23 +26,23 @@ import msgspec
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.executors.python.child_wire import (
+    BYTES_READ,
     CURRENT,
-    GIVEN,
+    EXTENDED,
+    EXTENDED_UNTIL,
     LIMIT,
     READING,
     STOP,
-    TAKEN,
-    UNTIL,
-    Answered,
     Call,
     Called,
+    CallEnded,
     Checkpointed,
     Drained,
     FromChild,
-    Left,
     Progressed,
     Ready,
     Requested,
+    Skipped,
     ToChild,
     open_page,
 )
@@ -65,7 +65,7 @@ class Child:
         self._functions = Functions(handlers)
         self._decoder = msgspec.msgpack.Decoder(list[ToChild])
         self._calls: deque[Call] = deque()
-        self._unsaid: list[FromChild] = []
+        self._unsent: list[FromChild] = []
         self._lock = threading.Lock()
         self._pipe = os.dup(1)
         self._directory = Path.cwd()
@@ -78,12 +78,12 @@ class Child:
         """Run calls until the supervisor disconnects."""
         self._functions.load()
         has_printed = self._after_call()
-        self._say(Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
+        self._queue(Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
         if has_printed:
             self._wait_until_drained()
         while True:
             self._flush()
-            self._calls.extend(word for word in self._read() if isinstance(word, Call))
+            self._calls.extend(message for message in self._read() if isinstance(message, Call))
             while self._calls:
                 self._make(self._calls.popleft())
 
@@ -101,9 +101,9 @@ class Child:
 
     def deadline(self, serial: int) -> datetime | None:
         """Return the extended deadline of a call; None if it was not extended."""
-        if self._page[GIVEN] != serial:
+        if self._page[EXTENDED] != serial:
             return None
-        return datetime.fromtimestamp(self._page[UNTIL] / 1_000, UTC)
+        return datetime.fromtimestamp(self._page[EXTENDED_UNTIL] / 1_000, UTC)
 
     def _make(self, call: Call) -> None:
         """Run one call. Its answer is sent with the next message, or when there is nothing left to do.
@@ -113,20 +113,20 @@ class Child:
         serial = call.serial
         self._page[CURRENT] = serial
         if self._page[LIMIT] < serial:
-            self._say(Left(serial))
+            self._queue(Skipped(serial))
             return
-        is_first = not self._unsaid
-        self._say(Called(serial))
+        is_first = not self._unsent
+        self._queue(Called(serial))
         if not is_first:
             self._flush()
-        voice = _Voice(self, serial, self._directory, call.assignment.attempt)
-        outcome, output, error = self._call(call, voice)
+        backend = _CallBackend(self, serial, self._directory, call.assignment.attempt)
+        outcome, output, error = self._call(call, backend)
         has_printed = self._after_call()
-        self._say(Answered(serial, outcome, output, error, has_printed, voice.has_left))
+        self._queue(CallEnded(serial, outcome, output, error, has_printed, backend.has_artifacts))
         if has_printed:
             self._wait_until_drained()
 
-    def _call(self, call: Call, voice: _Voice) -> tuple[Outcome, str | None, str | None]:
+    def _call(self, call: Call, backend: _CallBackend) -> tuple[Outcome, str | None, str | None]:
         """Run the call; return outcome, output, error."""
         self._was_stopped = False
         try:
@@ -134,7 +134,7 @@ class Child:
                 self._is_calling = True
                 if self._page[STOP] == call.serial:
                     self._stop_call()
-                output, error = self._functions.call(call.assignment, call.secrets, voice)
+                output, error = self._functions.call(call.assignment, call.secrets, backend)
             finally:
                 self._is_calling = False
         except BaseException as raised:  # noqa: BLE001 - any exception of a function is its result
@@ -165,35 +165,35 @@ class Child:
             return True
         while self._page[READING]:
             os.sched_yield()
-        return bool(self._page[TAKEN] != self._taken_before)
+        return bool(self._page[BYTES_READ] != self._taken_before)
 
     def _wait_until_drained(self) -> None:
         self._flush()
-        while not any(isinstance(word, Drained) for word in self._read()):
+        while not any(isinstance(message, Drained) for message in self._read()):
             pass
-        self._taken_before = self._page[TAKEN]
+        self._taken_before = self._page[BYTES_READ]
 
-    def _pass_on(self, word: FromChild) -> None:
+    def _pass_on(self, message: FromChild) -> None:
         """Send a message during a call. A stop waits until it is sent: half a frame would break the link."""
         is_interruptible = self._is_calling and threading.current_thread() is threading.main_thread()
         if is_interruptible:
             self._is_calling = False
-        self._say(word)
+        self._queue(message)
         self._flush()
         if is_interruptible:
             self._is_calling = True
             if self._page[STOP] == self._page[CURRENT] and not self._was_stopped:
                 self._stop_call()
 
-    def _say(self, word: FromChild) -> None:
+    def _queue(self, message: FromChild) -> None:
         with self._lock:
-            self._unsaid.append(word)
+            self._unsent.append(message)
 
     def _flush(self) -> None:
         with self._lock:
-            if self._unsaid:
-                self._link.sendall(encode_frame(self._unsaid))
-                self._unsaid.clear()
+            if self._unsent:
+                self._link.sendall(encode_frame(self._unsent))
+                self._unsent.clear()
 
     def _read(self) -> list[ToChild]:
         """Read the next frame; exit when the supervisor is gone."""
@@ -207,7 +207,7 @@ class Child:
         return data
 
 
-class _Voice:
+class _CallBackend:
     """Context backend of a function call."""
 
     def __init__(self, child: Child, serial: int, directory: Path, attempt: str) -> None:
@@ -215,14 +215,14 @@ class _Voice:
         self._serial = serial
         self._directory = directory
         self._attempt = attempt
-        self.has_left = False
+        self.has_artifacts = False
         """Whether the artifact folder was requested."""
 
-    def move(self, percent: float | None, note: str) -> None:
+    def report_progress(self, percent: float | None, note: str) -> None:
         """Send progress."""
         self._child.progress(self._serial, percent, note)
 
-    def save(self, document: str) -> None:
+    def report_checkpoint(self, document: str) -> None:
         """Save a checkpoint."""
         self._child.checkpoint(self._serial, document)
 
@@ -236,7 +236,7 @@ class _Voice:
 
     def artifacts(self) -> Path:
         """Return the artifact folder, created on first use."""
-        self.has_left = True
+        self.has_artifacts = True
         folder = self._directory / self._attempt / ARTIFACTS
         folder.mkdir(parents=True, exist_ok=True)
         return folder

@@ -23,45 +23,45 @@ from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, Refused, Unavailable
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, Remains
+from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.executors.command import clean_environment
-from mainspring.worker.executors.executor import Job, failure
+from mainspring.worker.executors.executor import AttemptHandle, failure
 from mainspring.worker.executors.python.child_output import ChildOutput
 from mainspring.worker.executors.python.child_wire import (
     CURRENT,
-    GIVEN,
+    EXTENDED,
+    EXTENDED_UNTIL,
     LIMIT,
     NO_LIMIT,
     PAGE_BYTES,
     STOP,
-    UNTIL,
-    Answered,
     Call,
     Called,
+    CallEnded,
     Checkpointed,
     Drained,
     FromChild,
-    Left,
     Progressed,
     Ready,
     Requested,
+    Skipped,
     open_page,
 )
 from mainspring.worker.sandbox.confinement import Confinement
-from mainspring.worker.sandbox.sandbox import Cell, Cells
-from mainspring.worker.sandbox.task_user import give
+from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.sandbox.task_user import change_owner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
-from mainspring.worker.supervisor.process_groups import Processes, guard_variable
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)
 
 _PROGRAM = (sys.executable, "-P", "-m", "mainspring.worker.executors.python.child")
-_LARGEST_SLICE_BYTES = 8 * 1024 * 1024
+_MAX_SLICE_BYTES = 8 * 1024 * 1024
 _START_SECONDS = 60.0
-_LOOK_SECONDS = 0.001
-_REST_SECONDS = 0.001
+_POLL_SECONDS = 0.001
+_BATCH_SECONDS = 0.001
 """While a child has calls for about this long, its messages are read at this interval. A no-op call costs the worker 81
 us with it, and 90 if the supervisor wakes up for every answer; a longer interval gains nothing."""
 _END_SECONDS = 2.0
@@ -74,10 +74,10 @@ class ChildLink:
     def __init__(
         self,
         state_dir: Path,
-        settings: GuardSettings,
+        settings: SupervisorSettings,
         clock: Clock,
         processes: Processes,
-        cells: Cells,
+        sandboxes: Sandboxes,
         confinement: Confinement,
         artifacts: Artifacts,
         number: int,
@@ -86,15 +86,15 @@ class ChildLink:
         self._settings = settings
         self._clock = clock
         self._processes = processes
-        self._cells = cells
+        self._sandboxes = sandboxes
         self._confinement = confinement
         self._artifacts = artifacts
-        self._keeping: list[asyncio.Task[None]] = []
-        self._cell: Cell | None = None
+        self._uploads: list[asyncio.Task[None]] = []
+        self._sandbox: Sandbox | None = None
         self._number = number
         self._directory = state_dir / "children" / str(number)
         self._serial = 0
-        self._jobs: dict[int, Job] = {}
+        self._handles: dict[int, AttemptHandle] = {}
         self._killing: asyncio.Task[None] | None = None
         self._killed_serial = 0
         self._pid = 0
@@ -104,9 +104,9 @@ class ChildLink:
     async def start(self) -> None:
         """Start the process, and wait until it is ready. Raises Unavailable, Refused or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self._cells.user is not None:
-            give(self._directory, self._cells.user)
-        self._cell = self._cells.open(f"child-{self._number}", self._confinement, self._directory, 0)
+        if self._sandboxes.user is not None:
+            change_owner(self._directory, self._sandboxes.user)
+        self._sandbox = self._sandboxes.open(f"child-{self._number}", self._confinement, self._directory, 0)
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as file, theirs:
@@ -116,12 +116,12 @@ class ChildLink:
             try:
                 self._pid = self._processes.spawn(
                     [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._settings.handlers],
-                    environment=self._environment() | self._cell.environment(),
+                    environment=self._environment() | self._sandbox.environment(),
                     directory=self._directory,
                     output=writing,
                     keep=(theirs.fileno(), file.fileno()),
                     keeps_orphans=True,
-                    cell=self._cell,
+                    sandbox=self._sandbox,
                 )
             except (OSError, Refused):
                 os.close(reading)
@@ -130,79 +130,79 @@ class ChildLink:
             finally:
                 os.close(writing)
         self.is_alive = True
-        self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._jobs)
+        self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._handles)
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._words: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
+        self._messages: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
         try:
             async with asyncio.timeout(_START_SECONDS):
-                heard = await self._words.next()
+                received = await self._messages.next()
         except (TimeoutError, ConnectionError):
-            heard = []
-        if not heard or not isinstance(heard[0], Ready):
+            received = []
+        if not received or not isinstance(received[0], Ready):
             raise Unavailable("the Python child process did not become ready")
-        if heard[0].has_printed:
+        if received[0].has_printed:
             self._drain()
 
-    def fits(self, memory_bytes: int) -> bool:
+    def set_memory_limit(self, memory_bytes: int) -> bool:
         """Set the memory limit for the next slice; False if earlier calls already use more."""
         try:
-            if self._cell is not None and self._cell.cgroup is not None:
-                self._cell.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
+            if self._sandbox is not None and self._sandbox.cgroup is not None:
+                self._sandbox.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
         except OSError:
             return False
         return True
 
-    async def run(self, jobs: Sequence[Job], secrets: Mapping[str, Mapping[str, str]]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle], secrets: Mapping[str, Mapping[str, str]]) -> None:
         """Call these one after another. Those that have not ended afterwards have not started."""
-        if not jobs:
+        if not handles:
             return
         self._output.secrets = secrets
         self._page[LIMIT] = NO_LIMIT
         calls: list[Call] = []
         size_bytes = 0
-        for job in jobs:
-            size_bytes += _size_bytes(job)
-            if calls and size_bytes > _LARGEST_SLICE_BYTES:
+        for handle in handles:
+            size_bytes += _size_bytes(handle)
+            if calls and size_bytes > _MAX_SLICE_BYTES:
                 break
             self._serial += 1
-            calls.append(Call(self._serial, job.assignment, dict(secrets.get(job.attempt, {}))))
+            calls.append(Call(self._serial, handle.assignment, dict(secrets.get(handle.attempt, {}))))
         self._writer.write(encode_frame(calls))
-        for call, job in zip(calls, jobs, strict=False):
-            self._hand(job, call.serial)
-        self._look_later(calls[0].serial)
-        await self._hear_all()
-        self._looking.cancel()
-        await asyncio.gather(*self._keeping)
-        self._keeping.clear()
+        for call, handle in zip(calls, handles, strict=False):
+            self._bind(handle, call.serial)
+        self._poll_later(calls[0].serial)
+        await self._receive_all()
+        self._polling.cancel()
+        await asyncio.gather(*self._uploads)
+        self._uploads.clear()
 
-    async def fetch(self, job: Job) -> None:
+    async def fetch(self, handle: AttemptHandle) -> None:
         """Fetch the attempt's inputs. If that fails, the attempt ends."""
-        folder = self._directory / job.attempt
-        error = await self._artifacts.fetch(job, folder / INPUTS)
+        folder = self._directory / handle.attempt
+        error = await self._artifacts.fetch(handle, folder / INPUTS)
         if error is not None:
             shutil.rmtree(folder, ignore_errors=True)
-            job.end(Outcome.FAILED, error=error)
-        elif self._cells.user is not None:
-            give(folder, self._cells.user)
+            handle.end(Outcome.FAILED, error=error)
+        elif self._sandboxes.user is not None:
+            change_owner(folder, self._sandboxes.user)
 
     async def close(self) -> None:
         """Kill the process."""
         if self._pid and self.is_alive:
             self._processes.kill(self._pid)
-            await self._bury()
-        if self._cell is not None:
-            self._cells.close(self._cell)
-            self._cell = None
+            await self._finish()
+        if self._sandbox is not None:
+            self._sandboxes.close(self._sandbox)
+            self._sandbox = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
         places = [*self._settings.python_path, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        variables = clean_environment(os.environ) | guard_variable(self._state_dir)
+        variables = clean_environment(os.environ) | supervisor_variable(self._state_dir)
         return variables | {"PYTHONPATH": os.pathsep.join(places), "MAINSPRING_CHILD": str(self._number)}
 
-    def _hand(self, job: Job, serial: int) -> None:
-        self._jobs[serial] = job
-        job.hand(
+    def _bind(self, handle: AttemptHandle, serial: int) -> None:
+        self._handles[serial] = handle
+        handle.bind(
             stop=lambda grace_seconds: self._stop(serial, grace_seconds),
             recall=lambda: self._recall(serial),
             prolong=lambda until: self._prolong(serial, until),
@@ -210,96 +210,96 @@ class ChildLink:
 
     # messages of the child
 
-    async def _hear_all(self) -> None:
+    async def _receive_all(self) -> None:
         """Process messages until the child has no calls left or has exited."""
-        heard_at, pace = self._clock.monotonic(), 0.0
-        while self._jobs and self.is_alive:
-            if len(self._jobs) * pace > _REST_SECONDS / 2:
-                await self._rest()
+        received_at, seconds_per_call = self._clock.monotonic(), 0.0
+        while self._handles and self.is_alive:
+            if len(self._handles) * seconds_per_call > _BATCH_SECONDS / 2:
+                await self._wait_for_batch()
             try:
-                heard = await self._words.next()
+                received = await self._messages.next()
             except (ConnectionError, Broken):
-                heard = []
-            if not heard:
-                await self._bury()
-            before = len(self._jobs)
-            for word in heard:
-                self._hear(word)
+                received = []
+            if not received:
+                await self._finish()
+            before = len(self._handles)
+            for message in received:
+                self._handle(message)
             now = self._clock.monotonic()
-            pace, heard_at = (now - heard_at) / max(1, before - len(self._jobs)), now
+            seconds_per_call, received_at = (now - received_at) / max(1, before - len(self._handles)), now
 
-    async def _rest(self) -> None:
+    async def _wait_for_batch(self) -> None:
         """Let messages accumulate, to read them together. Output ends the wait, as the printing call waits for us."""
         transport = cast("asyncio.Transport", self._writer.transport)
         transport.pause_reading()
         self._output.printed.clear()
         try:
-            async with asyncio.timeout(_REST_SECONDS):
+            async with asyncio.timeout(_BATCH_SECONDS):
                 await self._output.printed.wait()
         except TimeoutError:
             pass  # nothing was printed, the usual case
         if not transport.is_closing():
             transport.resume_reading()
 
-    def _look_later(self, first: int) -> None:
-        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look, first)
+    def _poll_later(self, first: int) -> None:
+        self._polling = asyncio.get_running_loop().call_later(_POLL_SECONDS, self._poll, first)
 
-    def _look(self, first: int) -> None:
+    def _poll(self, first: int) -> None:
         """Check in the page whether the first call of a slice runs: the child reports it only with its next message."""
         serial = self._page[CURRENT]
         if serial < first:
-            self._look_later(first)
-        elif serial in self._jobs and serial <= self._page[LIMIT]:
-            self._jobs[serial].begin(self._pid)
+            self._poll_later(first)
+        elif serial in self._handles and serial <= self._page[LIMIT]:
+            self._handles[serial].begin(self._pid)
 
-    def _hear(self, word: FromChild) -> None:
-        match word:
+    def _handle(self, message: FromChild) -> None:
+        match message:
             case Called():
-                job = self._jobs[word.serial]
-                if job.is_over:
-                    log.error("attempt.started_after_recall", attempt=job.attempt)
+                handle = self._handles[message.serial]
+                if handle.has_ended:
+                    log.error("attempt.started_after_recall", attempt=handle.attempt)
                     self._processes.kill(self._pid)
                 else:
-                    job.begin(self._pid)
-            case Answered():
-                self._answer(word)
-            case Left():
-                self._jobs.pop(word.serial).put_back()
+                    handle.begin(self._pid)
+            case CallEnded():
+                self._answer(message)
+            case Skipped():
+                self._handles.pop(message.serial).release()
             case Progressed():
-                if word.serial in self._jobs:
-                    self._jobs[word.serial].move(word.percent, word.note)
+                if message.serial in self._handles:
+                    self._handles[message.serial].report_progress(message.percent, message.note)
             case Checkpointed():
-                if word.serial in self._jobs:
-                    self._jobs[word.serial].save(word.document)
+                if message.serial in self._handles:
+                    self._handles[message.serial].report_checkpoint(message.document)
             case Requested():
-                if word.serial in self._jobs:
-                    self._jobs[word.serial].ask(word.seconds)
+                if message.serial in self._handles:
+                    self._handles[message.serial].ask(message.seconds)
             case Ready():
                 raise Broken("a child reported ready twice")
 
-    def _answer(self, word: Answered) -> None:
+    def _answer(self, message: CallEnded) -> None:
         log_bytes = 0
-        if word.has_printed:
-            log_bytes = self._drain(word.serial)
+        if message.has_printed:
+            log_bytes = self._drain(message.serial)
         self._forget_killing()
-        job = self._jobs.pop(word.serial)
-        left = Remains(outcome=word.outcome, output=word.output, error=word.error)
-        if word.has_left or (job.work is not None and job.work.fetch):
-            self._keeping.append(start_task(self._keep(job, left, log_bytes), "artifact_upload"))
+        handle = self._handles.pop(message.serial)
+        left = AttemptResult(outcome=message.outcome, output=message.output, error=message.error)
+        if message.has_artifacts or (handle.work is not None and handle.work.fetch):
+            self._uploads.append(start_task(self._keep(handle, left, log_bytes), "artifact_upload"))
         else:
-            job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
+            handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
 
-    async def _keep(self, job: Job, left: Remains, log_bytes: int) -> None:
+    async def _keep(self, handle: AttemptHandle, left: AttemptResult, log_bytes: int) -> None:
         """Store the artifacts of an ended call, moved to where the next call can't reach them."""
-        folder = self._state_dir / "attempts" / job.attempt
+        folder = self._state_dir / "attempts" / handle.attempt
         folder.parent.mkdir(exist_ok=True, mode=0o700)
         with suppress(OSError):  # The folder does not exist.
-            (self._directory / job.attempt).rename(folder)
+            (self._directory / handle.attempt).rename(folder)
         if not folder.is_symlink():
-            left = await self._artifacts.keep(job, folder / ARTIFACTS, left)
+            left = await self._artifacts.keep(handle, folder / ARTIFACTS, left)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.unlink(missing_ok=True)
-        job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
 
     def _drain(self, serial: int = 0) -> int:
         """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""
@@ -307,7 +307,7 @@ class ChildLink:
         self._writer.write(encode_frame([Drained()]))
         return self._output.close_log(serial)
 
-    async def _bury(self) -> None:
+    async def _finish(self) -> None:
         """The child exited or disconnected: fail the call that it was running."""
         self.is_alive = False
         code = await self._exit_code()
@@ -317,9 +317,9 @@ class ChildLink:
         self._writer.close()
         self._forget_killing()
         self._end_current(code)
-        for job in self._jobs.values():
-            job.put_back()
-        self._jobs.clear()
+        for handle in self._handles.values():
+            handle.release()
+        self._handles.clear()
 
     async def _exit_code(self) -> int | None:
         """Return the exit code; None if it had to be killed."""
@@ -333,21 +333,21 @@ class ChildLink:
 
     def _end_current(self, code: int | None) -> None:
         serial = self._page[CURRENT]
-        job = self._jobs.pop(serial, None)
-        if job is None or job.is_over:
+        handle = self._handles.pop(serial, None)
+        if handle is None or handle.has_ended:
             return
         last_lines = self._output.last_lines(serial)
         log_bytes = self._output.close_log(serial)
-        job.begin(self._pid)
+        handle.begin(self._pid)
         if serial == self._killed_serial:
-            job.end(Outcome.STOPPED, log_bytes=log_bytes)
+            handle.end(Outcome.STOPPED, log_bytes=log_bytes)
         elif code is None:
-            job.end(
+            handle.end(
                 Outcome.FAILED, error=failure("Child", "the child process closed its connection"), log_bytes=log_bytes
             )
         else:
-            assert self._cell is not None
-            job.end(Outcome.FAILED, error=self._cell.error_of(code, last_lines), log_bytes=log_bytes)
+            assert self._sandbox is not None
+            handle.end(Outcome.FAILED, error=self._sandbox.error_of(code, last_lines), log_bytes=log_bytes)
 
     # requests to the child
 
@@ -360,21 +360,21 @@ class ChildLink:
         """Raise SystemExit in the function, and kill the child after the grace period. A call that has not started is
         skipped."""
         if self._recall(serial):
-            self._jobs[serial].end(Outcome.STOPPED)
+            self._handles[serial].end(Outcome.STOPPED)
             return
         if self._page[STOP] != serial:
             self._page[STOP] = serial
-            self._processes.ask_to_end(self._pid)
+            self._processes.terminate(self._pid)
         self._forget_killing()
         self._killing = start_task(self._kill_after(serial, grace_seconds), "kill_after_grace")
 
     def _prolong(self, serial: int, until: datetime) -> None:
-        self._page[UNTIL] = int(until.timestamp() * 1_000)
-        self._page[GIVEN] = serial
+        self._page[EXTENDED_UNTIL] = int(until.timestamp() * 1_000)
+        self._page[EXTENDED] = serial
 
     async def _kill_after(self, serial: int, grace_seconds: float) -> None:
         await self._clock.sleep(grace_seconds)
-        if serial in self._jobs:
+        if serial in self._handles:
             self._killed_serial = serial
             self._processes.kill(self._pid)
 
@@ -384,9 +384,9 @@ class ChildLink:
             self._killing = None
 
 
-def _size_bytes(job: Job) -> int:
+def _size_bytes(handle: AttemptHandle) -> int:
     """Return the approximate size of a call in a frame."""
-    one = job.assignment
+    one = handle.assignment
     return (
         len(one.work)
         + len(one.params)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mainspring.worker.executors.executor import Job
-from mainspring.worker.executors.python.child_wire import CURRENT, READING, TAKEN
+from mainspring.worker.executors.executor import AttemptHandle
+from mainspring.worker.executors.python.child_wire import BYTES_READ, CURRENT, READING
 from mainspring.worker.logs.capture import Capture, Mask
 from mainspring.worker.supervisor.supervisor_settings import log_path
 
@@ -18,13 +18,15 @@ _READ_BYTES = 1024 * 1024
 class ChildOutput:
     """The supervisor's end of a child's output pipe."""
 
-    def __init__(self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, jobs: Mapping[int, Job]) -> None:
-        """`jobs` are the child's current calls by serial; the mapping is live."""
+    def __init__(
+        self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, handles: Mapping[int, AttemptHandle]
+    ) -> None:
+        """`handles` are the child's current calls by serial; the mapping is live."""
         self._state_dir = state_dir
         self._cap_bytes = cap_bytes
         self._page = page
         self._pipe = pipe
-        self._jobs = jobs
+        self._handles = handles
         self._log: Capture | None = None
         self._log_serial = 0
         self.secrets: Mapping[str, Mapping[str, str]] = {}
@@ -44,11 +46,11 @@ class ChildOutput:
         except BlockingIOError:
             data = b""
         serial = self._page[CURRENT]
-        self._page[TAKEN] += len(data)
+        self._page[BYTES_READ] += len(data)
         self._page[READING] = 0
         if data:
             self.printed.set()
-        if data and serial in self._jobs:
+        if data and serial in self._handles:
             self._log_of(serial).feed(data)
         return bool(data)
 
@@ -77,7 +79,7 @@ class ChildOutput:
 
     def _log_of(self, serial: int) -> Capture:
         if self._log is None or self._log_serial != serial:
-            attempt = self._jobs[serial].attempt
+            attempt = self._handles[serial].attempt
             mask = Mask(self.secrets.get(attempt, {}).values())
             self._log_serial = serial
             self._log = Capture(log_path(self._state_dir, attempt), self._cap_bytes, mask)

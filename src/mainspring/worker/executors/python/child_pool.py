@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mainspring.worker.executors.python.child_link import ChildLink
 
-_PATIENCE_SECONDS = 0.1
+_WAIT_SECONDS = 0.1
 """Time that a slice waits for a child before another one is started."""
 
 
@@ -26,14 +26,14 @@ class ChildPool:
         self._kept = warm if is_kept else 0
         self._children: set[ChildLink] = set()
         self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
-        self._came_back = asyncio.Condition()
+        self._child_returned = asyncio.Condition()
         self._returned = 0
 
     async def take(self, memory_bytes: int) -> ChildLink:
         """Return an idle child with this memory limit. Raises Unavailable, Refused or OSError."""
         while True:
             child = await self._take_any()
-            if child.fits(memory_bytes):
+            if child.set_memory_limit(memory_bytes):
                 return child
             await self._end(child)
 
@@ -45,8 +45,8 @@ class ChildPool:
         else:
             await self._end(child)
         self._returned += 1
-        async with self._came_back:
-            self._came_back.notify()
+        async with self._child_returned:
+            self._child_returned.notify()
 
     async def close(self) -> None:
         """End all children."""
@@ -55,22 +55,22 @@ class ChildPool:
 
     async def _take_any(self) -> ChildLink:
         while self._free.empty():
-            if len(self._children) < self._warm or await self._all_are_long():
+            if len(self._children) < self._warm or await self._all_busy():
                 return await self._start()
         return self._free.get_nowait()
 
-    async def _all_are_long(self) -> bool:
+    async def _all_busy(self) -> bool:
         """Wait for a child. True if none returned for a while and one more may be started, one at a time."""
         before = self._returned
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                async with self._came_back:
-                    await self._came_back.wait()
+            async with asyncio.timeout(_WAIT_SECONDS):
+                async with self._child_returned:
+                    await self._child_returned.wait()
                 return False
         except TimeoutError:
-            is_stuck = before == self._returned and len(self._children) < self._limit
-            self._returned += is_stuck
-            return is_stuck
+            should_start = before == self._returned and len(self._children) < self._limit
+            self._returned += should_start
+            return should_start
 
     async def _start(self) -> ChildLink:
         child = self._make()

@@ -35,16 +35,16 @@ import msgspec
 
 from mainspring.protocol.wire import Assignment, Outcome
 
-CURRENT, LIMIT, STOP, READING, TAKEN, UNTIL, GIVEN = range(7)
+CURRENT, LIMIT, STOP, READING, BYTES_READ, EXTENDED_UNTIL, EXTENDED = range(7)
 PAGE_BYTES = 4_096
 NO_LIMIT = 2**63
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class Call(_Word, frozen=True, tag="Call"):
+class Call(_Message, frozen=True, tag="Call"):
     """Call a function for this attempt."""
 
     serial: int
@@ -52,11 +52,11 @@ class Call(_Word, frozen=True, tag="Call"):
     secrets: dict[str, str]
 
 
-class Drained(_Word, frozen=True, tag="Drained"):
+class Drained(_Message, frozen=True, tag="Drained"):
     """All output of the last call is in its log."""
 
 
-class Ready(_Word, frozen=True, tag="Ready"):
+class Ready(_Message, frozen=True, tag="Ready"):
     """The child accepts calls. `handlers` are the names it serves, `fault` why some can't be imported."""
 
     handlers: tuple[str, ...]
@@ -64,13 +64,13 @@ class Ready(_Word, frozen=True, tag="Ready"):
     has_printed: bool
 
 
-class Called(_Word, frozen=True, tag="Called"):
+class Called(_Message, frozen=True, tag="Called"):
     """The function is being called."""
 
     serial: int
 
 
-class Progressed(_Word, frozen=True, tag="Progressed"):
+class Progressed(_Message, frozen=True, tag="Progressed"):
     """Progress of the function."""
 
     serial: int
@@ -78,21 +78,21 @@ class Progressed(_Word, frozen=True, tag="Progressed"):
     note: str
 
 
-class Checkpointed(_Word, frozen=True, tag="Checkpointed"):
+class Checkpointed(_Message, frozen=True, tag="Checkpointed"):
     """The function saved a checkpoint: JSON."""
 
     serial: int
     document: str
 
 
-class Requested(_Word, frozen=True, tag="Requested"):
+class Requested(_Message, frozen=True, tag="Requested"):
     """The function requests this many seconds from now on."""
 
     serial: int
     seconds: float
 
 
-class Answered(_Word, frozen=True, tag="CallEnded"):
+class CallEnded(_Message, frozen=True, tag="CallEnded"):
     """The call ended, and no process that it started runs."""
 
     serial: int
@@ -100,18 +100,18 @@ class Answered(_Word, frozen=True, tag="CallEnded"):
     output: str | None
     error: str | None
     has_printed: bool
-    has_left: bool = False
+    has_artifacts: bool = False
     """The artifact folder was requested."""
 
 
-class Left(_Word, frozen=True, tag="Skipped"):
+class Skipped(_Message, frozen=True, tag="Skipped"):
     """This call was beyond the limit, and was skipped."""
 
     serial: int
 
 
 ToChild = Call | Drained
-FromChild = Ready | Called | Progressed | Checkpointed | Requested | Answered | Left
+FromChild = Ready | Called | Progressed | Checkpointed | Requested | CallEnded | Skipped
 
 
 def open_page(file: int) -> memoryview:

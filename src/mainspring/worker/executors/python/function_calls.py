@@ -30,14 +30,14 @@ from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
 from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
 from mainspring.task_context.signatures import asks_for_context, declared_types
-from mainspring.worker.executors.attempt_files import LARGEST_OUTPUT_BYTES
+from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
 from mainspring.worker.executors.executor import failure, template_values
 
-LONGEST_TRACEBACK = 8 * 1024
+MAX_TRACEBACK_LENGTH = 8 * 1024
 WORKER_MODULE = "__mainspring_worker__"
 """Module name of a served file while it is imported: `if __name__ == "__main__"` does not fire."""
-_MOST_REMEMBERED = 1_000
-_LONGEST_MESSAGE = 1_000
+_MAX_CACHED = 1_000
+_MAX_MESSAGE_LENGTH = 1_000
 
 Function: TypeAlias = Callable[..., object]
 
@@ -57,11 +57,11 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters that an upstream output or a run parameter may bind."""
     directory: str | None
     env: dict[str, str]
-    fitting: set[tuple[str, ...]]
+    accepted_names: set[tuple[str, ...]]
     """Argument names that the function is known to accept together."""
 
 
-class Arranged(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared call."""
 
     function: Function
@@ -88,7 +88,7 @@ class Functions:
                 with contexts.loading():
                     module = _import_file(source, number) if source.endswith(".py") else importlib.import_module(source)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code can raise anything
-                self.fault = f"{source} can't be imported: {type(error).__name__}: {_say(error)}"
+                self.fault = f"{source} can't be imported: {type(error).__name__}: {_message_of(error)}"
                 traceback.print_exc()
             else:
                 self._handlers.update(_tasks_of(module))
@@ -98,29 +98,29 @@ class Functions:
         return sorted(self._handlers)
 
     def call(
-        self, assignment: Assignment, secrets: dict[str, str], voice: contexts.Voice
+        self, assignment: Assignment, secrets: dict[str, str], backend: contexts.ContextBackend
     ) -> tuple[str | None, str | None]:
         """Call the attempt's function; return its result as JSON, or why it can't be called. Raises what it raises."""
         try:
-            call = self.arrange(assignment, voice)
+            call = self.prepare_call(assignment, backend)
         except (Refused, ExpressionFailed) as error:
-            return None, failure("Call", str(error), klass="permanent")
+            return None, failure("Call", str(error), error_class="permanent")
         contexts.set_current(call.context)
         try:
             if call.directory is None and not call.env and not secrets:
-                result = _made(call)
+                result = _invoke(call)
             else:
-                with _surroundings(call.directory, call.env | secrets):
-                    result = _made(call)
+                with _call_environment(call.directory, call.env | secrets):
+                    result = _invoke(call)
         finally:
             contexts.set_current(None)
-        return give(result)
+        return encode_result(result)
 
-    def arrange(self, assignment: Assignment, voice: contexts.Voice) -> Arranged:
+    def prepare_call(self, assignment: Assignment, backend: contexts.ContextBackend) -> PreparedCall:
         """Prepare the call of an attempt. Raises Refused if it is impossible, ExpressionFailed if a value fails."""
-        context = _make_context(assignment, voice)
+        context = _make_context(assignment, backend)
         prepared = self._prepare(assignment.work)
-        return Arranged(
+        return PreparedCall(
             function=prepared.function,
             arguments=_arguments(prepared, assignment, context),
             context=context,
@@ -131,7 +131,7 @@ class Functions:
     def _prepare(self, text: str) -> _Prepared:
         prepared = self._prepared.get(text)
         if prepared is None:
-            if len(self._prepared) >= _MOST_REMEMBERED:
+            if len(self._prepared) >= _MAX_CACHED:
                 self._prepared.clear()
             prepared = self._prepared[text] = self._look_up(text)
         return prepared
@@ -142,7 +142,7 @@ class Functions:
         function = self._imported(work.python) if isinstance(work, ImportedFunction) else self._served(work.handler)
         signature = inspect.signature(function)
         said = work.args.keys() | (work.values or {}).keys()
-        free = [one for one in signature.parameters.values() if one.kind in _BY_NAME and one.name not in said]
+        free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in said]
         asks = tuple(one.name for one in free if asks_for_context(one))
         return _Prepared(
             function=function,
@@ -155,7 +155,7 @@ class Functions:
             open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
             directory=work.directory,
             env=work.env,
-            fitting=set(),
+            accepted_names=set(),
         )
 
     def _served(self, name: str) -> Function:
@@ -171,7 +171,7 @@ class Functions:
                 found = getattr(found, name)
         except Exception as error:  # noqa: BLE001 - importing users' code can raise anything
             traceback.print_exc()
-            raise Refused(f"{path} can't be imported: {type(error).__name__}: {_say(error)}") from None
+            raise Refused(f"{path} can't be imported: {type(error).__name__}: {_message_of(error)}") from None
         if not callable(found):
             raise Refused(f"{path} is not a function")
         return _plain(found)
@@ -182,13 +182,15 @@ def call_failure(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else 1
         return failure("Exit", f"exited with {error.code}", exit_code=code)
-    klass: str | None = "resource" if isinstance(error, MemoryError) else None
+    error_class: str | None = "resource" if isinstance(error, MemoryError) else None
     more: dict[str, float] = {}
     if isinstance(error, TaskError):
-        klass = error.failure
+        error_class = error.failure
         more = {"retry_after_seconds": error.retry_after_seconds} if error.retry_after_seconds is not None else {}
-    lines = "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__), limit=-30))
-    return failure(_type_of(error), _say(error), klass=klass, traceback=lines[-LONGEST_TRACEBACK:], **more)
+    lines = "".join(traceback.format_exception(type(error), error, _user_frames(error.__traceback__), limit=-30))
+    return failure(
+        _type_of(error), _message_of(error), error_class=error_class, traceback=lines[-MAX_TRACEBACK_LENGTH:], **more
+    )
 
 
 def _type_of(error: BaseException) -> str:
@@ -198,7 +200,7 @@ def _type_of(error: BaseException) -> str:
     return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _users_part(trace: TracebackType | None) -> TracebackType | None:
+def _user_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback starting at the user's function; all of it if there is none."""
     part = trace
     while part is not None and part.tb_frame.f_globals.get("__package__") == __package__:
@@ -206,8 +208,8 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return part or trace
 
 
-_OF_FAN_OUT = frozenset({"item", "partition", "total"})
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_FAN_OUT_NAMES = frozenset({"item", "partition", "total"})
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _import_file(source: str, number: int) -> ModuleType:
@@ -237,7 +239,7 @@ def _plain(found: Function) -> Function:
     return getattr(found, "fn", found) if hasattr(found, contexts.TASK_ATTRIBUTE) else found
 
 
-def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Context:
+def _make_context(assignment: Assignment, backend: contexts.ContextBackend) -> contexts.Context:
     return contexts.Context(
         contexts.Identity(
             run_id=assignment.run,
@@ -258,7 +260,7 @@ def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Con
         item=assignment.item,
         timeout_seconds=assignment.timeout_seconds,
         token=assignment.token,
-        voice=voice,
+        backend=backend,
     )
 
 
@@ -270,7 +272,7 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
         values = template_values(assignment)
         arguments = {name: _render(f"args.{name}", value, values) for name, value in arguments.items()}
     if prepared.values:
-        given = references.Given(outputs=assignment.inputs, params=assignment.params, item=assignment.item)
+        given = references.Inputs(outputs=assignment.inputs, params=assignment.params, item=assignment.item)
         for name, raw in prepared.values.items():
             arguments[name] = _value(name, raw, given, prepared.types)
     for name in prepared.context_names:
@@ -278,7 +280,7 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
     if prepared.open_names:
         outputs = {_as_name(task): task for task in assignment.inputs}
         for name in prepared.open_names:
-            if name in _OF_FAN_OUT and assignment.partition is not None:
+            if name in _FAN_OUT_NAMES and assignment.partition is not None:
                 arguments[name] = getattr(context, name)
             elif name in outputs:
                 arguments[name] = context.outputs[outputs[name]]
@@ -291,16 +293,16 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
 def _check_fit(prepared: _Prepared, arguments: Mapping[str, object]) -> None:
     """Raises Refused unless the function accepts these argument names; cached per set of names."""
     names = tuple(arguments)
-    if names in prepared.fitting:
+    if names in prepared.accepted_names:
         return
     try:
         prepared.signature.bind(**arguments)
     except TypeError as error:
         raise Refused(f"the arguments do not fit: {error}") from None
-    prepared.fitting.add(names)
+    prepared.accepted_names.add(names)
 
 
-def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[str, Any]) -> object:
+def _value(name: str, raw: msgspec.Raw, given: references.Inputs, types: Mapping[str, Any]) -> object:
     """Resolve an argument of `values`, converted to the declared type."""
     try:
         value = references.resolve(raw, given)
@@ -343,7 +345,7 @@ def _as_name(task: str) -> str:
 
 
 @contextmanager
-def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterator[None]:
+def _call_environment(directory: str | None, variables: Mapping[str, str]) -> Iterator[None]:
     """Set the working directory and variables for one call, and restore them."""
     before = os.environ.copy()
     here = Path.cwd()
@@ -360,27 +362,27 @@ def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterat
         os.chdir(here)
 
 
-def _made(call: Arranged) -> object:
+def _invoke(call: PreparedCall) -> object:
     """Call the function; run the coroutine if it returns one."""
     result = call.function(**call.arguments)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-def give(result: object) -> tuple[str | None, str | None]:
+def encode_result(result: object) -> tuple[str | None, str | None]:
     """Encode a result as JSON, or return why that fails."""
     try:
         output = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        return None, failure("Output", f"the result can't be encoded as JSON: {error}", klass="permanent")
-    if len(output) > LARGEST_OUTPUT_BYTES:
-        message = f"the result has {len(output)} bytes; the limit is {LARGEST_OUTPUT_BYTES}"
-        return None, failure("Output", message, klass="permanent")
+        return None, failure("Output", f"the result can't be encoded as JSON: {error}", error_class="permanent")
+    if len(output) > MAX_OUTPUT_BYTES:
+        message = f"the result has {len(output)} bytes; the limit is {MAX_OUTPUT_BYTES}"
+        return None, failure("Output", message, error_class="permanent")
     return output.decode(), None
 
 
-def _say(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:  # noqa: BLE001 - str() of a user's exception class
         said = ""
-    return said[:_LONGEST_MESSAGE]
+    return said[:_MAX_MESSAGE_LENGTH]

@@ -14,64 +14,66 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.artifacts.transfer import Artifacts
-from mainspring.worker.executors.executor import Job, failure
+from mainspring.worker.executors.executor import AttemptHandle, failure
 from mainspring.worker.executors.python.child_link import ChildLink
 from mainspring.worker.executors.python.child_pool import ChildPool
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.logs.capture import Mask
 from mainspring.worker.sandbox.confinement import Confinement, confinement_of
-from mainspring.worker.sandbox.sandbox import Cells
+from mainspring.worker.sandbox.sandbox import Sandboxes
 from mainspring.worker.supervisor.process_groups import Processes
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 
 class FunctionExecutor:
     """Calls functions in children."""
 
-    most = 64
+    max_batch = 64
     """About 60 ms of short calls: others wait 100 ms for a child before one more is started."""
 
     def __init__(
         self,
         state_dir: Path,
-        settings: GuardSettings,
+        settings: SupervisorSettings,
         clock: Clock,
         processes: Processes,
         secrets: Secrets,
-        cells: Cells,
+        sandboxes: Sandboxes,
     ) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._processes = processes
         self._secrets = secrets
-        self._cells = cells
+        self._sandboxes = sandboxes
         self._artifacts = Artifacts(state_dir, settings)
         self._numbers = itertools.count(1)
         self._pools: dict[Confinement, ChildPool] = {}
 
-    async def run(self, jobs: Sequence[Job]) -> None:
+    async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Call these one after another in one child, up to the first with another confinement."""
-        secrets = await self._resolve(jobs)
-        jobs = [job for job in jobs if not job.is_over]
-        if not jobs:
+        secrets = await self._resolve(handles)
+        handles = [handle for handle in handles if not handle.has_ended]
+        if not handles:
             return
-        confinement = self._confinement_of(jobs[0])
+        confinement = self._confinement_of(handles[0])
         pool = self._pool_of(confinement)
         try:
-            child = await pool.take(jobs[0].assignment.memory_bytes)
+            child = await pool.take(handles[0].assignment.memory_bytes)
         except (Unavailable, Refused, OSError) as error:
-            jobs[0].end(Outcome.FAILED, error=failure("Child", str(error), klass="infrastructure"))
+            handles[0].end(Outcome.FAILED, error=failure("Child", str(error), error_class="infrastructure"))
             return
-        first = jobs[0].work
-        alike = list(
-            itertools.takewhile(lambda job: job.work is first or self._confinement_of(job) == confinement, jobs)
+        first = handles[0].work
+        batch = list(
+            itertools.takewhile(
+                lambda handle: handle.work is first or self._confinement_of(handle) == confinement, handles
+            )
         )
         try:
-            for job in alike:
-                if job.work is not None and job.work.fetch:
-                    await child.fetch(job)
-            await child.run([job for job in alike if not job.is_over], secrets)
+            for handle in batch:
+                if handle.work is not None and handle.work.fetch:
+                    await child.fetch(handle)
+            await child.run([handle for handle in batch if not handle.has_ended], secrets)
         finally:
             await pool.give_back(child)
 
@@ -80,16 +82,16 @@ class FunctionExecutor:
         for pool in self._pools.values():
             await pool.close()
 
-    def _confinement_of(self, job: Job) -> Confinement:
-        assert job.work is not None
-        return confinement_of(job.work, self._settings.isolation)
+    def _confinement_of(self, handle: AttemptHandle) -> Confinement:
+        assert handle.work is not None
+        return confinement_of(handle.work, self._settings.isolation)
 
     def _pool_of(self, confinement: Confinement) -> ChildPool:
         if confinement not in self._pools:
             self._pools[confinement] = ChildPool(
                 lambda: self._child(confinement),
                 warm=self._settings.warm_children(),
-                limit=self._settings.most_children,
+                limit=self._settings.max_children,
                 is_kept=not confinement.is_sandbox(),
             )
         return self._pools[confinement]
@@ -101,22 +103,22 @@ class FunctionExecutor:
             self._settings,
             self._clock,
             self._processes,
-            self._cells,
+            self._sandboxes,
             confinement,
             self._artifacts,
             number,
         )
 
-    async def _resolve(self, jobs: Sequence[Job]) -> dict[str, dict[str, str]]:
+    async def _resolve(self, handles: Sequence[AttemptHandle]) -> dict[str, dict[str, str]]:
         """Resolve secrets by attempt. An attempt whose secrets can't be resolved ends."""
         secrets: dict[str, dict[str, str]] = {}
-        for job in jobs:
-            assert isinstance(job.work, ImportedFunction | ServedFunction)
-            if not job.work.secrets:
+        for handle in handles:
+            assert isinstance(handle.work, ImportedFunction | ServedFunction)
+            if not handle.work.secrets:
                 continue
             try:
-                values = secrets[job.attempt] = await self._secrets.resolve(job.work.secrets)
-                job.mask = Mask(values.values())
+                values = secrets[handle.attempt] = await self._secrets.resolve(handle.work.secrets)
+                handle.mask = Mask(values.values())
             except Refused as error:
-                job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
+                handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
         return secrets

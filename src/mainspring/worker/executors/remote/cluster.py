@@ -25,16 +25,16 @@ from mainspring.protocol.wire import Offer
 
 log = structlog.get_logger(__name__)
 
-FIRST_RETRY_SECONDS, SELDOM_RETRY_SECONDS = 0.5, 30.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 30.0
 """First and longest delay between requests to a cluster that does not answer."""
 _LONGER = 1.5
 
 T = TypeVar("T")
 
 
-def guard_id(state_dir: Path) -> str:
+def supervisor_id(state_dir: Path) -> str:
     """Return the id that marks this directory's remote jobs, across restarts of the supervisor."""
-    path = state_dir / "guard.id"
+    path = state_dir / "supervisor.id"
     if not path.exists():
         path.write_text(f"{entropy():016x}")
     return path.read_text()
@@ -49,7 +49,7 @@ class Stage(Enum):
     FAILED = 4
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a remote job."""
 
     stage: Stage
@@ -61,7 +61,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Set for other failures: an error in the format of `executors.failure`."""
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the job has ended."""
         return self.stage in {Stage.SUCCEEDED, Stage.FAILED}
 
@@ -71,7 +71,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: str
     work: OnKubernetes | OnRay
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     env: dict[str, str]
     secrets: dict[str, str]
     context: bytes
@@ -88,7 +88,7 @@ class RemoteJob(Protocol):
         """Submit it, unless it was submitted before. Raises Refused if the cluster rejects it."""
         ...
 
-    async def look(self) -> Standing:
+    async def poll(self) -> JobStatus:
         """Return its status."""
         ...
 
@@ -126,7 +126,7 @@ class Cluster(Protocol):
         ...
 
 
-class Pace:
+class Backoff:
     """Exponential backoff."""
 
     def __init__(self, first_seconds: float, most_seconds: float) -> None:
@@ -138,12 +138,12 @@ class Pace:
         return seconds
 
 
-async def until_it_answers(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
+async def retry_until_available(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
     """Retry until the cluster answers. Raises Refused."""
-    pace = Pace(FIRST_RETRY_SECONDS, SELDOM_RETRY_SECONDS)
+    backoff = Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
     while True:
         try:
             return await ask()
         except Unavailable as error:
             log.info("cluster.not_yet", because=str(error))
-            await clock.sleep(pace.next())
+            await clock.sleep(backoff.next())

@@ -16,11 +16,11 @@ from mainspring.core.work.work import OnKubernetes, OnRay, Work
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused
 from mainspring.worker.executors.executor import Executor
-from mainspring.worker.executors.remote.cluster import guard_id
+from mainspring.worker.executors.remote.cluster import supervisor_id
 from mainspring.worker.executors.remote.ray import RayCluster
 from mainspring.worker.executors.remote.remote_executor import RemoteExecutor
 from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 _MISSING = "requires the extra k8s\nhint: pip install 'mainspring[k8s]'"
 
@@ -47,7 +47,7 @@ def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> 
 
 
 def cluster_executors(
-    state_dir: Path, settings: GuardSettings, clock: Clock, secrets: Secrets
+    state_dir: Path, settings: SupervisorSettings, clock: Clock, secrets: Secrets
 ) -> dict[type[Work], Executor]:
     """Return the executors of remote work. Without a cluster they fail their tasks."""
     kubernetes, ray = None, None
@@ -57,12 +57,12 @@ def cluster_executors(
         kubernetes = KubernetesCluster(
             read_config(settings.kubernetes),
             settings.kubernetes_namespaces,
-            guard_id(state_dir),
+            supervisor_id(state_dir),
             clock,
             settings.container_start_seconds,
         )
     if settings.ray:
-        ray = RayCluster(settings.ray, guard_id(state_dir), clock, os.environ)
+        ray = RayCluster(settings.ray, supervisor_id(state_dir), clock, os.environ)
     return {
         OnKubernetes: RemoteExecutor(kubernetes, state_dir, settings, clock, secrets),
         OnRay: RemoteExecutor(ray, state_dir, settings, clock, secrets),

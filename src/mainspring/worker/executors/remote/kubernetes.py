@@ -33,18 +33,18 @@ from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.worker.executors.executor import failure
-from mainspring.worker.executors.remote.cluster import RemoteJob, Stage, Standing, Submission
-from mainspring.worker.executors.remote.kubernetes_logs import LogPlace
+from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
+from mainspring.worker.executors.remote.kubernetes_logs import LogCursor
 from mainspring.worker.executors.remote.kubernetes_objects import (
     ATTEMPT_LABEL,
     CONTAINER,
-    GUARD_LABEL,
+    SUPERVISOR_LABEL,
     deadline_seconds,
     make_job,
     make_secret,
     name_of,
 )
-from mainspring.worker.executors.remote.pod_status import job_standing, obstacle, overdue, pod_standing
+from mainspring.worker.executors.remote.pod_status import deadline_exceeded, job_status, pod_status, start_obstacle
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class _Missing(Exception):
     """The object does not exist."""
 
 
-class _Taken(Exception):
+class _Conflict(Exception):
     """An object of this name exists."""
 
 
@@ -90,14 +90,19 @@ class KubernetesCluster:
     """A Kubernetes cluster, and the namespaces that this worker may use."""
 
     def __init__(
-        self, config: SingleConfig, namespaces: Sequence[str], guard: str, clock: Clock, patience_seconds: float
+        self,
+        config: SingleConfig,
+        namespaces: Sequence[str],
+        supervisor: str,
+        clock: Clock,
+        start_timeout_seconds: float,
     ) -> None:
         self._namespaces = tuple(namespaces) or (config.namespace,)
         self._client = AsyncClient(config, timeout=_TIMEOUT, field_manager="mainspring")
         self._logs = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
-        self._guard = guard
+        self._supervisor = supervisor
         self._clock = clock
-        self._patience_seconds = patience_seconds
+        self._start_timeout_seconds = start_timeout_seconds
 
     def new_job(self, submission: Submission) -> RemoteJob:
         """Return an attempt as a Job. Raises Refused if its namespace is not allowed."""
@@ -105,16 +110,16 @@ class KubernetesCluster:
         namespace = submission.work.kubernetes.namespace or self._namespaces[0]
         if namespace not in self._namespaces:
             raise Refused(f"namespace {namespace} is not allowed on this worker: {', '.join(self._namespaces)}")
-        job = make_job(submission, namespace, self._guard)
-        return _KubernetesJob(self._client, self._logs, job, submission, self._clock, self._patience_seconds)
+        job = make_job(submission, namespace, self._supervisor)
+        return _KubernetesJob(self._client, self._logs, job, submission, self._clock, self._start_timeout_seconds)
 
     async def clear(self) -> None:
         """Remove all Jobs of this supervisor. Raises Unavailable while one of their pods exists."""
         for namespace in self._namespaces:
-            for job in await _ask(_listed(self._client, Job, namespace, GUARD_LABEL, self._guard)):
+            for job in await _ask(_listed(self._client, Job, namespace, SUPERVISOR_LABEL, self._supervisor)):
                 log.warning("cluster.found_orphan", job=_name(job), namespace=namespace)
                 await _ask_unless_gone(_delete_job(self._client, _name(job), namespace))
-            pods = await _ask(_listed(self._client, Pod, namespace, GUARD_LABEL, self._guard))
+            pods = await _ask(_listed(self._client, Pod, namespace, SUPERVISOR_LABEL, self._supervisor))
             for pod in pods:
                 await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=namespace, grace_period=1))
             if pods:
@@ -136,7 +141,7 @@ class _KubernetesJob:
         job: Job,
         submission: Submission,
         clock: Clock,
-        patience_seconds: float,
+        start_timeout_seconds: float,
     ) -> None:
         assert job.metadata is not None
         self._client = client
@@ -144,10 +149,10 @@ class _KubernetesJob:
         self._job = job
         self._submission = submission
         self._clock = clock
-        self._patience_seconds = patience_seconds
+        self._start_timeout_seconds = start_timeout_seconds
         self._name = name_of(submission.attempt)
         self._namespace = job.metadata.namespace or ""
-        self._place = LogPlace()
+        self._place = LogCursor()
         self._pod = ""
         self._stuck_since: float | None = None
 
@@ -157,11 +162,11 @@ class _KubernetesJob:
             made = await _ask(self._client.create(self._job))
         except _Missing:
             raise Refused(f"namespace {self._namespace} does not exist") from None
-        except _Taken:
+        except _Conflict:
             made = await self._earlier()
         try:
             await _ask(self._client.create(make_secret(self._submission, made)))
-        except _Taken:
+        except _Conflict:
             pass  # Created by an earlier call whose response was lost.
         except _Missing:
             raise Refused(f"namespace {self._namespace} was deleted") from None
@@ -169,17 +174,17 @@ class _KubernetesJob:
             await self.remove()
             raise Refused(f"cannot create its Secret: {refused}") from None
 
-    async def look(self) -> Standing:
+    async def poll(self) -> JobStatus:
         """Return its status."""
         pods = await self._pods()
         if not pods:
-            return job_standing(await self._found())
+            return job_status(await self._found())
         pod = pods[-1]
         self._pod = _name(pod)
-        standing = pod_standing(pod)
-        if standing.stage is Stage.FAILED:
-            return overdue(await self._found()) or standing
-        return standing if standing.stage is not Stage.WAITING else self._patiently(pod, standing)
+        status = pod_status(pod)
+        if status.stage is Stage.FAILED:
+            return deadline_exceeded(await self._found()) or status
+        return status if status.stage is not Stage.WAITING else self._check_start(pod, status)
 
     async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
         """Feed new output, up to the end of the container with `follow`."""
@@ -223,19 +228,19 @@ class _KubernetesJob:
         """Delete the Job; the cluster deletes its dependents."""
         await _ask_unless_gone(_delete_job(self._client, self._name, self._namespace))
 
-    def _patiently(self, pod: Pod, standing: Standing) -> Standing:
+    def _check_start(self, pod: Pod, status: JobStatus) -> JobStatus:
         """Fail the attempt if its container can't be started for a while."""
-        why, stays = obstacle(pod)
+        why, stays = start_obstacle(pod)
         if not why:
             self._stuck_since = None
-            return standing
+            return status
         now = self._clock.monotonic()
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
-        if not stays and now - self._stuck_since < self._patience_seconds:
-            return standing
+        if not stays and now - self._stuck_since < self._start_timeout_seconds:
+            return status
         message = f"the container can't be started: {why}"
-        klass = "permanent" if stays else "transient"
-        return Standing(stage=Stage.FAILED, error=failure("Start", message, klass=klass))
+        error_class = "permanent" if stays else "transient"
+        return JobStatus(stage=Stage.FAILED, error=failure("Start", message, error_class=error_class))
 
     async def _earlier(self) -> Job:
         """Return the Job of an earlier call whose response was lost. Raises Refused if it is someone else's."""
@@ -276,7 +281,7 @@ async def _ask(call: Awaitable[T]) -> T:
         if code == _NOT_FOUND:
             raise _Missing from None
         if code == _CONFLICT:
-            raise _Taken from None
+            raise _Conflict from None
         if code in _REFUSALS and _QUOTA not in message:
             raise Refused(f"Kubernetes answered {code}: {message}") from None
         raise Unavailable(f"Kubernetes answered {code}: {message}") from None
@@ -289,7 +294,7 @@ async def _ask_later(call: Awaitable[T]) -> T:
     """Await a call about an existing Job: rejections may be temporary. Raises _Missing or Unavailable."""
     try:
         return await _ask(call)
-    except (Refused, _Taken) as error:
+    except (Refused, _Conflict) as error:
         raise Unavailable(str(error)) from None
 
 

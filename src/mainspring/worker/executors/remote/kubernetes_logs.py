@@ -11,7 +11,7 @@ import re
 _LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 
 
-class LogPlace:
+class LogCursor:
     """How far a log was read."""
 
     def __init__(self) -> None:

@@ -36,14 +36,14 @@ from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.wire import Offer
 from mainspring.worker.executors.remote.cluster import Submission
 
-GUARD_LABEL = "mainspring/supervisor"
+SUPERVISOR_LABEL = "mainspring/supervisor"
 ATTEMPT_LABEL = "mainspring/attempt"
 CONTAINER = "task"
 DIRECTORY = "/var/run/mainspring"
-LARGEST_CONTEXT_BYTES = 512 * 1024
+MAX_CONTEXT_BYTES = 512 * 1024
 """A Secret is limited to 1 MiB: a larger context is left out, and the task has only its templates."""
 _KEPT_SECONDS = 600
-_LATE_SECONDS = 60
+_DEADLINE_SLACK_SECONDS = 60
 """The cluster ends a Job this long after its timeout, if nothing else did."""
 _GPU = "nvidia.com/gpu"
 _FILES = "mainspring"
@@ -58,15 +58,15 @@ def name_of(attempt: str) -> str:
 
 def deadline_seconds(seconds: float) -> int:
     """Return the deadline at which the cluster ends the Job."""
-    return math.ceil(seconds) + _LATE_SECONDS
+    return math.ceil(seconds) + _DEADLINE_SLACK_SECONDS
 
 
-def make_job(submission: Submission, namespace: str, guard: str) -> Job:
+def make_job(submission: Submission, namespace: str, supervisor: str) -> Job:
     """Return the Job of an attempt."""
     work = submission.work
     assert isinstance(work, OnKubernetes)
     labels = {
-        "app.kubernetes.io/managed-by": "mainspring", GUARD_LABEL: guard, ATTEMPT_LABEL: submission.attempt
+        "app.kubernetes.io/managed-by": "mainspring", SUPERVISOR_LABEL: supervisor, ATTEMPT_LABEL: submission.attempt
     }  # fmt: skip
     notes = {f"mainspring/{what}": submission.env[f"MAINSPRING_{what.upper()}_ID"] for what in ("run", "task")}
     account = work.kubernetes.service_account
@@ -138,7 +138,7 @@ def _container(submission: Submission, work: OnKubernetes) -> Container:
     return Container(
         name=CONTAINER,
         image=work.kubernetes.image,
-        command=[_literal(word) for word in submission.words] or None,
+        command=[_literal(arg) for arg in submission.argv] or None,
         env=env,
         workingDir=work.directory,
         resources=_resources(submission.needs),
@@ -156,7 +156,7 @@ def _container(submission: Submission, work: OnKubernetes) -> Container:
 def _files(submission: Submission) -> dict[str, bytes]:
     """Return the files mounted into the container."""
     files = {_TOKEN_FILE: submission.token.encode()}
-    return files | {_CONTEXT_FILE: submission.context} if len(submission.context) <= LARGEST_CONTEXT_BYTES else files
+    return files | {_CONTEXT_FILE: submission.context} if len(submission.context) <= MAX_CONTEXT_BYTES else files
 
 
 def _key(variable: str) -> str:

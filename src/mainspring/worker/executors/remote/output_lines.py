@@ -16,21 +16,21 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.executors.attempt_files import LARGEST_OUTPUT_BYTES, parse_output, parse_progress
-from mainspring.worker.executors.executor import Job, exit_failure, failure
-from mainspring.worker.executors.remote.cluster import Stage, Standing
+from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, parse_output, parse_progress
+from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure
+from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 from mainspring.worker.logs.capture import Capture
 
 _MARK = b"::mainspring-"
 _END = b"::"
-_LARGEST_LINE_BYTES = LARGEST_OUTPUT_BYTES + 256
+_MAX_LINE_BYTES = MAX_OUTPUT_BYTES + 256
 """The rest of a longer line is dropped; the reader rejects it as too long."""
 
 
-class Said(StrEnum):
+class LineKind(StrEnum):
     """Kind of a marked line."""
 
     OUTPUT = "output"
@@ -39,60 +39,60 @@ class Said(StrEnum):
 
 
 class MarkedLines:
-    """Splits output: marked lines go to `said`, everything else, byte for byte, to `plain`."""
+    """Splits output: marked lines go to `kind`, everything else, byte for byte, to `plain`."""
 
-    def __init__(self, plain: Callable[[bytes], None], said: Callable[[Said, bytes], None]) -> None:
+    def __init__(self, plain: Callable[[bytes], None], kind: Callable[[LineKind, bytes], None]) -> None:
         self._plain = plain
-        self._said = said
-        self._held = b""
+        self._on_line = kind
+        self._partial = b""
         """Start of a line that may be a marked one."""
-        self._within = False
+        self._in_plain_line = False
         """Whether an unmarked line has started."""
 
     def feed(self, data: bytes) -> None:
         """Process output, in chunks of any size."""
-        *lines, rest = (self._held + data).split(b"\n")
-        self._held = b""
+        *lines, rest = (self._partial + data).split(b"\n")
+        self._partial = b""
         plain: list[bytes] = []
         for line in lines:
-            if self._within or not self._take(line):
+            if self._in_plain_line or not self._take(line):
                 plain.append(line + b"\n")
-            self._within = False
-        if not self._within and (_MARK.startswith(rest) or rest.startswith(_MARK)):
-            self._held = rest[: _LARGEST_LINE_BYTES + 1]
+            self._in_plain_line = False
+        if not self._in_plain_line and (_MARK.startswith(rest) or rest.startswith(_MARK)):
+            self._partial = rest[: _MAX_LINE_BYTES + 1]
         elif rest:
             plain.append(rest)
-            self._within = True
+            self._in_plain_line = True
         if plain:
             self._plain(b"".join(plain))
 
     def close(self) -> None:
         """Process a last line without newline."""
-        if self._held and not self._take(self._held):
-            self._plain(self._held)
-        self._held = b""
+        if self._partial and not self._take(self._partial):
+            self._plain(self._partial)
+        self._partial = b""
 
     def _take(self, line: bytes) -> bool:
         """Handle a line if it is a marked one."""
         if not line.startswith(_MARK):
             return False
-        name, end, words = line.removeprefix(_MARK).partition(_END)
+        name, end, payload = line.removeprefix(_MARK).partition(_END)
         try:
-            said = Said(name.decode(errors="replace"))
+            kind = LineKind(name.decode(errors="replace"))
         except ValueError:
             return False
         if end:
-            self._said(said, words.strip())
+            self._on_line(kind, payload.strip())
         return bool(end)
 
 
-class Talk:
+class OutputReader:
     """Reads the output of one remote attempt."""
 
-    def __init__(self, job: Job, capture: Capture) -> None:
-        self._job = job
+    def __init__(self, handle: AttemptHandle, capture: Capture) -> None:
+        self._job = handle
         self._capture = capture
-        self._lines = MarkedLines(capture.feed, self._hear)
+        self._lines = MarkedLines(capture.feed, self._handle_line)
         self._output: bytes | None = None
         self._note = ""
         self.size_bytes = 0
@@ -105,43 +105,43 @@ class Talk:
     def note(self, note: str) -> None:
         """Report what it waits for, if that has changed."""
         if note and note != self._note:
-            self._job.move(None, note)
+            self._job.report_progress(None, note)
         self._note = note
 
-    def end(self, standing: Standing, *, was_stopped: bool) -> None:
+    def end(self, status: JobStatus, *, was_stopped: bool) -> None:
         """Report the end. A stopped attempt has no result of its own."""
         self._lines.close()
         log_bytes = self._capture.close()
         outcome, output, error = Outcome.STOPPED, None, None
         if not was_stopped:
-            outcome, error = Outcome.FAILED, standing.error
-            if standing.stage is Stage.SUCCEEDED:
+            outcome, error = Outcome.FAILED, status.error
+            if status.stage is Stage.SUCCEEDED:
                 try:
                     outcome, output = Outcome.SUCCEEDED, self._parsed_output()
                 except Refused as refused:
-                    error = failure("Output", str(refused), klass="permanent")
+                    error = failure("Output", str(refused), error_class="permanent")
             elif error is None:
-                error = exit_failure(standing.exit_code or 0, self._capture.last_lines())
+                error = exit_failure(status.exit_code or 0, self._capture.last_lines())
         self._job.end(outcome, output=output, error=error, log_bytes=log_bytes)
 
     def _parsed_output(self) -> str:
         if self._output is None:
             return "null"
-        if len(self._output) > LARGEST_OUTPUT_BYTES:
-            raise Refused(f"the output exceeds {LARGEST_OUTPUT_BYTES} bytes")
+        if len(self._output) > MAX_OUTPUT_BYTES:
+            raise Refused(f"the output exceeds {MAX_OUTPUT_BYTES} bytes")
         return parse_output(self._output)
 
-    def _hear(self, said: Said, words: bytes) -> None:
-        match said:
-            case Said.OUTPUT:
-                self._output = words
-            case Said.PROGRESS:
-                progress = parse_progress(words.decode(errors="replace"))
+    def _handle_line(self, kind: LineKind, payload: bytes) -> None:
+        match kind:
+            case LineKind.OUTPUT:
+                self._output = payload
+            case LineKind.PROGRESS:
+                progress = parse_progress(payload.decode(errors="replace"))
                 if progress is not None:
-                    self._job.move(progress.percent, progress.note)
-            case Said.CHECKPOINT if len(words) <= LARGEST_CHECKPOINT_BYTES:
+                    self._job.report_progress(progress.percent, progress.note)
+            case LineKind.CHECKPOINT if len(payload) <= MAX_CHECKPOINT_BYTES:
                 # Invalid JSON is ignored.
                 with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    self._job.save(msgspec.json.encode(msgspec.json.decode(words)).decode())
-            case Said.CHECKPOINT:
+                    self._job.report_checkpoint(msgspec.json.encode(msgspec.json.decode(payload)).decode())
+            case LineKind.CHECKPOINT:
                 pass

@@ -9,60 +9,62 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod
 
 from mainspring.worker.executors.executor import failure
-from mainspring.worker.executors.remote.cluster import Stage, Standing
+from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 
-_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_PERMANENT = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 """Waiting reasons that are permanent."""
-_STUCK = frozenset(
+_TEMPORARY = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"}
     | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
 """Waiting reasons that may pass, but usually don't."""
 _AS_ROOT = "runAsNonRoot"
 _DISRUPTED = "DisruptionTarget"
-_LONGEST = 500
+_MAX_LENGTH = 500
 
 
-def pod_standing(pod: Pod) -> Standing:
+def pod_status(pod: Pod) -> JobStatus:
     """Return the status of an attempt with this pod."""
     status = pod.status or PodStatus()
     match status.phase:
         case "Succeeded":
-            return Standing(stage=Stage.SUCCEEDED)
+            return JobStatus(stage=Stage.SUCCEEDED)
         case "Failed":
             return _failed(pod, status)
         case "Running":
-            return Standing(stage=Stage.RUNNING)
+            return JobStatus(stage=Stage.RUNNING)
         case _:
-            return Standing(stage=Stage.WAITING, note=_what_it_waits_for(status))
+            return JobStatus(stage=Stage.WAITING, note=_waiting_reason(status))
 
 
-def obstacle(pod: Pod) -> tuple[str, bool]:
+def start_obstacle(pod: Pod) -> tuple[str, bool]:
     """Return why the container can't be started, and whether that is permanent. Empty if it is just slow."""
     waiting = _state(pod.status).waiting
-    if waiting is None or waiting.reason not in _HOPELESS | _STUCK:
+    if waiting is None or waiting.reason not in _PERMANENT | _TEMPORARY:
         return "", False
     said = f"{waiting.reason}: {waiting.message or ''}".rstrip(": ")
     if _AS_ROOT in (waiting.message or ""):
         return f"{said}; set a numeric `user`", True
-    return said[:_LONGEST], waiting.reason in _HOPELESS
+    return said[:_MAX_LENGTH], waiting.reason in _PERMANENT
 
 
-def job_standing(job: Job | None) -> Standing:
+def job_status(job: Job | None) -> JobStatus:
     """Return the status of an attempt without a pod."""
     if job is None:
-        return _lost("Deleted", "its Job was deleted on the cluster")
+        return _infrastructure_failure("Deleted", "its Job was deleted on the cluster")
     if _reason(job) is not None:
-        return overdue(job) or _lost("Deleted", "its pod is gone: it was deleted, or its node was lost")
-    return Standing(stage=Stage.WAITING)
+        return deadline_exceeded(job) or _infrastructure_failure(
+            "Deleted", "its pod is gone: it was deleted, or its node was lost"
+        )
+    return JobStatus(stage=Stage.WAITING)
 
 
-def overdue(job: Job | None) -> Standing | None:
+def deadline_exceeded(job: Job | None) -> JobStatus | None:
     """Return the status of a Job that the cluster ended at its deadline; None otherwise."""
     if job is None or _reason(job) != "DeadlineExceeded":
         return None
     message = "ended by the cluster at its deadline"
-    return Standing(stage=Stage.FAILED, error=failure("TIMEOUT", message, klass="timeout"))
+    return JobStatus(stage=Stage.FAILED, error=failure("TIMEOUT", message, error_class="timeout"))
 
 
 def _reason(job: Job) -> str | None:
@@ -73,33 +75,35 @@ def _reason(job: Job) -> str | None:
     return None
 
 
-def _failed(pod: Pod, status: PodStatus) -> Standing:
+def _failed(pod: Pod, status: PodStatus) -> JobStatus:
     """Return the status of a failed pod: the cluster's reasons first, then the exit of its process."""
     disrupted = [one for one in status.conditions or () if one.type == _DISRUPTED and one.status == "True"]
     if disrupted or status.reason:
         reason = status.reason or disrupted[0].reason or _DISRUPTED
-        return _lost(reason, f"{reason}: {status.message or _first(one.message for one in disrupted)}".rstrip(": "))
+        return _infrastructure_failure(
+            reason, f"{reason}: {status.message or _first(one.message for one in disrupted)}".rstrip(": ")
+        )
     ended = _state(status).terminated
     if ended is not None and ended.reason == "OOMKilled":
         message = "the container was killed: out of memory"
-        return Standing(stage=Stage.FAILED, error=failure("OutOfMemory", message, klass="resource"))
+        return JobStatus(stage=Stage.FAILED, error=failure("OutOfMemory", message, error_class="resource"))
     if pod.metadata is not None and pod.metadata.deletionTimestamp is not None:
-        return _lost("Deleted", "its pod was deleted on the cluster")
+        return _infrastructure_failure("Deleted", "its pod was deleted on the cluster")
     if ended is None:
-        return _lost("Pod", "its pod failed for an unknown reason")
+        return _infrastructure_failure("Pod", "its pod failed for an unknown reason")
     if ended.reason in {"ContainerCannotRun", "StartError"}:
-        message = f"{ended.reason}: {ended.message or ''}"[:_LONGEST]
-        return Standing(stage=Stage.FAILED, error=failure("Start", message, klass="permanent"))
-    return Standing(stage=Stage.FAILED, exit_code=ended.exitCode)
+        message = f"{ended.reason}: {ended.message or ''}"[:_MAX_LENGTH]
+        return JobStatus(stage=Stage.FAILED, error=failure("Start", message, error_class="permanent"))
+    return JobStatus(stage=Stage.FAILED, exit_code=ended.exitCode)
 
 
-def _what_it_waits_for(status: PodStatus) -> str:
+def _waiting_reason(status: PodStatus) -> str:
     """Return what the pod waits for."""
     waiting = _state(status).waiting
     if waiting is not None and waiting.reason not in {None, "PodInitializing", "ContainerCreating"}:
-        return f"{waiting.reason}: {waiting.message or ''}".rstrip(": ")[:_LONGEST]
+        return f"{waiting.reason}: {waiting.message or ''}".rstrip(": ")[:_MAX_LENGTH]
     unmet = [one for one in status.conditions or () if one.type == "PodScheduled" and one.status == "False"]
-    return _first(one.message for one in unmet)[:_LONGEST]
+    return _first(one.message for one in unmet)[:_MAX_LENGTH]
 
 
 def _state(status: PodStatus | None) -> ContainerState:
@@ -108,8 +112,8 @@ def _state(status: PodStatus | None) -> ContainerState:
     return (containers[0].state if containers else None) or ContainerState()
 
 
-def _lost(kind: str, message: str) -> Standing:
-    return Standing(stage=Stage.FAILED, error=failure(kind, message[:_LONGEST], klass="infrastructure"))
+def _infrastructure_failure(kind: str, message: str) -> JobStatus:
+    return JobStatus(stage=Stage.FAILED, error=failure(kind, message[:_MAX_LENGTH], error_class="infrastructure"))
 
 
 def _first(texts: Iterable[str | None]) -> str:

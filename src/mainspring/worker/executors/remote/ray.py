@@ -28,23 +28,23 @@ from mainspring.core.work.work import OnRay
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.worker.executors.executor import failure
-from mainspring.worker.executors.remote.cluster import RemoteJob, Stage, Standing, Submission
+from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
 
 log = structlog.get_logger(__name__)
 
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
 """Variable of the worker with the cluster's token."""
-LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A longer log is not read any further."""
-_GUARD, _ATTEMPT = "mainspring_guard", "mainspring_attempt"
+_SUPERVISOR, _ATTEMPT = "mainspring_supervisor", "mainspring_attempt"
 _GRACE_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 _TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 _BYTES_A_SECOND = 512 * 1024
 """Log requests are spaced to stay below this rate."""
-_MOST_LOG_SECONDS = 60.0
-_SETTLING_SECONDS = 5.0
+_MAX_LOG_POLL_SECONDS = 60.0
+_SETTLE_SECONDS = 5.0
 """Ray keeps polling a job for a moment after its end, and marks it as failed if it was deleted by then."""
-_LONGEST_MESSAGE = 2_000
+_MAX_MESSAGE_LENGTH = 2_000
 _INFRASTRUCTURE = "JOB_SUPERVISOR_"
 """Prefix of error types that concern Ray's own supervisor process."""
 _NOT_FOUND, _SERVER_ERRORS = 404, 500
@@ -76,9 +76,9 @@ class _Missing(Exception):
 class RayCluster:
     """A Ray cluster at an address."""
 
-    def __init__(self, address: str, guard: str, clock: Clock, environment: Mapping[str, str]) -> None:
+    def __init__(self, address: str, supervisor: str, clock: Clock, environment: Mapping[str, str]) -> None:
         token = environment.get(TOKEN_VARIABLE, "")
-        self._guard = guard
+        self._supervisor = supervisor
         self._clock = clock
         self._stopped: set[str | None] = set()
         """Leftover jobs that were stopped here: they can't be deleted while Ray still polls them."""
@@ -91,7 +91,7 @@ class RayCluster:
 
     def new_job(self, submission: Submission) -> RemoteJob:
         """Return an attempt as a Ray job."""
-        return _RayJob(self, submission, self._guard, self._clock)
+        return _RayJob(self, submission, self._supervisor, self._clock)
 
     async def clear(self) -> None:
         """Stop all jobs of this supervisor, and remove those that have ended. Raises Unavailable until all have
@@ -100,8 +100,8 @@ class RayCluster:
             jobs = await self.ask("GET", "", list[_Details])
         except _Missing:
             raise Refused("no jobs API at this address") from None
-        ours = {one.submission_id: one for one in jobs if (one.metadata or {}).get(_GUARD) == self._guard}
-        running = {name for name, one in ours.items() if not _standing(one).is_over}
+        ours = {one.submission_id: one for one in jobs if (one.metadata or {}).get(_SUPERVISOR) == self._supervisor}
+        running = {name for name, one in ours.items() if not _status_of(one).has_ended}
         for name in ours:
             with suppress(_Missing):
                 if name in running:
@@ -120,7 +120,7 @@ class RayCluster:
     async def remove(self, name: str) -> None:
         """Remove a job, stopping it if it runs. Raises Unavailable until it has stopped."""
         try:
-            if _standing(await self.ask("GET", name, _Details)).is_over:
+            if _status_of(await self.ask("GET", name, _Details)).has_ended:
                 await self.ask("DELETE", name, msgspec.Raw)
                 return
             await self.ask("POST", f"{name}/stop", msgspec.Raw)
@@ -153,22 +153,22 @@ class RayCluster:
 class _RayJob:
     """One attempt."""
 
-    def __init__(self, cluster: RayCluster, submission: Submission, guard: str, clock: Clock) -> None:
+    def __init__(self, cluster: RayCluster, submission: Submission, supervisor: str, clock: Clock) -> None:
         self._cluster = cluster
         self._submission = submission
-        self._guard = guard
+        self._supervisor = supervisor
         self._clock = clock
         self._name = submission.attempt
         self._seen = 0
         """Characters of its log that were read."""
-        self._over_at: float | None = None
+        self._ended_at: float | None = None
         self._next_log_at = 0.0
-        self._log_is_whole = True
+        self._log_readable = True
 
     async def submit(self) -> None:
         """Submit it, unless the cluster has it."""
         try:
-            await self._cluster.ask("POST", "", msgspec.Raw, _request(self._submission, self._guard))
+            await self._cluster.ask("POST", "", msgspec.Raw, _request(self._submission, self._supervisor))
         except (Refused, Unavailable) as error:
             # A duplicate id is rejected with 500: the metadata tells whether it is this attempt's job.
             if not await self._is_there():
@@ -176,31 +176,31 @@ class _RayJob:
         except _Missing:
             raise Refused("no jobs API at the address of this worker's Ray cluster") from None
 
-    async def look(self) -> Standing:
+    async def poll(self) -> JobStatus:
         """Return its status."""
         try:
-            standing = _standing(await self._ask("GET", "", _Details))
+            status = _status_of(await self._ask("GET", "", _Details))
         except _Missing:
             message = "the job no longer exists: it was deleted, or the cluster was restarted"
-            return Standing(stage=Stage.FAILED, error=failure("Gone", message, klass="infrastructure"))
-        if standing.is_over:
-            self._over_at = self._clock.monotonic()
-        return standing
+            return JobStatus(stage=Stage.FAILED, error=failure("Gone", message, error_class="infrastructure"))
+        if status.has_ended:
+            self._ended_at = self._clock.monotonic()
+        return status
 
     async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
         """Feed new output. With `follow`, a long log is not requested every time."""
         now = self._clock.monotonic()
-        if not self._log_is_whole or (follow and now < self._next_log_at):
+        if not self._log_readable or (follow and now < self._next_log_at):
             return
         try:
             text = (await self._cluster.ask("GET", f"{self._name}/logs", _Logs)).logs
         except _Missing:
             return
         except Refused as refused:
-            self._log_is_whole = False
+            self._log_readable = False
             feed(f"\n[cannot read the rest of the log: {refused}]\n".encode())
             return
-        self._next_log_at = now + min(_MOST_LOG_SECONDS, len(text) / _BYTES_A_SECOND)
+        self._next_log_at = now + min(_MAX_LOG_POLL_SECONDS, len(text) / _BYTES_A_SECOND)
         new, self._seen = text[self._seen :], max(self._seen, len(text))
         if new:
             feed(new.encode())
@@ -216,7 +216,7 @@ class _RayJob:
 
     async def remove(self) -> None:
         """Remove it, stopping it if it runs."""
-        if self._over_at is not None and self._clock.monotonic() < self._over_at + _SETTLING_SECONDS:
+        if self._ended_at is not None and self._clock.monotonic() < self._ended_at + _SETTLE_SECONDS:
             raise Unavailable(f"Ray may still be polling {self._name}")
         try:
             await self._cluster.remove(self._name)
@@ -238,46 +238,46 @@ class _RayJob:
         return (found.metadata or {}).get(_ATTEMPT) == self._name
 
 
-def _request(submission: Submission, guard: str) -> dict[str, object]:
+def _request(submission: Submission, supervisor: str) -> dict[str, object]:
     """Return the submission request."""
     assert isinstance(submission.work, OnRay)
     needs = submission.needs
     variables = submission.env | {_GRACE_VARIABLE: str(math.ceil(submission.work.grace_seconds))}
     return {
-        "entrypoint": shlex.join(submission.words),
+        "entrypoint": shlex.join(submission.argv),
         "submission_id": submission.attempt,
         "runtime_env": {**submission.work.ray.runtime_env, "env_vars": variables},
-        "metadata": {_GUARD: guard, _ATTEMPT: submission.attempt},
+        "metadata": {_SUPERVISOR: supervisor, _ATTEMPT: submission.attempt},
         **({"entrypoint_num_cpus": needs.cpu_millis / 1000} if needs.cpu_millis else {}),
         **({"entrypoint_num_gpus": needs.gpus} if needs.gpus else {}),
         **({"entrypoint_memory": needs.memory_bytes} if needs.memory_bytes else {}),
     }
 
 
-def _standing(details: _Details) -> Standing:
+def _status_of(details: _Details) -> JobStatus:
     """Convert Ray's details to a status."""
-    message = (details.message or "")[-_LONGEST_MESSAGE:]
+    message = (details.message or "")[-_MAX_MESSAGE_LENGTH:]
     match details.status:
         case "SUCCEEDED":
-            return Standing(stage=Stage.SUCCEEDED)
+            return JobStatus(stage=Stage.SUCCEEDED)
         case "RUNNING":
-            return Standing(stage=Stage.RUNNING)
+            return JobStatus(stage=Stage.RUNNING)
         case "STOPPED":
-            error = failure("Stopped", "stopped on the cluster", klass="infrastructure")
-            return Standing(stage=Stage.FAILED, error=error)
+            error = failure("Stopped", "stopped on the cluster", error_class="infrastructure")
+            return JobStatus(stage=Stage.FAILED, error=error)
         case "FAILED" if details.driver_exit_code is not None:
-            return Standing(stage=Stage.FAILED, exit_code=details.driver_exit_code)
+            return JobStatus(stage=Stage.FAILED, exit_code=details.driver_exit_code)
         case "FAILED":
-            return Standing(stage=Stage.FAILED, error=_error(details.error_type or "", message))
+            return JobStatus(stage=Stage.FAILED, error=_error(details.error_type or "", message))
         case _:
-            return Standing(stage=Stage.WAITING, note=message)
+            return JobStatus(stage=Stage.WAITING, note=message)
 
 
 def _error(kind: str, message: str) -> str:
     """Format the error of a job without an exit code."""
     if kind.startswith(_INFRASTRUCTURE) or not kind:
-        return failure("Cluster", message or "unknown error in Ray", klass="infrastructure")
-    return failure("Start", message, klass="permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
+        return failure("Cluster", message or "unknown error in Ray", error_class="infrastructure")
+    return failure("Start", message, error_class="permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
 
 
 async def _bounded(answer: httpx2.Response) -> bytes:
@@ -286,13 +286,13 @@ async def _bounded(answer: httpx2.Response) -> bytes:
     size = 0
     async for piece in answer.aiter_bytes():
         size += len(piece)
-        if size > LARGEST_ANSWER_BYTES:
-            raise Refused(f"it exceeds {LARGEST_ANSWER_BYTES} bytes, and Ray returns it only as a whole")
+        if size > MAX_ANSWER_BYTES:
+            raise Refused(f"it exceeds {MAX_ANSWER_BYTES} bytes, and Ray returns it only as a whole")
         pieces.append(piece)
     return b"".join(pieces)
 
 
 def _last_line(text: bytes) -> str:
     """Return the last line of a traceback, which has the reason."""
-    lines = [line.strip() for line in text[-_LONGEST_MESSAGE:].decode(errors="replace").splitlines()]
+    lines = [line.strip() for line in text[-_MAX_MESSAGE_LENGTH:].decode(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if len(line) > 1), "no details")

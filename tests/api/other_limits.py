@@ -1,0 +1,69 @@
+"""Limits outside of requests: worker link, task results, files and responses (SEC-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import get_args
+
+import msgspec
+
+from mainspring.api.logs import log_files
+from mainspring.api.worker_link import link
+from mainspring.client import responses
+from mainspring.core.model import artifacts
+from mainspring.core.work import map_reduce, work
+from mainspring.definitions.files import sources
+from mainspring.folder import discover
+from mainspring.host import links
+from mainspring.mapreduce import items, prompts
+from mainspring.notify import channels
+from mainspring.protocol import wire
+from mainspring.worker.executors import attempt_files, secret_values
+from tests.api.limit_format import characters, size
+
+Cells = tuple[str, str, str]
+"""What, the limit, and the effect of exceeding it."""
+
+
+def of_the_link() -> Iterable[Cells]:
+    """Limits of worker messages."""
+    yield "a frame", size(wire.MAX_FRAME_BYTES), "closed with 1009"
+    yield "messages of a frame", f"{link.MAX_FRAME_MESSAGES:,}", "closed with 1008"
+    yield "an id, a name, a label or its value", characters(length_of(wire.Id)), "closed with 1008"
+    yield "a reason or a note", characters(length_of(wire.Sentence)), "closed with 1008"
+    yield "labels of a worker", f"{length_of(wire.Labels)}", "closed with 1008"
+    yield "a piece of a log", size(wire.MAX_LOG_CHUNK_BYTES), "closed with 1008"
+    yield "results that were not answered", f"{links.RESULTS_ON_CREDIT:,}", "closed with 1008"
+    yield "the output or the error of an attempt", size(links.MAX_TEXT_BYTES), "`rejected`, and the task is QUARANTINED"
+    yield "a checkpoint of an attempt", size(work.MAX_CHECKPOINT_BYTES), "not kept, and noted as a dead letter"
+    yield "the log of an attempt", size(log_files.MAX_LOG_BYTES), "cut, which the log says (`--log-limit`)"
+
+
+def of_tasks() -> Iterable[Cells]:
+    """Limits of task results read by the worker."""
+    yield "`$MAINSPRING_OUTPUT`", size(attempt_files.MAX_OUTPUT_BYTES), "the attempt fails: `Output`"
+    yield "`$MAINSPRING_CHECKPOINT`", size(work.MAX_CHECKPOINT_BYTES), "not taken; the last one stays"
+    yield "`$MAINSPRING_PROGRESS`", size(attempt_files.MAX_PROGRESS_BYTES), "not taken"
+    yield "a note of its progress", characters(attempt_files.MAX_NOTE_LENGTH), "cut"
+    yield "a secret", size(secret_values.LARGEST_BYTES), "the attempt fails: `Secret`"
+    yield "files in `$MAINSPRING_ARTIFACTS`", f"{artifacts.MAX_ARTIFACTS:,}", "the attempt fails: `Artifacts`"
+    yield "the path of one", characters(artifacts.MAX_PATH_CHARS), "the attempt fails: `Artifacts`"
+    yield "items of a map-reduce", f"{map_reduce.MAX_ITEMS:,}", "refused with the job, or the attempt fails"
+    yield "a line of its input", size(items.MAX_LINE_LENGTH), "the attempt fails"
+    yield "a prompt, or an answer", size(prompts.MAX_PROMPT_LENGTH), "the item fails"
+
+
+def of_files() -> Iterable[Cells]:
+    """Limits of files and responses."""
+    yield "a file that is submitted", size(sources.MAX_TEXT_BYTES), "`invalid_file`"
+    yield "values of a YAML file", f"{sources.MAX_NODES:,}", "`invalid_file`"
+    yield "how deep it goes", f"{sources.MAX_DEPTH}", "`invalid_file`"
+    yield "a `pipeline.yaml` of a folder", size(discover.MAX_FILE_BYTES), "the pipeline is broken, and says why"
+    yield "channels of alerts", f"{channels.MAX_CHANNELS}", "`invalid_file`"
+    yield "an answer, as the SDK reads it", size(responses.MAX_RESPONSE_BYTES), "`too_large`"
+    yield "how long it may take, with all its parts", f"{responses.MAX_RESPONSE_SECONDS:,.0f} s", "`unreachable`"
+
+
+def length_of(kind: object) -> int:
+    """Return the maximum length of a type of the link."""
+    return next(mark.max_length for mark in get_args(kind) if isinstance(mark, msgspec.Meta) and mark.max_length)

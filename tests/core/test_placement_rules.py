@@ -1,0 +1,93 @@
+"""What a job may say of pools, neighbours, preferences and groups (PLC-3, PLC-12)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core.admission.validate_submission import Limits, check_job, decode_job
+from mainspring.core.graph import expansion
+from mainspring.core.graph.expansion import ExpansionContext
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
+from mainspring.protocol.errors import Refused
+
+
+def faults_of(*tasks: TaskSpec, **fields: Any) -> dict[str, str]:
+    """What is wrong with a job, by where."""
+    return {fault.where: fault.why for fault in check_job(JobSpec(name="j", tasks=tasks, **fields), Limits())}
+
+
+def chain(**last: Any) -> list[TaskSpec]:
+    """a, b after a, and c after b, of which the last may say more."""
+    b = TaskSpec(name="b", needs=(Edge("a"),))
+    return [TaskSpec(name="a"), b, TaskSpec(name="c", needs=(Edge("b"),), **last)]
+
+
+def test_valid_placement_is_accepted() -> None:
+    """Including affinity to an independent task, and anti-affinity to itself."""
+    said = {
+        "prefer": {"disk": "ssd"},
+        "prefer_zone": "z1",
+        "affinity": ("a", "b"),
+        "anti_affinity": ("c",),
+        "groups": ("gpu",),
+    }
+    assert faults_of(*chain(**said), pool="eu", groups=("nightly", "etl")) == {}
+    assert faults_of(TaskSpec(name="x", affinity=("y",)), TaskSpec(name="y", anti_affinity=("x",))) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where", "words"),
+    [
+        ("prefer", {"a b": "c"}, "prefer['a b']", "is not a label"),
+        ("prefer_zone", "Z 1", "prefer_zone", "is not a valid name"),
+        ("affinity", ("c",), "near[0]", "affinity to itself"),
+        ("affinity", ("d",), "near[0]", "unknown task 'd'"),
+        ("affinity", ("a", "a"), "near[1]", "duplicate task a"),
+        ("affinity", tuple(f"t{n}" for n in range(17)), "affinity", "has 17 entries; the maximum is 16"),
+        ("anti_affinity", ("bb",), "apart[0]", "did you mean b?"),
+        ("groups", ("A B",), "groups[0]", "is not a valid name"),
+        ("groups", ("g", "g"), "groups[1]", "duplicate group g"),
+        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "has 9 entries; the maximum is 8"),
+    ],
+)
+def test_each_fault_of_a_task_is_reported(field: str, value: object, where: str, words: str) -> None:
+    """With its path."""
+    assert words in faults_of(*chain(**{field: value}))[f"tasks[2].{where}"]
+
+
+def test_no_task_has_affinity_to_a_downstream_task() -> None:
+    """Not even at the end of a chain: it can't have started."""
+    a, b, c = chain()
+    found = faults_of(msgspec.structs.replace(a, affinity=("c",)), b, c)
+    assert found == {"tasks[0].near[0]": "c depends on a, so it can't start before it"}
+
+
+def test_faults_of_the_job_itself() -> None:
+    """Its pool and its groups."""
+    found = faults_of(TaskSpec(name="a"), pool="No Name", groups=("x", "x"))
+    assert set(found) == {"pool", "groups[1]"}
+
+
+def test_faults_of_a_submitted_body_are_reported() -> None:
+    """A task that can't be read is known by its name all the same."""
+    body = {"name": "j", "tasks": [{"name": "a", "cpu": 1}, {"name": "b", "affinity": ["a"], "anti_affinity": ["z"]}]}
+    with pytest.raises(Refused) as refused:
+        decode_job(msgspec.json.encode(body), Limits())
+    assert [fault.where for fault in refused.value.faults] == ["tasks[0].cpu", "tasks[1].apart[0]"]
+
+
+def test_added_tasks_may_have_affinity_to_existing_tasks() -> None:
+    """And near no others."""
+    run = ExpansionContext(
+        positions={"grower": 0, "old": 1}, parent_task=0, task_count=2, max_tasks=10, can_wait=lambda _: None,
+        below=lambda _: (), parents=lambda _: (),
+    )  # fmt: skip
+    new = {"name": "new", "affinity": ["grower", "old"], "anti_affinity": ["old"]}
+    (added,) = expansion.check(json.dumps({"tasks": [new]}), run, Limits()).tasks
+    assert (added.affinity, added.anti_affinity) == (("grower", "old"), ("old",))
+    with pytest.raises(Refused, match="unknown task 'odl', did you mean old"):
+        expansion.check(json.dumps({"tasks": [{**new, "affinity": ["odl"]}]}), run, Limits())

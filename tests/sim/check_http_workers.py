@@ -1,0 +1,238 @@
+"""Checks of HTTP workers (WRK-2), in addition to those of every worker.
+
+1. An attempt is given to one only as the answer to a claim of it that is open, in the same batch, and no claim is
+   answered with more than it wanted.
+2. Nobody is told that a call did something whose attempt was over before, or is another's (I-13). A start that was
+   taken is durable, and so is a result (STA-3); a start that was not taken leaves nothing behind that waits for it.
+3. What is claimed is held for as long as was said, and no longer. What was called back before it started is back at
+   once, and so is what was given to somebody who had gone (LIV-3).
+4. What was started is lost after the silence that is allowed, and not before: of its worker in this term (I-16), nor of
+   this term (I-42); and no leader waits for longer (LIV-1).
+
+Room, use, order, holds, histories, checkpoints and tries are checked as for any other worker; that all ends, by L-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.core.model.worker import Worker, is_claimant
+from mainspring.host.loop import Leader
+from mainspring.shard.effects import ActionReply, ActionStatus
+from mainspring.shard.shard import Shard
+from mainspring.shard.workers.claim_events import ClaimCall, ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
+from mainspring.shard.workers.claims import NO_HEARTBEAT
+from mainspring.shard.workers.liveness import NOT_STARTED_IN_TIME
+from mainspring.store.ports.store import Term
+from tests.sim.clocks import StoreClock
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+S = TaskState
+_DRIFT = 0.95
+_SLACK = 10.0
+"""Tolerance in shard time when a leader is checked."""
+_AT_ONCE = 3.0
+_LONGEST_ERRAND = 60.0
+"""Maximum silence of a worker while a claim waits, and then until its work has expired."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What was known at the time of a request."""
+
+    action: ClaimCall
+    was_over: bool
+    owner: str | None
+
+
+class ClaimCheck:
+    """Checks the calls and replies of HTTP workers, and each batch."""
+
+    def __init__(
+        self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock, silence: float
+    ) -> None:
+        self._require = findings.require
+        self._ever = ever
+        self._now = now
+        self._store = store
+        self._silence = silence
+        self._open: dict[tuple[int, int], ClaimWork] = {}
+        """Claims by nonce and ticket, until a batch answers them with something."""
+        self._heard: dict[tuple[int, str], float] = {}
+        """When a leader (by nonce) last got a heartbeat of an attempt."""
+        self._held: dict[str, tuple[int, float, float]] = {}
+        """By attempt that was claimed: the leader, when it decided so, and for how long."""
+        self._started: set[str] = set()
+        """Attempts that ran, durably."""
+        self._given: dict[tuple[int, int], tuple[str, ...]] = {}
+        """Work in the replies to claims, by nonce and ticket."""
+        self._dropped: set[tuple[int, int]] = set()
+        """Abandoned claims."""
+        self._nobodys: dict[str, int] = {}
+        """Attempts in abandoned replies, and by which leader (by nonce)."""
+        self._seen: dict[str, tuple[Shard, float, bool]] = {}
+        """Unstarted attempts: since when in shard time, and whether their reply was abandoned."""
+
+    # calls
+
+    def asked(self, model: Model, term: Term, request_id: int, action: ClaimCall) -> Question:
+        """A claimant's call has reached a leader."""
+        if isinstance(action, ClaimWork):
+            self._open[term.nonce, request_id] = action
+            return Question(action, was_over=False, owner=action.worker)
+        attempt = _attempt(action)
+        owner = self._ever.attempts.get(attempt)
+        if owner == action.worker:
+            self._heard[term.nonce, attempt] = self._now()
+        return Question(action, was_over=attempt in model.ended, owner=owner)
+
+    def answered(self, model: Model, question: Question, answered: ActionReply) -> None:
+        """A claimant's call is answered."""
+        action, ever = question.action, self._ever
+        if isinstance(action, ClaimWork):
+            self._check_claimed(action, answered)
+            return
+        attempt = _attempt(action)
+        said = f"{action} is answered {answered.reply} {answered.detail}"
+        if answered.reply is ActionStatus.REFUSED:
+            live = model.live.get(attempt)
+            waits = isinstance(action, ClaimStarted) and live is not None and live.state is S.ASSIGNED
+            self._require("WRK-2", not waits or question.owner != action.worker, f"{said}, and waits for it: {live}")
+            return
+        mine = question.owner == action.worker and (not question.was_over or ever.restores)
+        self._require("I-13", mine, f"{said}; it is of {question.owner}, over: {question.was_over}")
+        if isinstance(action, ClaimStarted):
+            self._require("STA-3", attempt in self._started, f"{said}, and that is not durable")
+        elif isinstance(action, ClaimEnded):
+            self._require("STA-3", attempt in ever.ended, f"{said}, and that is not durable")
+        elif answered.stop is not None:
+            self._require("STA-8", attempt in ever.stops, f"{said}: it is to stop, and nobody has asked for that")
+
+    def dropped(self, term: Term, request_id: int) -> None:
+        """A claim was abandoned."""
+        key = (term.nonce, request_id)
+        self._dropped.add(key)
+        self._nobodys.update(dict.fromkeys(self._given.get(key, ()), term.nonce))
+
+    def _check_claimed(self, action: ClaimWork, answered: ActionReply) -> None:
+        few = len(answered.claimed) <= action.wanted
+        self._require("WRK-2", few, f"{action} is answered with {len(answered.claimed)}")
+        for one in (claimed.assignment for claimed in answered.claimed):
+            known = self._ever.attempts.get(one.attempt) == action.worker
+            self._require("STA-3", known, f"{one.attempt} was given to {action.worker}, and is not durable")
+            latest = self._ever.to_find.get(one.attempt)
+            self._require("WRK-7", one.checkpoint == latest, f"{one} does not find {latest}")
+
+    # batches
+
+    def issued(self, term: Term, batch: Batch) -> None:
+        """A leader has decided something, and sends it to the store for the first time."""
+        for effect in batch.effects:
+            for one in effect.claimed if isinstance(effect, ActionReply) else ():
+                action = self._open.get((term.nonce, effect.request_id))  # type: ignore[attr-defined]
+                hold = action.hold_seconds if action is not None else 0.0
+                self._held[one.assignment.attempt] = (term.nonce, self._now(), hold)
+        why = {step.task_id: step.because for step in batch.transitions if step.start in (S.ASSIGNED, S.RUNNING)}
+        for attempt in batch.attempts:
+            because = why.get(attempt.task_id, "")
+            if attempt.end is AttemptEnd.LOST and NO_HEARTBEAT in (attempt.error or ""):
+                self._check_loss(term, attempt.id, attempt.error or "")
+            elif attempt.end is AttemptEnd.RETURNED and NOT_STARTED_IN_TIME in because:
+                nonce, since, least = self._held.get(attempt.id, (0, 0.0, 0.0))
+                least = min(least, self._silence)  # A memory that is loaded anew gives it the time of a silence.
+                if nonce != term.nonce:
+                    since, least = self._ever.led_since[term.nonce], self._silence
+                self._check_length("LIV-3", since, least, f"{attempt.id} was taken back: {because}")
+
+    def _check_loss(self, term: Term, attempt: str, because: str) -> None:
+        since, began = self._heard.get((term.nonce, attempt), 0.0), self._ever.led_since[term.nonce]
+        self._check_length("I-16", since, self._silence, f"{attempt} was given up: {because}")
+        self._check_length("I-42", began, self._silence, f"{attempt} was given up: {because}")
+
+    def _check_length(self, name: str, since: float, length: float, story: str) -> None:
+        jumps = sum(1 for at in self._store.jumps if at > since - 1)
+        passed = self._now() - since
+        self._require(name, passed >= length * _DRIFT - 2.0 * jumps, f"{story}, after {passed:.1f} s of {length:g}")
+
+    def committed(self, model: Model, term: Term, batch: Batch, *, alone: bool) -> None:
+        """The store has taken a batch; the model is still as before it. `alone`: it was made of one event alone."""
+        if not alone and not self._ever.restores:
+            self._check_called_back(model, batch)
+        rows = [*(change.task for change in batch.tasks), *batch.new_tasks]
+        given = {
+            task.attempt_id: task.worker_id
+            for task in rows
+            if task.attempt_id not in model.live and is_claimant(task.worker_id or "")
+        }
+        told: dict[str | None, str | None] = {}
+        for effect in batch.effects:
+            if isinstance(effect, ActionReply) and effect.claimed:
+                self._check_answer(term, effect)
+                told.update((one.assignment.attempt, effect.worker) for one in effect.claimed)
+        if given or told:
+            self._require("WRK-2", given == told, f"{given} are given to claimants, and {told} are told so")
+        self._started.update(
+            task.attempt_id for task in rows if task.attempt_id is not None and task.state is S.RUNNING
+        )
+        self._started.update(one.id for one in batch.attempts if one.end is not AttemptEnd.RETURNED)
+
+    def _check_called_back(self, model: Model, batch: Batch) -> None:
+        """An unstarted recalled attempt is returned by the next turn."""
+        over = {attempt.id for attempt in batch.attempts}
+        for attempt, task in model.live.items():
+            if task.stop is not None and task.state is S.ASSIGNED and is_claimant(task.worker_id or ""):
+                story = f"{attempt} was called back from {task.worker_id}, and is still there: {task.stop}"
+                self._require("LIV-3", attempt in over, story)
+
+    def _check_answer(self, term: Term, effect: ActionReply) -> None:
+        key = (term.nonce, effect.request_id)
+        attempts = self._given[key] = tuple(one.assignment.attempt for one in effect.claimed)
+        if key in self._dropped:
+            self._nobodys.update(dict.fromkeys(attempts, term.nonce))
+        action = self._open.pop(key, None)
+        if action is None:
+            # A store that went back may be given the same batch again, by a call that was long on its way.
+            self._require("WRK-2", self._ever.restores, f"{effect} answers no claim that is open")
+            return
+        fits = action.worker == effect.worker and len(effect.claimed) <= action.wanted
+        self._require("WRK-2", fits, f"{action} is answered with {len(effect.claimed)} for {effect.worker}")
+
+    # leaders
+
+    def look(self, leader: Leader, worker: Worker) -> None:
+        """A live leader waits for no HTTP worker that is long overdue."""
+        shard, memory = leader.shard, leader.shard.memory
+        quiet = memory.life - worker.last_heartbeat
+        idle = not worker.leases and not worker.wants
+        most = 2 * self._silence + _LONGEST_ERRAND + _SLACK
+        self._require("LIV-1", not idle or quiet < most, f"{worker.id} is idle for {quiet:.0f} s")
+        for lease in worker.leases.values():
+            for attempt, task in lease.members.items():
+                if task.state is S.RUNNING:
+                    self._seen.pop(attempt, None)
+                    silent = memory.life - lease.last_heartbeat
+                    story = f"nothing was said of {attempt} for {silent:.0f} s, and it is still {worker.id}'s"
+                    self._require("LIV-1", silent < self._silence + _SLACK, story)
+                    continue
+                before, since, was_nobodys = self._seen.get(attempt, (None, 0.0, False))
+                is_nobodys = self._nobodys.get(attempt) == leader.term.nonce
+                if before is not shard or was_nobodys is not is_nobodys:
+                    since = memory.life
+                    self._seen[attempt] = (shard, since, is_nobodys)
+                most = _AT_ONCE if is_nobodys else max(self._silence, self._hold(attempt)) + _SLACK
+                waits = memory.life - since
+                story = f"{attempt} waits for {worker.id} to start it, {waits:.0f} s; nobody has it: {is_nobodys}"
+                self._require("LIV-3", waits < most, story)
+
+    def _hold(self, attempt: str) -> float:
+        return self._held.get(attempt, (0, 0.0, 0.0))[2]
+
+
+def _attempt(action: Any) -> str:
+    assert isinstance(action, ClaimStarted | ClaimHeartbeat | ClaimEnded)
+    return action.attempt

@@ -1,0 +1,145 @@
+"""Calls of HTTP workers to a server: the real routes, on the server that leads.
+
+What is played is the way there and back: a call may get lost, its answer may, and either may be late. Who closes the
+connection while a claim waits is noticed by the server, or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.requests import Request
+
+from mainspring.api.services import ALL_TENANTS, Principal, Role, Services, Shards
+from mainspring.api.worker_link.http_claims import Claims
+from mainspring.protocol.errors import MainspringError, NotLeading, Unavailable
+from mainspring.protocol.wire import Progress
+from mainspring.shard.effects import ActionReply
+from mainspring.shard.workers.claim_events import ClaimCall, ClaimHeartbeat
+from mainspring.store.ports.store import Store
+from tests.sim.server import SHARD, SimServer
+from tests.sim.store import HostStore
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+PRINCIPAL = Principal(name="token:sim", tenant=ALL_TENANTS, roles=frozenset({Role.WORKER}))
+PATIENCE_SECONDS = 8.0
+"""How long a worker waits for a reply, beyond the wait time that it requested."""
+_MOST_TRAVEL = 0.05
+
+Call = Callable[["Way"], Coroutine[Any, Any, Any]]
+
+
+class Connection:
+    """A request whose caller may go away."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def receive(self) -> dict[str, str]:
+        """Returns when the caller is gone."""
+        await self.closed.wait()
+        return {"type": "http.disconnect"}
+
+    def as_request(self) -> Request:
+        """As a route sees it."""
+        return cast("Request", self)
+
+
+class Way:
+    """Environment of the routes of one server process: its leader, and the store."""
+
+    def __init__(self, world: World, server: SimServer) -> None:
+        self._world = world
+        self._server = server
+        store = cast("Store", HostStore(world, f"claims:{server.process.name}"))
+        self.services = cast(
+            "Services",
+            SimpleNamespace(
+                claims=Claims(store, cast("Shards", self)), shards=self, store=store, time=self, logs=self, pool=SHARD,
+                enrollment=None, cluster_secret="secret",
+            ),
+        )  # fmt: skip
+
+    async def ask(self, shard: str, action: ClaimCall) -> ActionReply:
+        """Have the leader carry something out; the checker sees the question and the answer."""
+        leader, checker = self._server.leader(), self._world.checker
+        if leader is None:
+            raise NotLeading(f"nobody leads {shard} here")
+        if isinstance(action, ClaimHeartbeat) and action.percent is not None:
+            checker.moved(leader.term, Progress(action.attempt, action.percent, action.note or ""))
+        request_id = leader._pending_replies._next
+        question = checker.claims.asked(checker.model, leader.term, request_id, action)
+        try:
+            answered = await leader.ask(action)
+        except asyncio.CancelledError:
+            checker.claims.dropped(leader.term, request_id)
+            raise
+        checker.claims.answered(checker.model, question, answered)
+        return answered
+
+    async def now(self) -> object:
+        """The store's time."""
+        return self._world.store_clock.wall()
+
+    async def add(self, attempt: str, text: bytes) -> None:
+        """Drop logs."""
+
+
+class Calls:
+    """The ways to all servers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._ways: dict[str, Way] = {}
+
+    async def call(
+        self, random: Random, call: Call, *, patience: float = PATIENCE_SECONDS, connection: Connection | None = None
+    ) -> Any:
+        """Call the route where the leader is. Raises Unavailable without a reply, or the route's error."""
+        world = self._world
+        fate, late = self._fate(random), random.random() * _MOST_TRAVEL
+        await asyncio.sleep(late * (40 if fate == "claim_call_late" else 1))
+        server = next((one for one in world.servers if one.leader() is not None), None)
+        if server is None or fate == "claim_call_lost":
+            raise Unavailable("nobody answers")
+        way = self._ways.get(server.process.name)
+        if way is None:
+            way = self._ways[server.process.name] = Way(world, server)
+        answer: asyncio.Future[Any] = world.loop.create_future()
+        world.loop.create_task(_carry(call(way), answer), context=server.process.context)
+        try:
+            async with asyncio.timeout(patience):
+                result = await answer
+        except TimeoutError:
+            if connection is not None:
+                connection.closed.set()
+            raise Unavailable(f"{server.name} does not answer in time") from None
+        await asyncio.sleep(late * (60 if fate == "claim_answer_late" else 1))
+        if fate == "claim_answer_lost":
+            raise Unavailable("the answer was lost")
+        return result
+
+    def _fate(self, random: Random) -> str | None:
+        draw = random.random()
+        if self._world.is_calm() or draw >= 0.12:
+            return None
+        kind = ("claim_call_lost", "claim_call_late", "claim_answer_lost", "claim_answer_late")[int(draw * 100) % 4]
+        self._world.trace.fault(kind)
+        return kind
+
+
+async def _carry(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
+    try:
+        result = await call
+    except MainspringError as fault:
+        if not answer.done():
+            answer.set_exception(fault)
+    else:
+        if not answer.done():
+            answer.set_result(result)

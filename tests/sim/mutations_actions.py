@@ -1,0 +1,79 @@
+"""Mutations of actions: the audit log, priorities, checkpoints."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+
+from mainspring.core.fairness import fair_queues
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard import turn
+from mainspring.shard.actions import actions
+from mainspring.shard.effects import ActionStatus
+from mainspring.shard.events import ActionRequest, RunAction, SaveCheckpoint
+from mainspring.shard.turn import Turn
+from tests.sim.mutation import Mutation, patched
+
+
+def _silent_lookups() -> AbstractContextManager[None]:
+    real = Turn.respond
+
+    def respond(self: Turn, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
+        if isinstance(asked, RunAction) and asked.rows is not None:
+            asked = replace(asked, audit=None)
+        real(self, asked, reply, detail)
+
+    return patched(mock.patch.object(Turn, "respond", respond))
+
+
+def _audits_everything() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(turn, "_AUDITED_RESULTS", tuple(ActionStatus)))
+
+
+def _stays_in_its_queue() -> AbstractContextManager[None]:
+    """A task whose priority is another keeps its place in the queue of the old one."""
+
+    def change(self: FairQueues, task: Task, shape: Shape, was: Priority) -> None:
+        self._count_out(was, task.tenant)
+        key = (task.priority, task.tenant)
+        self.depth[key] = self.depth.get(key, 0) + 1
+
+    def is_stale(entry: Any, priority: Priority) -> bool:
+        return bool(entry[1].seq != entry[2])
+
+    return patched(
+        mock.patch.object(FairQueues, "change", change), mock.patch.object(fair_queues, "_is_stale", is_stale)
+    )
+
+
+def _tasks_keep_theirs() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(Turn, "prioritise", return_value=None))
+
+
+def _whatever_is_there() -> AbstractContextManager[None]:
+    real = actions.save_checkpoint
+
+    def save(turn: Turn, action: SaveCheckpoint) -> None:
+        real(turn, replace(action, expected=None))
+
+    return patched(mock.patch.object(actions, "save_checkpoint", save))
+
+
+ACTION_MUTATIONS = (
+    Mutation("entry of a lookup", "an act whose run was looked up is not in the audit log", _silent_lookups),
+    Mutation("entry of a refusal", "what is refused is in the audit log as if it had been done", _audits_everything),
+    Mutation(
+        "queue of a priority",
+        "a task that waits stays in the queue of its old priority",
+        _stays_in_its_queue,
+        3,
+        only=frozenset({"I-62"}),
+    ),
+    Mutation("priority of a task", "a run gets another priority, and its tasks keep theirs", _tasks_keep_theirs),
+    Mutation("expected checkpoint", "a person's document is kept whatever is there", _whatever_is_there),
+)

@@ -1,0 +1,294 @@
+"""Mutations of sharing: quotas, order, groups, freezes, reservations, preemption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.lifecycle.deadlines import DeadlineForecast, higher_priority
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.model.worker import Lease, Worker
+from mainspring.core.placement import preemption_policy
+from mainspring.core.placement.preemption_policy import CapacityRequest
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard import decision_log
+from mainspring.shard.placement import concurrency_groups, dispatch, gates, reservations
+from mainspring.shard.placement import preemption as preempting
+from mainspring.shard.placement.limit_ledger import LimitLedger
+from mainspring.shard.shard import Shard
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import deadlines
+from mainspring.shard.turn import Turn
+from mainspring.shard.workers import reports
+from tests.sim.mutation import Mutation, patched
+
+_P2 = frozenset({Priority.P2})
+_USE, _PREEMPTION = frozenset({"I-60"}), frozenset({"PLC-6"})
+"""Invariants that count as detection where another check would find it, too, and sooner."""
+
+
+def _for_anybody() -> AbstractContextManager[None]:
+    free = property(lambda worker: worker.total - worker.used)
+    return patched(
+        mock.patch.object(Worker, "free", free),
+        mock.patch.object(Worker, "free_for", lambda worker, _: worker.total - worker.used),
+    )
+
+
+def _counts_each() -> AbstractContextManager[None]:
+    """Each task of a group takes up its tenant's use when it is placed."""
+    real = ShardMemory.open_lease
+
+    def open_lease(self: ShardMemory, lease: Lease) -> None:
+        real(self, lease)
+        self.lease_counts[lease.tenant] += len(lease.members) - 1
+
+    return patched(mock.patch.object(ShardMemory, "open_lease", open_lease))
+
+
+def _promised_first() -> AbstractContextManager[None]:
+    real = preemption_policy._movable_leases
+
+    def of_leases(wanted: CapacityRequest, *args: Any) -> Any:
+        swap = {1: 2, 2: 1, 3: 4, 4: 3}
+        for part in real(wanted, *args):
+            yield part if wanted.mode is preemption_policy.Mode.RECLAIM else replace(part, rank=swap[part.rank])
+
+    return patched(mock.patch.object(preemption_policy, "_movable_leases", of_leases))
+
+
+def _p1_first() -> AbstractContextManager[None]:
+    def levels(mode: preemption_policy.Mode) -> tuple[frozenset[Priority], ...]:
+        return (frozenset({Priority.P1}), _P2) if mode is preemption_policy.Mode.PREEMPT else real(mode)
+
+    real = preemption_policy._stages
+    return patched(mock.patch.object(preemption_policy, "_stages", levels))
+
+
+def _own_level() -> AbstractContextManager[None]:
+    """A P1 preempts P1 and P2 like a P0: the victim preempts it in turn."""
+    real = preempting._mode
+
+    def right(turn: Turn, task: Task, shape: Shape) -> preemption_policy.Mode:
+        return preemption_policy.Mode.PREEMPT if task.priority is Priority.P1 else real(turn, task, shape)
+
+    return patched(mock.patch.object(preempting, "_mode", right))
+
+
+def _below_promises() -> AbstractContextManager[None]:
+    return patched(
+        mock.patch.object(preemption_policy, "keeps_guarantee", return_value=True),
+        mock.patch.object(preemption_policy, "is_guaranteed", return_value=False),
+    )
+
+
+def _more_than_needed() -> AbstractContextManager[None]:
+    """Whoever could go goes, whether or not it helps."""
+
+    def pick(needs: Any, room: Any, parts: Any) -> Any:
+        chosen = list(parts)[:1]
+        return chosen or None
+
+    return patched(mock.patch.object(preemption_policy, "_pick", pick))
+
+
+def _kept_for_good() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(reservations, "due", return_value=None))
+
+
+def _kept_in_mind() -> AbstractContextManager[None]:
+    """A new leader does not restore reservations."""
+    return patched(mock.patch.object(reservations, "restore", _unless_loading(reservations.restore)))
+
+
+def _unless_loading(real: Callable[..., None]) -> Callable[..., None]:
+    def restore(memory: ShardMemory, task: Task) -> None:
+        if memory.life > 0:
+            real(memory, task)
+
+    return restore
+
+
+def _lowest_first() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(dispatch, "Priority", list(reversed(Priority))))
+
+
+def _newest_first() -> AbstractContextManager[None]:
+    def take(self: FairQueues, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+        line = self._queues[priority][tenant][shape]
+        line.reverse()
+        try:
+            return real(self, priority, tenant, shape, most)
+        finally:
+            line.reverse()
+
+    real = FairQueues.take
+    return patched(mock.patch.object(FairQueues, "take", take))
+
+
+def _as_loaded() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(FairQueues, "sort", return_value=None))
+
+
+def _passed_over() -> AbstractContextManager[None]:
+    """The first tenant of all gets nothing while others have something to place, or ever."""
+    real = gates.passes_over
+
+    def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
+        return (tenant == "tenant0" and priority is Priority.P1) or real(turn, priority, tenant)
+
+    return patched(mock.patch.object(gates, "passes_over", passes_over))
+
+
+def _no_quotas() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(gates, "exceeds", return_value=None))
+
+
+def _no_freezes() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(gates, "freezes", return_value=None))
+
+
+def _no_policies() -> AbstractContextManager[None]:
+    real = gates.blocking_rule
+
+    def hinders(memory: ShardMemory, run: Any, now: datetime) -> tuple[str, str] | None:
+        found = real(memory, run, now)
+        return None if found is not None and found[0].startswith(gates.POLICY) else found
+
+    return patched(mock.patch.object(gates, "blocking_rule", hinders))
+
+
+def _no_zones() -> AbstractContextManager[None]:
+    real = ShardMemory.rule
+
+    def rule(self: ShardMemory, rules: Any) -> None:
+        real(self, rules)
+        self.zones = ()
+
+    return patched(mock.patch.object(ShardMemory, "rule", rule))
+
+
+def _no_slots() -> AbstractContextManager[None]:
+    """Admitted runs do not count: each finds the whole share free."""
+    return patched(mock.patch.object(LimitLedger, "take", return_value=None), mock.patch.object(
+        LimitLedger, "give_back", lambda self, limits: self.freed.update(limits)
+    ))  # fmt: skip
+
+
+def _whole_limit() -> AbstractContextManager[None]:
+    """A shard goes by the group's number, whatever its own part of it is."""
+    real = concurrency_groups.left
+
+    def left(memory: ShardMemory, group: Any, now: datetime) -> int:
+        if group.per_seconds is not None:
+            return real(memory, group, now)
+        return int(group.most - memory.groups.use.get(group.limit, 0))
+
+    return patched(mock.patch.object(concurrency_groups, "left", left))
+
+
+def _spends_nothing() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(concurrency_groups, "spend", return_value=None))
+
+
+def _old_rules() -> AbstractContextManager[None]:
+    """A new leader begins without the rules."""
+    real = Shard.load
+
+    def load(self: Shard, *args: Any, **kwargs: Any) -> None:
+        rules = kwargs.pop("rules")
+        real(self, *args, **kwargs)
+        self.memory.rules = replace(rules, quotas={}, freezes=())
+
+    return patched(mock.patch.object(Shard, "load", load))
+
+
+def _counts_as_a_try() -> AbstractContextManager[None]:
+    real = reports._requeue
+
+    def requeue(turn: Turn, run: Any, task: Task, **kwargs: Any) -> None:
+        if "preempted" in kwargs["because"] and task.tries + 1 < run.spec(task.position).max_attempts:
+            task.tries += 1
+        real(turn, run, task, **kwargs)
+
+    return patched(mock.patch.object(reports, "_requeue", requeue))
+
+
+def _tells_of_another() -> AbstractContextManager[None]:
+    real = decision_log._note
+
+    def note(turn: Turn, *args: Any, worker: Worker | None = None, **kwargs: Any) -> None:
+        others = [one for one in turn.memory.workers.values() if worker is not None and one is not worker]
+        real(turn, *args, worker=others[0] if others else worker, **kwargs)
+
+    return patched(mock.patch.object(decision_log, "_note", note))
+
+
+def _tells_of_no_victims() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(decision_log, "preempts", return_value=None))
+
+
+def _without_a_grant() -> AbstractContextManager[None]:
+    """A run at risk gets P0 without a grant."""
+
+    def higher(priority: Priority, *, may_have_p0: bool) -> Priority | None:
+        return higher_priority(priority, may_have_p0=True)
+
+    return patched(mock.patch.object(deadlines, "higher_priority", higher))
+
+
+def _never_at_risk() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(DeadlineForecast, "is_at_risk", property(lambda _: False)))
+
+
+def _at_risk_in_mind() -> AbstractContextManager[None]:
+    """A risk alert is sent, but not written."""
+    real = deadlines._at_risk
+
+    def at_risk(turn: Turn, run: RunMemory, outlook: DeadlineForecast) -> None:
+        real(turn, run, outlook)
+        run.run.at_risk_at = None
+
+    return patched(mock.patch.object(deadlines, "_at_risk", at_risk))
+
+
+SHARING_MUTATIONS = (
+    Mutation("kept room", "room that is kept for one task is free for all", _for_anybody, 2, only=_PREEMPTION),
+    Mutation("a group counts once", "each task of a group is one of its tenant's rooms", _counts_each, 6, only=_USE),
+    Mutation("burst before guaranteed", "what is guaranteed goes first", _promised_first, 120, only=_PREEMPTION),
+    Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
+    Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
+    Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
+    Mutation("nothing without a gain", "somebody is stopped whether or not that helps", _more_than_needed, 3),
+    Mutation("time of a kept room", "room is kept for ever", _kept_for_good, 25, only=_PREEMPTION),
+    Mutation(
+        "kept room of a new leader", "a new leader does not know what is kept", _kept_in_mind, 3, only=_PREEMPTION
+    ),
+    Mutation("strict priority", "the lowest priority is placed first", _lowest_first, 5, only=frozenset({"I-62"})),
+    Mutation("first come", "the youngest of a line is placed first", _newest_first, 2, only=frozenset({"PLC-4"})),
+    Mutation("first come, after a take-over", "lines are in the order of the tables", _as_loaded, 3),
+    Mutation(
+        "no tenant is passed over", "P1 of one tenant never gets anything", _passed_over, 33, only=frozenset({"L-6"})
+    ),
+    Mutation("quota", "nobody looks at quotas", _no_quotas),
+    Mutation("freeze", "nobody looks at freezes of a tenant", _no_freezes, 2),
+    Mutation("policy", "nobody looks at policies", _no_policies, 30),
+    Mutation("zones of a pool", "nobody looks at the zones of the pool", _no_zones, 35),
+    Mutation("slot of a group", "what is in does not count", _no_slots, 2),
+    Mutation("share of a group", "a shard uses the whole limit, whatever its part is", _whole_limit, 2),
+    Mutation("rate of a group", "what starts is not taken from the allowance", _spends_nothing, 5),
+    Mutation("rules of a new leader", "a new leader begins without quotas and freezes", _old_rules),
+    Mutation("preempted tries", "a preempted attempt counts as a try", _counts_as_a_try),
+    Mutation("log of placements", "the log names another worker than the one that was chosen", _tells_of_another),
+    Mutation("grant of an escalation", "a run at risk gets P0 without a grant", _without_a_grant, 3),
+    Mutation("at risk before late", "no run is ever at risk", _never_at_risk, 6),
+    Mutation("at risk is written", "that a run is at risk is not in its row", _at_risk_in_mind, 3),
+    Mutation("log of preemptions", "the log does not say who has to make room", _tells_of_no_victims, 2),
+)
