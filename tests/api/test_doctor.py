@@ -24,7 +24,8 @@ async def add_overdue(harness: ApiHarness, tenant: str, minutes: int) -> None:
     now = await harness.store.time()
     row = ScheduleRow(
         id=f"sched_{tenant}", tenant=tenant, name="nightly", job="etl", version=1, spec="{}", pool=POOL,
-        enabled_since=now, planned_through=now, next_at=now - timedelta(minutes=minutes), created_at=now, created_by="ada",
+        enabled_since=now, planned_through=now, next_at=now - timedelta(minutes=minutes), created_at=now,
+        created_by="ada",
         updated_at=now, updated_by="ada",
     )  # fmt: skip
     change = ScheduleChange(

@@ -88,7 +88,8 @@ def test_p0_is_accepted_fully_unless_closed() -> None:
 
 
 SEEN = st.builds(
-    PoolObservation, silent_seconds=st.sampled_from([0.0, 1.0, 5.0]), leaderless_seconds=st.sampled_from([0.0, 5.0, 20.0]),
+    PoolObservation, silent_seconds=st.sampled_from([0.0, 1.0, 5.0]),
+    leaderless_seconds=st.sampled_from([0.0, 5.0, 20.0]),
     trouble=st.sampled_from(["", "slow"]),
 )  # fmt: skip
 

@@ -48,7 +48,8 @@ WAITING = Diagnosis(
     ruled_out=("not your code", "workers are healthy"),
     suggestions=(
         Suggestion(kind=SuggestionKind.WAIT, says="wait"),
-        Suggestion(kind=SuggestionKind.CHANGE, says="free your own", command="mainspring cancel task_2", effect="starts on w-07"),
+        Suggestion(kind=SuggestionKind.CHANGE, says="free your own", command="mainspring cancel task_2",
+                   effect="starts on w-07"),
         Suggestion(kind=SuggestionKind.ASK, says="for more", command="mainspring quota set acme --burst-cpu 8"),
     ),
 )  # fmt: skip

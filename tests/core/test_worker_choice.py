@@ -91,7 +91,8 @@ def test_a_worker_is_chosen_exactly_if_one_has_no_obstacle(
     affinity = affinity or NO_AFFINITY
 
     chosen = choose(
-        shape, opened(workers, data.draw(st.sampled_from((0, 3, 1_000)))), Random(seed), priority=priority, affinity=affinity,
+        shape, opened(workers, data.draw(st.sampled_from((0, 3, 1_000)))), Random(seed), priority=priority,
+        affinity=affinity,
         task_id=task_id, zones=zones,
     )  # fmt: skip
 

@@ -55,7 +55,8 @@ def peer(name: str = "s1", silent: float = 1.0, version: str = VERSION) -> PeerV
 def worker(id: str = "w1", **fields: object) -> WorkerView:
     usual = WorkerView(
         id=id, pool="default", status="ready", hold="", hold_why="", zone="", version=VERSION, labels={},
-        cpu_millis=4_000, memory_bytes=2**32, gpus=0, disk_bytes=0, since=ago(3_600), last_heartbeat_at=ago(1), running=0,
+        cpu_millis=4_000, memory_bytes=2**32, gpus=0, disk_bytes=0, since=ago(3_600), last_heartbeat_at=ago(1),
+        running=0,
     )  # fmt: skip
     return replace(usual, **fields)
 
@@ -75,7 +76,8 @@ def queue(
         waiting[one.priority] = waiting.get(one.priority, 0) + one.waiting
     return QueueView(
         pool="default", at=NOW, workers=1, capacity=Amounts(cpu=4, memory=2**32), used=Amounts(cpu=used, memory=2**20),
-        dispatch_paused_from=dispatch_paused_from, intake={"P2": intake}, waiting=waiting, queues=list(queues), reservations=[], stopping=0,
+        dispatch_paused_from=dispatch_paused_from, intake={"P2": intake}, waiting=waiting, queues=list(queues),
+        reservations=[], stopping=0,
     )  # fmt: skip
 
 
@@ -113,7 +115,8 @@ def usual(task: str, p50: float, *, count: int = 20) -> DurationView:
 def schedule(state: str = "active", because: str = "") -> ScheduleView:
     return ScheduleView(
         id="sched_1", tenant="acme", name="nightly", job="etl", version=1, state=state, because=because,
-        trigger="every day", next_at=None, planned_through=ago(60), waiting=False, pool="default", created_at=ago(9_999),
+        trigger="every day", next_at=None, planned_through=ago(60), waiting=False, pool="default",
+        created_at=ago(9_999),
         created_by="ada", updated_at=ago(9_999), updated_by="ada",
     )  # fmt: skip
 
@@ -142,7 +145,8 @@ def server_health(**fields: object) -> ServerHealthView:
 def well(**fields: object) -> Facts:
     """Return the facts of a healthy installation."""
     usual = Facts(
-        url="http://127.0.0.1:8484", at=NOW, version=VERSION, took_seconds=0.004, server_health=server_health(), level=level(),
+        url="http://127.0.0.1:8484", at=NOW, version=VERSION, took_seconds=0.004, server_health=server_health(),
+        level=level(),
         pools=[PoolFacts(name="default", queue=queue())], workers=[worker()],
     )  # fmt: skip
     return replace(usual, **fields)
@@ -166,7 +170,8 @@ def diagnosis(
     return DiagnosisView(
         subject="task_7", name="acme/train/fit", tenant="acme", state="QUEUED", since=ago(60), reason=reason,
         verdict="no worker offers gpu=a100", is_problem=is_problem, expected=None, gates=[], blockers=[],
-        more_blockers=0, ruled_out=[], suggestions=list(suggestions), at=NOW, by="leader", age_seconds=0.1, is_stale=False,
+        more_blockers=0, ruled_out=[], suggestions=list(suggestions), at=NOW, by="leader", age_seconds=0.1,
+        is_stale=False,
         batch=1, run_id="run_7", task_id="task_7", pool="default", priority="P2", numbers={},
     )  # fmt: skip
 

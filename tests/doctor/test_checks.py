@@ -123,7 +123,9 @@ SITUATIONS: dict[str, tuple[Facts, str, str, str]] = {
         "pool_leader.no_server", "1m 00s ago (last heartbeat 1m 06s ago)", "mainspring server --store URL",
     ),
     "the leader does not answer": (
-        well(server_health=server_health(leases=[lease(seconds=3)]), pools=[PoolFacts(name="default", fault="no answer")]),
+        well(
+            server_health=server_health(leases=[lease(seconds=3)]), pools=[PoolFacts(name="default", fault="no answer")]
+        ),
         "pool_leader.silent", "s1", "",
     ),
     "a pool is frozen": (

@@ -227,7 +227,8 @@ def test_placement_and_group_options() -> None:
     assert (definition["pool"], definition["groups"]) == ("eu", ["nightly"])
     said = next(one for one in definition["tasks"] if one["name"] == "second")
     assert {name: said[name] for name in ("prefer", "prefer_zone", "affinity", "anti_affinity", "groups")} == {
-        "prefer": {"disk": "ssd"}, "prefer_zone": "z1", "affinity": ["first"], "anti_affinity": ["second"], "groups": ["gpu"],
+        "prefer": {"disk": "ssd"}, "prefer_zone": "z1", "affinity": ["first"], "anti_affinity": ["second"],
+        "groups": ["gpu"],
     }  # fmt: skip
 
 

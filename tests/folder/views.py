@@ -27,7 +27,8 @@ def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> Sche
     """The server's view of a schedule."""
     return ScheduleView(
         id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
-        next_at=next_at, planned_through=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
+        next_at=next_at, planned_through=T0, waiting=False, pool="default", created_at=T0, created_by="x",
+        updated_at=T0,
         updated_by="x",
     )  # fmt: skip
 

@@ -55,7 +55,8 @@ class Server:
         self.engine = Engine(harness.store, harness.clock, cluster_secret="secret")
         self.background = self.engine.host.background
         self.front = ApiServer(
-            self.engine.host, harness.store, harness.clock, address="http://127.0.0.1:1", cluster_secret="secret", pool=POOL,
+            self.engine.host, harness.store, harness.clock, address="http://127.0.0.1:1", cluster_secret="secret",
+            pool=POOL,
             files=LogFiles(directory), open_locally=True,
         )  # fmt: skip
         # Virtual time does not wait for threads.

@@ -73,8 +73,11 @@ class Watch:
         self.store = SeenStore(harness)
         self.scheduler_settings = SchedulerSettings()
         self.degradation = DegradationMonitor(
-            self.store, harness.clock, lambda: harness.hosts["h1"].leaders if harness.hosts else {}, lambda: self.scheduler_settings  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.store,  # type: ignore[arg-type]
+            harness.clock,
+            lambda: harness.hosts["h1"].leaders if harness.hosts else {},
+            lambda: self.scheduler_settings,
+        )
 
     def degree(self, pool: str = SHARD) -> DegradationLevel:
         """Return the level of a pool."""

@@ -21,7 +21,8 @@ def open_claim(
     request_id = next(_tickets)
     world.settle(
         ClaimWork(
-            worker=name, by="t", request_id=request_id, wanted=wanted, wait_seconds=wait, hold_seconds=hold, offer=offer,
+            worker=name, by="t", request_id=request_id, wanted=wanted, wait_seconds=wait, hold_seconds=hold,
+            offer=offer,
             labels=labels or {},
         )
     )  # fmt: skip

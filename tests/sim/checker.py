@@ -193,7 +193,8 @@ class Checker:
         memory = shard.memory
         led_since = max((self.ever.led_since[nonce] for nonce in self.ever.led_since), default=0.0)
         self._made[id(batch)] = Made(
-            batch=batch, alone=how != "finish", rules=memory.rules, scheduler_settings=memory.scheduler_settings, led_since=led_since,
+            batch=batch, alone=how != "finish", rules=memory.rules, scheduler_settings=memory.scheduler_settings,
+            led_since=led_since,
             now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.lease_counts),
             groups=dict(memory.groups.use),
             reserved={name: worker.id for worker in memory.workers.values() for name in worker.reserved},

@@ -218,7 +218,8 @@ class People:
         self._acted += 1
         about = AuditEntry(
             id=f"req_{self._acted:06}", tenant="everybody", actor=action.by, source="", action=type(action).__name__,
-            object=action.run_id if isinstance(action, RunAction) else action.worker if isinstance(action, WorkerAction) else "",
+            object=action.run_id if isinstance(action, RunAction)
+            else action.worker if isinstance(action, WorkerAction) else "",
         )  # fmt: skip
         self._ask(msgspec.structs.replace(action, audit=about))
 

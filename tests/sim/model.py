@@ -108,7 +108,8 @@ class Model:
         other = Model()
         other.fence = msgspec.structs.replace(self.fence)
         plain = (
-            "jobs", "runs", "born", "archived", "bulk_operations", "live", "ended", "counted", "keys", "workers", "checkpoints",
+            "jobs", "runs", "born", "archived", "bulk_operations", "live", "ended", "counted", "keys", "workers",
+            "checkpoints",
             "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "kept",
             "shares", "failures",
         )  # fmt: skip

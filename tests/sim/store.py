@@ -31,7 +31,8 @@ POISON = "poison for the store"
 _T = TypeVar("_T")
 _WRITES = frozenset({
     "commit", "campaign", "insert_runs", "insert_job", "release", "claim_outbox", "delivered", "insert_schedule",
-    "evaluate_due", "evaluate_waiting", "evaluate_schedules", "receive_events", "open_alert", "resolve_alert", "seal_audit",
+    "evaluate_due", "evaluate_waiting", "evaluate_schedules", "receive_events", "open_alert", "resolve_alert",
+    "seal_audit",
     "take_share", "take_rate_grants", "put_quota", "drop_quota", "grant_p0", "revoke_p0", "put_pool", "put_policy",
     "drop_policy", "put_group", "drop_group", "freeze", "unfreeze",
 })  # fmt: skip

@@ -107,7 +107,8 @@ def a_decision(task: Task, **changes: Any) -> Decision:
         "id": f"dec_{new_number():012x}-{new_number():016x}", "at": NOW, "kind": DecisionKind.PLACED,
         "shard": task.shard, "tenant": task.tenant, "task_id": task.id, "run_id": task.run_id, "name": task.name,
         "attempt": 1, "priority": task.priority, "request": Shape(resources=Resources(cpu_millis=500)),
-        "worker_id": "w1", "free": Resources(cpu_millis=4_000), "score": 0.25, "workers_examined": 3, "why": "it is the best",
+        "worker_id": "w1", "free": Resources(cpu_millis=4_000), "score": 0.25, "workers_examined": 3,
+        "why": "it is the best",
         "version": "1.0",
     }  # fmt: skip
     return Decision(**(values | changes))

@@ -31,7 +31,8 @@ def a_schedule(**changes: Any) -> ScheduleRow:
     number = new_number()
     values: dict[str, Any] = {
         "id": f"sched_{number:012x}", "tenant": JOB.tenant, "name": f"nightly-{number}", "job": JOB.name, "version": 1,
-        "spec": '{"name":"nightly"}', "pool": "main", "enabled_since": NOW, "planned_through": NOW, "next_at": NOW + MINUTE,
+        "spec": '{"name":"nightly"}', "pool": "main", "enabled_since": NOW, "planned_through": NOW,
+        "next_at": NOW + MINUTE,
         "created_at": NOW, "created_by": "ann", "updated_at": NOW, "updated_by": "ann",
     }  # fmt: skip
     return ScheduleRow(**(values | changes))

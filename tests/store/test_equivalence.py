@@ -151,7 +151,8 @@ class TwoStores(RuleBasedStateMachine):
             drawn = [a_task(run, data.draw(st.integers(0, 12)), because=data.draw(TEXTS)) for _ in range(count)]
             tasks = list({task.id: task for task in drawn}.values())
             bulk_operation = BulkOperation(
-                run_id=run.id, parent="", generation=1, kind=data.draw(st.sampled_from(BulkOperationKind)), shard="main",
+                run_id=run.id, parent="", generation=1, kind=data.draw(st.sampled_from(BulkOperationKind)),
+                shard="main",
                 total=3, done=data.draw(st.integers(0, 3)), by="b", why="w",
             )  # fmt: skip
             transitions = [a_transition(task) for task in tasks]

@@ -1,4 +1,4 @@
-"""Whatever is decided about who may use what, taken from rate_usage and told of it, both stores answer alike (as
+"""Whatever is decided about who may use what, taken from limits and told of it, both stores answer alike (as
 `test_alike.py`)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of rate_usage that shards hold, and what failed in them: taken behind the fence, lowered by batches, loaded."""
+"""Parts of limits that shards hold, and what failed in them: taken behind the fence, lowered by batches, loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rate_usage and what waits are looked up: whatever else there is, only what is asked for is read."""
+"""How limits and what waits are looked up: whatever else there is, only what is asked for is read."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_runs_in_intake_are_counted_along_their_index_and_no_further_than_
 async def test_many_limits_cost_those_nothing_who_take_from_one(
     store: PostgresStore, other: Connection, postgres_url: str, statistics: str
 ) -> None:
-    """50,000 rate_usage that count, with as many holders."""
+    """50,000 limits that count, with as many holders."""
     leader = await Leader.of(store)
     await store.take_rate_grants([a_request(limit="flood")])
     await store.take_share(leader.term, "held", 5, 1)

@@ -136,7 +136,7 @@ async def servers(request: pytest.FixtureRequest) -> AsyncIterator[list[Store]]:
 
 
 async def test_eight_who_take_at_once_get_as_much_as_there_is_together(servers: list[Store]) -> None:
-    """They name the rate_usage in any order, and the first time that there are such rate_usage."""
+    """They name the limits in any order, and the first time that there are such limits."""
 
     async def take(store: Store, limits: Sequence[str]) -> list[int]:
         requests = [a_request(limit=limit, most=50, wanted=2) for limit in limits]

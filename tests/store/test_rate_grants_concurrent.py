@@ -1,4 +1,4 @@
-"""What is taken from rate_usage by one statement, on PostgreSQL: as if it had been taken under the locks."""
+"""What is taken from limits by one statement, on PostgreSQL: as if it had been taken under the locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = a_request().limit
 
 
 class Server:
-    """Takes from rate_usage over a connection of its own, and counts what it says to the store."""
+    """Takes from limits over a connection of its own, and counts what it says to the store."""
 
     def __init__(self, connection: asyncpg.Connection, clock: Clock) -> None:
         self.statements = 0

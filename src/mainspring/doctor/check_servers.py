@@ -98,7 +98,8 @@ def _is_led(facts: Facts) -> Iterator[Check]:
         yield TOPIC.no(
             "leaders.missing",
             question,
-            f"{len(lost)} of {format_count(len(facts.server_health.leases), 'pool')} without a leader: {format_list(named)}",
+            f"{len(lost)} of {format_count(len(facts.server_health.leases), 'pool')} without a leader: "
+            f"{format_list(named)}",
             "servers take over within seconds; if this persists, no server can: start one",
             "mainspring server --store URL",
         )

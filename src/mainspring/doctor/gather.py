@@ -97,7 +97,8 @@ class _Gatherer:
         level = self._one("level", self._client.level)
         faults = dict.fromkeys(_STORE_FACTS, "its store does not answer")
         return Facts(
-            url=self._client.url, at=at, version=__version__, took_seconds=took, server_health=server_health, level=level,
+            url=self._client.url, at=at, version=__version__, took_seconds=took, server_health=server_health,
+            level=level,
             faults={**faults, **self._faults},
         )  # fmt: skip
 

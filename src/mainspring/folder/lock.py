@@ -234,7 +234,8 @@ class FolderLock:
             hint = f"use that one, or stop it with `kill {record.pid}`"
         return SchedulerLockError(
             f"another scheduler has {self._root}: process {record.pid} on {record.hostname}, since "
-            f"{_format_time(record.started_at)}, last heartbeat {silent_seconds} s ago ({_format_time(record.heartbeat)})\nhint: {hint}"
+            f"{_format_time(record.started_at)}, last heartbeat {silent_seconds} s ago "
+            f"({_format_time(record.heartbeat)})\nhint: {hint}"
         )
 
     def _unusable_error(self, error: OSError) -> Refused:

@@ -351,7 +351,8 @@ def _end(tracked: TrackedSchedule, run: RunView, result: PipelineExecutionResult
             duration=result.duration,
         )  # fmt: skip
     return ExecutionError(
-        schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id, error=result.error or run.state,
+        schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id,
+        error=result.error or run.state,
         will_retry=False, retry_attempt=run.retries,
     )  # fmt: skip
 

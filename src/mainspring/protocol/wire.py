@@ -336,7 +336,8 @@ class Redirect(_Message, frozen=True, tag="Redirect"):
 
 
 FromWorker = (
-    Register | Received | Started | Heartbeat | Result | Returned | Refusal | Checkpoint | Extend | FileProbed | Log | RunEndsRequest
+    Register | Received | Started | Heartbeat | Result | Returned | Refusal | Checkpoint | Extend | FileProbed | Log
+    | RunEndsRequest
     | Leaving | Goodbye
 )  # fmt: skip
 ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | ProbeFile | LogStored | RunEnds | Redirect

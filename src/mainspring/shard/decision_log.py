@@ -80,7 +80,8 @@ def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
     if victims:
         _note(
             turn, DecisionKind.PREEMPTS, task, turn.memory.shape(task),
-            preemption_reason(mode, victims, plan.workers_examined), worker=plan.worker, free=plan.worker.free_for(task.id),
+            preemption_reason(mode, victims, plan.workers_examined), worker=plan.worker,
+            free=plan.worker.free_for(task.id),
             workers_examined=plan.workers_examined, victims=victims,
         )  # fmt: skip
 

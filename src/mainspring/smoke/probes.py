@@ -267,7 +267,8 @@ def _gpu(_: Environment, number: int) -> dict[str, Requirements]:
 _PRIORITIES = frozenset({Kind.P0, Kind.P1, Kind.P2})
 _MAKERS: Mapping[Kind, Callable[[Environment, int], dict[str, Requirements]]] = {
     Kind.P2: _small, Kind.P1: _small, Kind.P0: _small, Kind.LARGE: _large, Kind.ZONE: _zoned, Kind.LABEL: _labelled,
-    Kind.PREFER: _preferring, Kind.NEAR: _affinity_workers, Kind.APART: _apart, Kind.GROUP: _grouped, Kind.RETRY: _retried,
+    Kind.PREFER: _preferring, Kind.NEAR: _affinity_workers, Kind.APART: _apart, Kind.GROUP: _grouped,
+    Kind.RETRY: _retried,
     Kind.NEVER: _never, Kind.GPU: _gpu,
 }  # fmt: skip
 

@@ -115,7 +115,8 @@ class Tracer:
             NAMES["attempt"]: attempt.number,
         }
         self._span(
-            finished.task, attempt.run_id, span_of(attempt.id), attributes, attempt.started_at, attempt.ended_at, result,
+            finished.task, attempt.run_id, span_of(attempt.id), attributes, attempt.started_at, attempt.ended_at,
+            result,
             parent=span_of(attempt.run_id),
         )  # fmt: skip
 

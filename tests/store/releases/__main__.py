@@ -234,7 +234,7 @@ async def administer(store: Store) -> None:
 
 
 async def share(leader: Leader) -> None:
-    """Who may use what, and what is used of rate_usage."""
+    """Who may use what, and what is used of limits."""
     store = leader.store
     await store.put_pool(a_pool(), 0, an_entry())
     policy = await store.put_policy(a_policy(), None, an_entry())
@@ -263,7 +263,8 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     task = change.task
     attempt = an_attempt(task)
     bulk_operation = BulkOperation(
-        run_id=task.run_id, parent="", generation=1, kind=BulkOperationKind.CANCEL, shard="main", total=2, done=1, by="ann",
+        run_id=task.run_id, parent="", generation=1, kind=BulkOperationKind.CANCEL, shard="main", total=2, done=1,
+        by="ann",
         why="asked to",
     )  # fmt: skip
     worker = WorkerRow(
@@ -274,7 +275,8 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     checkpoint = Checkpoint(task_id=task.id, run_id=task.run_id, attempt_id="att_1", document="{}", saved_at=NOW)
     late = LateResult(attempt_id=attempt.id, outcome="failed", output=None, error="e", at=NOW)
     await leader.commit(
-        tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], bulk_operations=[bulk_operation],
+        tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late],
+        bulk_operations=[bulk_operation],
         outbox=[an_outgoing()], rejected=[fault], workers=[worker], checkpoints=[checkpoint],
         breakers=[a_breaker()], durations=[a_duration()], audit=[an_entry()], decisions=[a_decision(task)],
     )  # fmt: skip
@@ -323,7 +325,7 @@ class Recorder:
         setattr(asyncpg.Connection, "copy_records_to_table", copy)  # noqa: B010 - the driver's class is not ours to type
 
     async def note(self, connection: Any, query: str, args: Sequence[Any], outcome: str) -> None:
-        """One statement, with its arguments in location of the marks."""
+        """One statement, with its arguments in place of the marks."""
         if args:
             types = (await self._driver["prepare"](connection, query)).get_parameters()
             for place in range(len(args), 0, -1):

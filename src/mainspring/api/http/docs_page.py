@@ -70,7 +70,8 @@ def _body(document: Part) -> Iterator[str]:
 
 def _operation(method: str, path: str, operation: Part) -> Iterator[str]:
     name = escape(operation["operationId"])
-    yield f'<article><h3 id="{name}"><b>{method.upper()}</b>{escape(path)}</h3><p>{_inline_code(operation["summary"])}</p>'
+    yield f'<article><h3 id="{name}"><b>{method.upper()}</b>{escape(path)}</h3>'
+    yield f"<p>{_inline_code(operation['summary'])}</p>"
     if "description" in operation:
         yield f"<p>{_inline_code(operation['description'])}</p>"
     role = operation.get("x-role")

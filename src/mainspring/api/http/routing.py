@@ -281,12 +281,14 @@ class Router:
     def post(
         self, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
         answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
-        audited: bool = True, also: int | None = None, rate_class: RateClass = RateClass.ACTION, texts: tuple[str, ...] = (),
+        audited: bool = True, also: int | None = None, rate_class: RateClass = RateClass.ACTION,
+        texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Register a POST route."""
         return self._route(
             "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
-            returns=returns, max_body_bytes=max_body_bytes, audited=audited, also=also, rate_class=rate_class, texts=texts,
+            returns=returns, max_body_bytes=max_body_bytes, audited=audited, also=also, rate_class=rate_class,
+            texts=texts,
         )  # fmt: skip
 
     def put(
@@ -320,7 +322,8 @@ class Router:
     def _route(
         self, method: str, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
         answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
-        audited: bool = False, also: int | None = None, rate_class: RateClass = RateClass.ACTION, texts: tuple[str, ...] = (),
+        audited: bool = False, also: int | None = None, rate_class: RateClass = RateClass.ACTION,
+        texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         def register(call: Call) -> Call:
             whole = self._prefix + path

@@ -35,7 +35,7 @@ _NOTHING = "-"
 _FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
 """Columns that shrink on narrow terminals."""
 _MIN_FLEXIBLE_WIDTH = 12
-_TOKEN_HINT = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
+_CREDENTIAL_HINT = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def print_error(error: MainspringError, output: str) -> None:
 
         click.echo(msgspec.json.encode(problem_of(error)), err=True)
         return
-    print_error_message(str(error), _TOKEN_HINT if isinstance(error, Unauthenticated) else error.hint)
+    print_error_message(str(error), _CREDENTIAL_HINT if isinstance(error, Unauthenticated) else error.hint)
 
 
 def print_error_message(message: str, hint: str = "") -> None:

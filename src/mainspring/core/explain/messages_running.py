@@ -116,7 +116,8 @@ def stuck(seconds: float, highest: float | None, silent: float) -> str:
     """It makes no progress."""
     often = "" if highest is None else f", rarely more than {format_seconds(highest)}"
     return (
-        f"Running {format_seconds(seconds)}{often}; no progress for {format_seconds(silent)} while its worker responds: "
+        f"Running {format_seconds(seconds)}{often}; no progress for {format_seconds(silent)} "
+        f"while its worker responds: "
         "probably hung, not slow"
     )
 

@@ -285,7 +285,8 @@ def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger
     expected = _unknown_start("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
-        by = f"; without one it runs at {format_clock(row.next_at, context.now)} ({format_relative(row.next_at, context.now)})"
+        at, ahead = format_clock(row.next_at, context.now), format_relative(row.next_at, context.now)
+        by = f"; without one it runs at {at} ({ahead})"
         basis = "when the event comes, at the latest at the end of its buffer"
         expected = Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=context.now, latest=row.next_at)
     send = Suggestion(

@@ -82,7 +82,8 @@ class RetryDecision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def decide_failure(
-    task: Task, spec: TaskSpec, job: JobSpec, ending: FailedAttempt, scheduler_settings: SchedulerSettings, *, retries: int, max_memory: int | None,
+    task: Task, spec: TaskSpec, job: JobSpec, ending: FailedAttempt, scheduler_settings: SchedulerSettings, *,
+    retries: int, max_memory: int | None,
     now: datetime,
 ) -> RetryDecision:  # fmt: skip
     """Decide what follows an attempt that just ended; `task.tries` or `task.losses` already counts it.

@@ -126,7 +126,8 @@ def preemption_reason(mode: Mode, victims: Sequence[PreemptedTask], workers_exam
     count = Counter(victim.priority.name for victim in victims)
     who = " and ".join(f"{number} of {name}" for name, number in sorted(count.items(), reverse=True))
     lost = sum(victim.lost_seconds for victim in victims)
-    return f"{_MODE_REASONS[mode]}: {who}, losing {lost:.0f} s of work, is the cheapest choice on {_workers(workers_examined)}"
+    cheapest = f"is the cheapest choice on {_workers(workers_examined)}"
+    return f"{_MODE_REASONS[mode]}: {who}, losing {lost:.0f} s of work, {cheapest}"
 
 
 def no_capacity_reason(shape: Shape, obstacles: Iterable[Sequence[ObstacleKind]], worker_count: int) -> str:

@@ -211,7 +211,8 @@ def choose(
 
 
 def _candidates(
-    shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, affinity: Affinity, local: tuple[str, ...],
+    shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, affinity: Affinity,
+    local: tuple[str, ...],
     zones: tuple[str, ...], can_take: Callable[[Worker], bool],
 ) -> list[Worker]:  # fmt: skip
     """Feasible workers to compare: all of a small fleet, some of a large one."""

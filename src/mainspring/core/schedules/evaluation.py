@@ -343,7 +343,8 @@ def pause_broken(evaluation_batch: EvaluationBatch, fault: str) -> list[Schedule
     for case in evaluation_batch.cases:
         because = f"evaluation failed: {expressions.shorten(fault)}"
         row = replace(
-            case.schedule, paused=True, next_at=None, has_waiting_windows=False, because=because, updated_at=evaluation_batch.now,
+            case.schedule, paused=True, next_at=None, has_waiting_windows=False, because=because,
+            updated_at=evaluation_batch.now,
             updated_by=US,
         )  # fmt: skip
         noted = ScheduleChange(

@@ -56,7 +56,8 @@ class ScheduleEvaluator:
         return [] if evaluated is None else evaluated.decisions
 
     async def evaluate_taken(
-        self, take: Callable[[Decide], Awaitable[EvaluationResult]], rule: Rule, fallback: Fallback = evaluation.pause_broken,
+        self, take: Callable[[Decide], Awaitable[EvaluationResult]], rule: Rule,
+        fallback: Fallback = evaluation.pause_broken,
         *, may_be_stale: bool = False,
     ) -> EvaluationResult | None:  # fmt: skip
         """Evaluate the schedules that the store selects; None if they had to be evaluated one by one.

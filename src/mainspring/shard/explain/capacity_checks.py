@@ -214,7 +214,8 @@ def outshared(context: TaskContext) -> GateBlock | None:
         return None
     mine = fair_share.rank(memory, task.priority, task.tenant, now, context.shape)
     first = [
-        (place, competing) for competing in context.diagnosis.competing_queues(context, task.priority) if competing.tenant != task.tenant
+        (place, competing) for competing in context.diagnosis.competing_queues(context, task.priority)
+        if competing.tenant != task.tenant
         and (place := fair_share.rank(memory, task.priority, competing.tenant, now, competing.shape)) < mine
     ]  # fmt: skip
     if not first:

@@ -151,7 +151,8 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
 
     def choose_for(shape: Shape, affinity: Affinity) -> Worker | None:
         return choose(
-            shape, memory.open_workers, turn.random, priority=priority, affinity=affinity, task_id=head.id, zones=memory.zones,
+            shape, memory.open_workers, turn.random, priority=priority, affinity=affinity, task_id=head.id,
+            zones=memory.zones,
             shortlists=turn.shortlists,
         )  # fmt: skip
 

@@ -78,7 +78,8 @@ def _format_fairness(fairness: Fairness | None) -> str:
         return "no two tenants of a pool had work waiting for long: nothing to compare"
     return (
         f"shares are {format_percent(fairness.mean_error)} off the weights on average; the worst is "
-        f"{format_share_error(fairness.worst_error)}, {fairness.worst_tenant}'s; {fairness.tenants} tenants were compared"
+        f"{format_share_error(fairness.worst_error)}, {fairness.worst_tenant}'s; "
+        f"{fairness.tenants} tenants were compared"
     )
 
 

@@ -108,8 +108,10 @@ def _use(report: Report) -> str:
     words = Caption("Cores in use", "Fraction of the cores of all live workers, per second.")
     at, used = _at(report), [moment.used for moment in report.timeline]
     drawn = plots.lines(words, at, [Series("used", "one", used)], format_percent, most=1.0)
-    table = [(_second(moment.at_seconds), format_percent(moment.used), say_count(moment.cores), say_count(moment.running))
-             for moment in report.timeline]  # fmt: skip
+    table = [
+        (_second(one.at_seconds), format_percent(one.used), say_count(one.cores), say_count(one.running))
+        for one in report.timeline
+    ]
     return _section(words, drawn, ("second", "used", "cores", "tasks running"), table)
 
 

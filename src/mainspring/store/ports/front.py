@@ -125,7 +125,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransitionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A transition and its location in the story of its shard."""
+    """A transition and its place in the story of its shard."""
 
     shard: str
     batch_no: int
@@ -177,7 +177,7 @@ class Lists(Protocol):
         ...
 
     async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[TransitionRecord]:
-        """What happened in a shard after this location of its story, in order: the live stream (OBS-4)."""
+        """What happened in a shard after this place of its story, in order: the live stream (OBS-4)."""
         ...
 
     async def list_decisions(

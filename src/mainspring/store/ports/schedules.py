@@ -10,7 +10,7 @@ in SQL, and no server leads: any number of them may settle at once.
 `decide` is called inside the transaction and may be called again if the transaction has to be repeated: it is a pure
 function of its argument. It is given only schedules that are not deleted and can be read: one that can't is complained
 about and put off for ten minutes, and none of its windows is lost. Every settling raises, having written nothing,
-StaleWrite if a fire would take the location of one that has another run (I-30: a window runs once in each generation),
+StaleWrite if a fire would take the place of one that has another run (I-30: a window runs once in each generation),
 Conflict if a schedule is to have the name of another, and Broken if a decision is about a schedule that is no case.
 """
 

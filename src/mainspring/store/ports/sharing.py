@@ -1,4 +1,4 @@
-"""The part of the store's port for who may use what: pools, policies, quotas, grants, groups, freezes, and rate_usage.
+"""The part of the store's port for who may use what: pools, policies, quotas, grants, groups, freezes, and limits.
 
 The promises at the top of `store/ports/store.py` hold here too. A method that changes something for somebody takes the
 entry of the audit log that tells of it, and writes it in the same transaction: if it raises, there is no entry either.
@@ -62,7 +62,7 @@ class Rules(Protocol):
         ...
 
     async def grant_p0(self, grant: P0Grant, audit: AuditEntry) -> P0Grant:
-        """Let a tenant ask for P0, in the location of an earlier grant; `since` is the store's."""
+        """Let a tenant ask for P0, in the place of an earlier grant; `since` is the store's."""
         ...
 
     async def revoke_p0(self, tenant: str, audit: AuditEntry) -> bool:
@@ -74,11 +74,11 @@ class Rules(Protocol):
         ...
 
     async def drop_group(self, tenant: str, name: str, audit: AuditEntry) -> bool:
-        """Take a group away, as `drop_policy` does; it rate_usage nothing any more, and its limit_shares go with it."""
+        """Take a group away, as `drop_policy` does; it limits nothing any more, and its shares go with it."""
         ...
 
     async def freeze(self, row: FreezeRow, audit: AuditEntry) -> FreezeRow:
-        """Freeze something, in the location of an earlier freeze of the same; `since` is the store's."""
+        """Freeze something, in the place of an earlier freeze of the same; `since` is the store's."""
         ...
 
     async def unfreeze(self, kind: FreezeKind, subject: str, audit: AuditEntry) -> bool:
@@ -87,7 +87,7 @@ class Rules(Protocol):
 
 
 class SharedLimits(Protocol):
-    """For rate_usage that hold for the cluster as a whole."""
+    """For limits that hold for the cluster as a whole."""
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
         """Let a shard have so much of a limit in all, as far as some is free (`core.limit_shares.grant`), and note its
@@ -101,7 +101,7 @@ class SharedLimits(Protocol):
         ...
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """The parts of all holders of these rate_usage, by limit and holder."""
+        """The parts of all holders of these limits, by limit and holder."""
         ...
 
     async def take_rate_grants(self, requests: Sequence[RateRequest]) -> list[RateGrant]:
@@ -109,7 +109,7 @@ class SharedLimits(Protocol):
 
         Whoever asks at the same time, no period has more than the limit, by the store's time. What is taken may count
         for a little longer than a period, a twentieth of one at most. Of several wishes for one limit the first comes
-        first. What counts no more is deleted with it, and so are, by and by, rate_usage that nobody uses any more. A
+        first. What counts no more is deleted with it, and so are, by and by, limits that nobody uses any more. A
         call
         whose answer was lost has taken all the same.
         """

@@ -59,7 +59,7 @@ class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new leader needs: adopted runs that are not final, all their tasks, their jobs, open bulk_operations."""
+    """What a new leader needs: adopted runs that are not final, all their tasks, their jobs, open bulk operations."""
 
     runs: list[Run]
     tasks: list[Task]
@@ -75,7 +75,7 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     durations: list[DurationRow] = []
     """Of the shard, the 20,000 that were updated last; `load_run` leaves them out."""
     shares: list[ShareRow] = []
-    """Parts of rate_usage that the shard holds, by limit; `load_run` leaves them out."""
+    """Parts of limits that the shard holds, by limit; `load_run` leaves them out."""
     failure_counts: list[FailureCountRow] = []
     """Those of the shard whose part began in the latest 65 minutes, by time and tenant; `load_run` leaves them out."""
     unreadable: dict[str, str] = {}
@@ -148,7 +148,7 @@ class Memory(Protocol):
 
     async def load(self, shard: str) -> ShardRows:
         """All active work of a shard: runs that are adopted and not final, their tasks, jobs and open
-        bulk_operations."""
+        bulk operations."""
         ...
 
     async def load_run(self, run_id: str) -> ShardRows:

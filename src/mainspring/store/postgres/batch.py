@@ -153,10 +153,12 @@ _SHARES = """
     WITH u AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS u ("limit", granted, needed)),
     given_back AS (
         DELETE FROM limit_shares USING u
-        WHERE limit_shares."limit" = u."limit" AND holder = $1 AND least(limit_shares.granted, u.granted) = 0 AND u.needed = 0
+        WHERE limit_shares."limit" = u."limit" AND holder = $1
+            AND least(limit_shares.granted, u.granted) = 0 AND u.needed = 0
     )
     UPDATE limit_shares SET granted = least(limit_shares.granted, u.granted), needed = u.needed FROM u
-    WHERE limit_shares."limit" = u."limit" AND holder = $1 AND NOT (least(limit_shares.granted, u.granted) = 0 AND u.needed = 0)
+    WHERE limit_shares."limit" = u."limit" AND holder = $1
+        AND NOT (least(limit_shares.granted, u.granted) = 0 AND u.needed = 0)
 """
 _FAILURE_COUNTS = f"""
     INSERT INTO failure_counts ({rows.FAILURE_COUNTS.select()}) SELECT * FROM {from_json("$1", rows.FAILURE_COUNTS)}
@@ -315,7 +317,7 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
 
 
 async def _write_sharing(connection: Connection, shard: str, batch: Batch) -> None:
-    """What the shard uses of rate_usage, and what failed in it."""
+    """What the shard uses of limits, and what failed in it."""
     if batch.shares:
         latest = {share.limit: share for share in batch.shares}
         granted = [share.granted for share in latest.values()]

@@ -1,13 +1,13 @@
 """Limits that hold for the cluster, on PostgreSQL: who takes from one, and what locks that needs.
 
 Whoever takes from a limit holds the lock on its row in `rate_usage` while it reads, decides and writes. Of several
-rate_usage
+limits
 the rows are locked in the order of their names, so that nobody waits in a circle; a row that is missing is made before,
 in a transaction of its own, because making one in between would break that order.
 
 The time at which something is taken is asked for when the locks are held: no take is older than one that it knows of.
 
-Every request to the API takes from rate_usage before it is answered, and mostly nobody else has meanwhile. So what is
+Every request to the API takes from limits before it is answered, and mostly nobody else has meanwhile. So what is
 taken
 most often is decided by the rows as they were when this server last saw them, and written by one statement, which
 changes nothing if they are others by now (1 round trip instead of 4):
@@ -45,7 +45,7 @@ MIN_PERIODS = 20
 TOO_FAR_AHEAD = timedelta(seconds=1)
 """A time that is so much ahead was not learned from the clock that the store has now."""
 MAX_SEEN = 1_000
-"""So many rate_usage are remembered as they were last seen."""
+"""So many limits are remembered as they were last seen."""
 
 # The time is asked for outside, where a row arrives when its lock is held.
 _LOCK = f"""
@@ -82,7 +82,7 @@ _TAKEN_AT_ONCE = f"""
 
 
 class Allowances:
-    """Takes from rate_usage for one server, and remembers what it saw of them."""
+    """Takes from limits for one server, and remembers what it saw of them."""
 
     def __init__(self, clock: Clock) -> None:
         self._time = StoreTime(clock)
@@ -136,7 +136,7 @@ class Allowances:
 async def holding(
     connection: Connection, names: Sequence[str], work: Callable[[Mapping[str, LimitRow], datetime], Awaitable[T]]
 ) -> T:
-    """Do some work while rate_usage are locked: it is given their rows, and the time at which it had all the locks."""
+    """Do some work while limits are locked: it is given their rows, and the time at which it had all the locks."""
     for _ in range(2):
         async with transaction(connection):
             found = await connection.fetch(_LOCK, names)

@@ -116,7 +116,8 @@ _LOAD_RUN = (
 
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS,
+    rows.DURATIONS,
     rows.SHARES, rows.FAILURE_COUNTS,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Who may use what, and rate_usage that hold for the cluster, on PostgreSQL, as the port has them.
+"""Who may use what, and limits that hold for the cluster, on PostgreSQL, as the port has them.
 
 How something is taken from a limit is in `rate_usage.py`.
 """
@@ -110,7 +110,7 @@ class PostgresSharing(PostgresCalls):
         return await self._call(_put, row, expected, audit)
 
     async def drop_group(self, tenant: str, name: str, audit: AuditEntry) -> bool:
-        """Take a group away, with its limit_shares."""
+        """Take a group away, with its shares."""
         return await self._call(_drop_group, tenant, name, audit)
 
     async def freeze(self, row: FreezeRow, audit: AuditEntry) -> FreezeRow:
@@ -121,14 +121,14 @@ class PostgresSharing(PostgresCalls):
         """Let it go on."""
         return await self._call(_drop, statements.FREEZES, [kind.value, subject], audit)
 
-    # rate_usage
+    # limits
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
         """Let a shard have more of a limit."""
         return await self._call(_take_share, term, limit, total, wanted)
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """All holders of some rate_usage."""
+        """All holders of some limits."""
         return rows.SHARES.readable_structs(await self._call(Connection.fetch, _SHARES, limits))
 
     async def take_rate_grants(self, requests: Sequence[RateRequest]) -> list[RateGrant]:
@@ -170,7 +170,7 @@ async def _keep(connection: Connection, row: S, expected: int | None, audit: Aud
 
 
 async def _put_anew(connection: Connection, row: S, audit: AuditEntry) -> S:
-    """Keep a row in the location of one with the same key."""
+    """Keep a row in the place of one with the same key."""
     async with transaction(connection):
         found = await connection.fetchrow(_REPLACE[type(row)], as_json([row]))
         assert found is not None

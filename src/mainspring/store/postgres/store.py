@@ -1,7 +1,7 @@
 """The store on PostgreSQL, for servers: any number of processes share it.
 
 A shard's batches go through one connection of their own, opened when it is first needed and again after a failure;
-everything else limit_shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them:
+everything else shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them:
 every call
 has a deadline, and raises nothing but what the port promises.
 """
@@ -75,7 +75,7 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
     ) -> PostgresStore:
         """Connect to the store at `url`, migrating it if needed.
 
-        `lease` is the shortest that shards will be led with. Raises StoreUnusable if the time rate_usage don't fit
+        `lease` is the shortest that shards will be led with. Raises StoreUnusable if the time limits don't fit
         into it,
         or if the server or its schema can't be used.
         """
@@ -296,7 +296,7 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
 
 
 async def _check_server(connection: Connection, limits: Limits) -> None:
-    """Raises StoreUnusable if the server is too old, or does not keep the rate_usage that a take-over relies on
+    """Raises StoreUnusable if the server is too old, or does not keep the limits that a take-over relies on
     (I-25)."""
     version = connection.get_server_version()
     if version.major < OLDEST_SERVER:

@@ -80,7 +80,8 @@ TASKS_OF_ACTIVE = "tasks.id > active.first AND tasks.id < active.last"
 
 def attempts_of(task_id: str = "task_id") -> str:
     """The latest attempts of a task, backwards. `task_id` is how the database names what its index is on."""
-    return f"SELECT {columns(Attempt)} FROM attempts WHERE {task_id} = $1 ORDER BY ended_at DESC, id DESC LIMIT {MAX_LISTED}"
+    order = f"ORDER BY ended_at DESC, id DESC LIMIT {MAX_LISTED}"
+    return f"SELECT {columns(Attempt)} FROM attempts WHERE {task_id} = $1 {order}"
 
 
 def transitions_of(task_id: str = "task_id") -> str:

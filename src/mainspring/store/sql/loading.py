@@ -108,7 +108,7 @@ def all_rules(version: int, found: Mapping[str, _Rows], codecs: Mapping[type[msg
 
 
 def unless_moving(found: ShardRows) -> ShardRows:
-    """Nothing of a run whose tasks are on their way to history: for whoever wants to action on it, it is there
+    """Nothing of a run whose tasks are on their way to history: for whoever wants to act on it, it is there
     already."""
     if found.runs and (found.runs[0].ended_at is None or len(found.tasks) >= found.runs[0].task_count):
         return found

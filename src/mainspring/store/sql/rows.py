@@ -5,7 +5,7 @@ annotation; an adapter says for each kind what its database needs (`Codec`). Wor
 column is converted by one call into C and a value by one call of Python: 500 tasks of 25 fields cost 1 µs each this
 way, and 12 µs value by value.
 
-If you add a field to a struct: a column at the same location in a new migration. If you add a kind of field: `_kind`,
+If you add a field to a struct: a column at the same place in a new migration. If you add a kind of field: `_kind`,
 and
 the tables of conversions in `store/sqlite/rows.py` and `store/postgres/rows.py`.
 """

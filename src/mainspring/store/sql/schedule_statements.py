@@ -38,7 +38,7 @@ IS_OPEN = f"(outcome = '{Outcome.WAITING}' OR (outcome = '{Outcome.RAN}' AND run
 
 FIRE_KEY = ("schedule_id", "window_at", "generation")
 ONE_RUN_EACH = "fires.run_id IS NULL OR fires.run_id = excluded.run_id"
-"""A fire that has a run keeps it (I-30). Whoever would put another in its location finds that nothing was written."""
+"""A fire that has a run keeps it (I-30). Whoever would put another in its place finds that nothing was written."""
 
 IS_DUE = "next_at IS NOT NULL AND deleted_at IS NULL"
 IS_BEING_EVALUATED = "has_waiting_windows AND deleted_at IS NULL"

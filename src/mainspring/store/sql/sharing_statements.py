@@ -1,4 +1,4 @@
-"""Who may use what, and rate_usage of the whole cluster, as SQL that both databases understand (as in `lists.py`)."""
+"""Who may use what, and limits of the whole cluster, as SQL that both databases understand (as in `lists.py`)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def drop(table: RuleTable) -> str:
 
 
 def replace(table: RuleTable, *, value: Callable[[str], str], source: str = "", now: str) -> str:
-    """Keep a row in the location of one with the same key; finds the row as it is then. As in
+    """Keep a row in the place of one with the same key; finds the row as it is then. As in
     `admin_statements.put`."""
     names = table.struct.__struct_fields__
     values = ", ".join(now if name == "since" else value(name) for name in names)
@@ -78,7 +78,7 @@ def replace(table: RuleTable, *, value: Callable[[str], str], source: str = "", 
     """
 
 
-# rate_usage
+# limits
 
 IS_LED = "SELECT 1 FROM shards WHERE id = $1 AND epoch = $2 AND nonce = $3"
 """Finds something if a term is not over."""
@@ -93,10 +93,11 @@ FORGOTTEN_AT_ONCE = 10
 
 
 def unused_limits(now: str) -> str:
-    """Some rate_usage that nobody uses any more. `now` is how the database names the time."""
+    """Select limits that are no longer used. `now` is the database's expression for the time."""
     return f"""
         SELECT "limit" FROM rate_usage
-        WHERE counts_until < {now} AND NOT EXISTS (SELECT 1 FROM limit_shares WHERE limit_shares."limit" = rate_usage."limit")
+        WHERE counts_until < {now}
+            AND NOT EXISTS (SELECT 1 FROM limit_shares WHERE limit_shares."limit" = rate_usage."limit")
         LIMIT {FORGOTTEN_AT_ONCE}
     """
 

@@ -58,7 +58,7 @@ class SqliteLists(Calls):
         return await self._read(lists.transitions_of, task_id)
 
     async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[TransitionRecord]:
-        """What happened in a shard after a location of its story."""
+        """What happened in a shard after a place of its story."""
         return await self._read(lists.transitions_after, shard, batch_no, ordinal, limit)
 
     async def list_decisions(

@@ -119,7 +119,8 @@ _RUN_CHECKPOINTS = f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE r
 _LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_BULK_OPERATIONS, _RUN_CHECKPOINTS)
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.BULK_OPERATIONS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS,
+    rows.DURATIONS,
     rows.SHARES, rows.FAILURE_COUNTS,
 )  # fmt: skip
 

@@ -45,7 +45,8 @@ def _take(where: str) -> str:
 
 _TAKE_DUE = _take(f"{statements.IS_DUE} AND next_at <= ?2 ORDER BY next_at, id LIMIT ?1")
 _TAKE_WAITING = _take(
-    f"{statements.IS_BEING_EVALUATED} AND coalesce(evaluated_at, 0) <= ?2 ORDER BY coalesce(evaluated_at, 0), id LIMIT ?1"
+    f"{statements.IS_BEING_EVALUATED} AND coalesce(evaluated_at, 0) <= ?2 "
+    "ORDER BY coalesce(evaluated_at, 0), id LIMIT ?1"
 )
 _TAKE_NAMED = _take(f"id {GIVEN} AND deleted_at IS NULL ORDER BY id")
 _TAKE_FOR_EVENTS = _take(f"tenant = ?2 AND event_type {GIVEN} AND event_type <> '' AND deleted_at IS NULL ORDER BY id")

@@ -1,4 +1,4 @@
-"""Who may use what, and rate_usage that hold for the cluster, on SQLite, as the port has them.
+"""Who may use what, and limits that hold for the cluster, on SQLite, as the port has them.
 
 Nobody else writes meanwhile: nothing has to be locked.
 """
@@ -113,7 +113,7 @@ class SqliteSharing(Calls):
         return await self._write(_put, row, expected, audit, self._now())
 
     async def drop_group(self, tenant: str, name: str, audit: AuditEntry) -> bool:
-        """Take a group away, with its limit_shares."""
+        """Take a group away, with its shares."""
         return await self._write(_drop_group, tenant, name, audit, self._now())
 
     async def freeze(self, row: FreezeRow, audit: AuditEntry) -> FreezeRow:
@@ -124,14 +124,14 @@ class SqliteSharing(Calls):
         """Let it go on."""
         return await self._write(_drop, statements.FREEZES, [kind.value, subject], audit, self._now())
 
-    # rate_usage
+    # limits
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
         """Let a shard have more of a limit."""
         return await self._write(_take_share, term, limit, total, wanted)
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """All holders of some rate_usage."""
+        """All holders of some limits."""
         return await self._read(_shares, limits)
 
     async def take_rate_grants(self, requests: Sequence[RateRequest]) -> list[RateGrant]:
@@ -165,7 +165,7 @@ def _put_pool(db: sqlite3.Connection, row: PoolRow, expected: int | None, audit:
 
 
 def _put_anew(db: sqlite3.Connection, row: S, audit: AuditEntry, now: int) -> S:
-    """Keep a row in the location of one with the same key."""
+    """Keep a row in the place of one with the same key."""
     codec = rows.BY_STRUCT[type(row)]
     db.execute(statements.ONE_CHANGE_MORE)
     (kept,) = db.execute(_REPLACE[type(row)], (*codec.rows([row])[0], now)).fetchall()

@@ -140,7 +140,8 @@ async def _head_of(services: Services, tenant: str) -> ChainHead | None:
 
 def _view(row: AuditRow) -> AuditView:
     return AuditView(
-        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, action=row.action, object=row.object,
+        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, action=row.action,
+        object=row.object,
         why=row.why, before=_side(row.before), after=_side(row.after), seq=row.seq, hash=row.hash,
     )  # fmt: skip
 

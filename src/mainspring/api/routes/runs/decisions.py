@@ -70,7 +70,8 @@ def _view(row: Decision, principal: Principal) -> DecisionView:
         id=row.id, at=row.at, kind=row.kind, pool=row.shard, tenant=row.tenant, task_id=row.task_id, run_id=row.run_id,
         name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
         worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
-        workers_examined=row.workers_examined, victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
+        workers_examined=row.workers_examined,
+        victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
         victim_total=row.victim_count, why=row.why, version=row.version,
     )  # fmt: skip
 
@@ -79,7 +80,8 @@ def _request(shape: Shape) -> RequestView:
     return RequestView(
         resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone,
         prefer=dict(shape.prefer),
-        prefer_zone=shape.prefer_zone, groups=list(shape.groups), affinity=list(shape.affinity), anti_affinity=list(shape.anti_affinity),
+        prefer_zone=shape.prefer_zone, groups=list(shape.groups), affinity=list(shape.affinity),
+        anti_affinity=list(shape.anti_affinity),
     )  # fmt: skip
 
 

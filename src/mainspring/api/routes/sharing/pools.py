@@ -181,7 +181,8 @@ def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
     if row is None:
         return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
     return PoolView(
-        name=name, labels=read_labels(row.labels), zones=list(row.zones), max_resources=_audit_summary(row).max_resources,
+        name=name, labels=read_labels(row.labels), zones=list(row.zones),
+        max_resources=_audit_summary(row).max_resources,
         note=row.note, leader=leader, version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
     )  # fmt: skip
 

@@ -90,7 +90,8 @@ def server(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
         ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
         require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
-        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, scheduler_settings=scheduler_settings,
+        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter,
+        scheduler_settings=scheduler_settings,
         ready_file=ready_file, max_log_bytes=_bytes(log_limit), max_logs_bytes=_bytes(logs_limit),
         keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
     )  # fmt: skip

@@ -29,7 +29,8 @@ from mainspring.cli.options import (
 @with_table_options
 @with_connection_options
 def why(
-    connection: ConnectionOptions, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool, pool: str | None,
+    connection: ConnectionOptions, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool,
+    pool: str | None,
     check: bool, markdown: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Explain why a task, run, job or schedule is not running, and what would help.

@@ -186,7 +186,8 @@ def end_raise(connection: ConnectionOptions, printing: Printing, owner: str, poo
 @with_output_options
 @with_connection_options
 def book(
-    connection: ConnectionOptions, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str, lead: str,
+    connection: ConnectionOptions, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str,
+    lead: str,
     guaranteed: Mapping[str, float | None], pool: str, why: str,
 ) -> None:  # fmt: skip
     """Book capacity for TENANT: raise its guarantee in recurring windows, as booking NAME.
@@ -204,7 +205,8 @@ def book(
     from mainspring.protocol.rest.sharing import Amounts, BookingRequest
 
     request = BookingRequest(
-        cron=cron, zone=zone, seconds=int(parse_duration(length, "--for")), lead_seconds=int(parse_duration(lead, "--lead")),
+        cron=cron, zone=zone, seconds=int(parse_duration(length, "--for")),
+        lead_seconds=int(parse_duration(lead, "--lead")),
         guaranteed=msgspec.convert(dict(guaranteed), Amounts), why=why,
     )  # fmt: skip
     with connection.client() as client:

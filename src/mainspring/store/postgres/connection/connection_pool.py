@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: how they are set up, how long anything may take, what becomes of errors.
 
-Time rate_usage, from the inside out, all shorter than a lease (I-25), because a leader that is stuck in a transaction
+Time limits, from the inside out, all shorter than a lease (I-25), because a leader that is stuck in a transaction
 holds
 the row lock that its successor waits for:
 
