@@ -74,7 +74,7 @@ def wire_text() -> str:
     """Every message of the links."""
     lines = [
         f"path: {link.PATH}",
-        f"closed: {link.NORMAL} elsewhere, {link.MALFORMED} malformed, {link.TOO_LARGE} large, {link.SESSION_ENDED} end",
+        f"closed: {link.NORMAL} replaced, {link.MALFORMED} malformed, {link.TOO_LARGE} large, {link.SESSION_ENDED} end",
         f"largest: {wire.MAX_FRAME_BYTES} bytes in a frame, {wire.MAX_LOG_CHUNK_BYTES} in a piece of a log",
         f"a frame between processes that holds [1, 2]: {frames.encode_frame([1, 2]).hex()}",
         "",
