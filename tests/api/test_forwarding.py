@@ -112,7 +112,13 @@ async def test_a_diagnosis_is_read_from_any_leader(api_servers: ApiServers) -> N
         assert await shards.what_if(POOL, "task_1.0", parse_hypothesis(["cpu 1"])) is None
     async with second.http() as http:
         for path in (DIAGNOSE, WHAT_IF, WAITING_SUMS):
-            question: dict[str, object] = {"shard": POOL, "subject": task, "task": task, "supposal": {}, "tenant": None}
+            question: dict[str, object] = {
+                "shard": POOL,
+                "subject": task,
+                "task": task,
+                "hypothesis": {},
+                "tenant": None,
+            }
             body = msgspec.msgpack.encode(question)
             assert (await http.post(path, content=body)).status_code == 404
             assert (await http.post(path, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421

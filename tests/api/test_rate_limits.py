@@ -226,7 +226,7 @@ async def test_retry_times_account_for_all_servers(ledger: Ledger, clock: Frozen
 
 async def test_the_store_is_not_asked_while_the_limit_is_exhausted(ledger: Ledger, clock: FrozenClock) -> None:
     """Whatever the number of requests."""
-    rate_limiter, use = rates_on(ledger, clock), RateCharge("act:user:ann", 3)
+    rate_limiter, use = rates_on(ledger, clock), RateCharge("action:user:ann", 3)
     for number in range(4):
         await told(rate_limiter, str(number), use)
     before = ledger.calls

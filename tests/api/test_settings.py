@@ -73,7 +73,7 @@ async def test_the_list_has_all_settings_with_their_limits(harness: ApiHarness) 
     items = read(await admin.get("/api/v1/settings"), Page[SettingView]).items
 
     assert {"fan_out_burst", "outbox_days", "audit_days"} < {item.name for item in items}
-    assert all(item.least <= item.value <= item.most and item.about for item in items)
+    assert all(item.minimum <= item.value <= item.maximum and item.about for item in items)
 
 
 async def test_an_unknown_setting_is_not_found(harness: ApiHarness) -> None:

@@ -141,10 +141,10 @@ async def test_a_certificate_is_presented_over_https_only(
     enrollment_harness: EnrollmentHarness, tmp_path: Path
 ) -> None:
     machine = Machine(enrollment_harness, tmp_path / "m", "http://127.0.0.1:8484")
-    with pytest.raises(Refused, match="not encrypted"):
+    with pytest.raises(Refused, match="is not https"):
         await machine.identity.join(await enrollment_harness.join_token())
     (tmp_path / "m" / "identity" / "worker.pem").write_text("")
-    with pytest.raises(Refused, match="not encrypted"):
+    with pytest.raises(Refused, match="is not https"):
         machine.identity.check_addresses()
 
 

@@ -46,7 +46,7 @@ def test_names_and_ids_of_the_server_are_candidates(terminal: Terminal) -> None:
     assert offered("durations", "comple") == {"completed": "version 1"}
     assert offered("logs", f"{run}/") == {f"{run}/first": "SUCCEEDED"}
     assert offered("drain", "w") == {"w1": "ready"}
-    assert "fan_out_per_second" in offered("settings set", "growth")
+    assert "fan_out_per_second" in offered("settings set", "fan_out")
 
 
 def test_contexts_are_candidates(home: Path) -> None:

@@ -162,11 +162,11 @@ def test_a_server_takes_its_options_from_all_sources(
 ) -> None:
     """It refuses to listen on a public address, which ends it at once with the address."""
     (place / "mainspring.toml").write_text('[server]\nhost = "192.0.2.1"\n')
-    assert "192.0.2.1 can be reached" in local_cli.call("server").stderr
+    assert "192.0.2.1 is reachable from other machines" in local_cli.call("server").stderr
 
     monkeypatch.setenv("MAINSPRING_SERVER__HOST", "192.0.2.2")
-    assert "192.0.2.2 can be reached" in local_cli.call("server").stderr
-    assert "192.0.2.3 can be reached" in local_cli.call("server", "--host", "192.0.2.3").stderr
+    assert "192.0.2.2 is reachable from other machines" in local_cli.call("server").stderr
+    assert "192.0.2.3 is reachable from other machines" in local_cli.call("server", "--host", "192.0.2.3").stderr
     assert os.environ["MAINSPRING_SERVER__HOST"] == "192.0.2.2"
 
 

@@ -99,7 +99,7 @@ def test_a_window_whose_parameters_fail_is_skipped_with_the_reason() -> None:
     desk = FakeServer(a_spec(computed={"day": f"{{{{ scheduled_for{'|plus_days(1000000)' * 3} }}}}"}))
     decision = desk.due(NOON + HOUR)
     assert desk.outcomes() == [Outcome.SKIPPED]
-    assert desk.latest().because.startswith("its parameters can't be computed: day: needs a time")
+    assert desk.latest().because.startswith("computed parameters failed: day: ")
     assert (desk.row.paused, desk.row.next_at, decision.runs) == (False, NOON + 2 * HOUR, ())
     with pytest.raises(Refused, match="params"):
         desk.trigger(NOON + HOUR, TriggerCommand(by="ann"))

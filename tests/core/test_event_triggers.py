@@ -50,7 +50,7 @@ def test_events_of_one_instant_are_windows_of_their_own() -> None:
     [
         ({"rows": 3}, [O.RAN], "event e1"),
         ({"rows": 0}, [], ""),
-        ({}, [O.CONDITION_FALSE], "the filter can't be evaluated: undefined `rows`"),
+        ({}, [O.CONDITION_FALSE], "filter failed: undefined `rows`"),
     ],
 )
 def test_a_filter_selects(data: object, outcomes: list[Outcome], because: str) -> None:

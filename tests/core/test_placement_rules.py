@@ -44,11 +44,11 @@ def test_valid_placement_is_accepted() -> None:
     [
         ("prefer", {"a b": "c"}, "prefer['a b']", "is not a label"),
         ("prefer_zone", "Z 1", "prefer_zone", "is not a valid name"),
-        ("affinity", ("c",), "near[0]", "affinity to itself"),
-        ("affinity", ("d",), "near[0]", "unknown task 'd'"),
-        ("affinity", ("a", "a"), "near[1]", "duplicate task a"),
+        ("affinity", ("c",), "affinity[0]", "affinity to itself"),
+        ("affinity", ("d",), "affinity[0]", "unknown task 'd'"),
+        ("affinity", ("a", "a"), "affinity[1]", "duplicate task a"),
         ("affinity", tuple(f"t{n}" for n in range(17)), "affinity", "has 17 entries; the maximum is 16"),
-        ("anti_affinity", ("bb",), "apart[0]", "did you mean b?"),
+        ("anti_affinity", ("bb",), "anti_affinity[0]", "did you mean b?"),
         ("groups", ("A B",), "groups[0]", "is not a valid name"),
         ("groups", ("g", "g"), "groups[1]", "duplicate group g"),
         ("groups", tuple(f"g{n}" for n in range(9)), "groups", "has 9 entries; the maximum is 8"),
@@ -63,7 +63,7 @@ def test_no_task_has_affinity_to_a_downstream_task() -> None:
     """Not even at the end of a chain: it can't have started."""
     a, b, c = chain()
     found = faults_of(msgspec.structs.replace(a, affinity=("c",)), b, c)
-    assert found == {"tasks[0].near[0]": "c depends on a, so it can't start before it"}
+    assert found == {"tasks[0].affinity[0]": "c depends on a, so it can't start before it"}
 
 
 def test_faults_of_the_job_itself() -> None:
@@ -77,7 +77,7 @@ def test_faults_of_a_submitted_body_are_reported() -> None:
     body = {"name": "j", "tasks": [{"name": "a", "cpu": 1}, {"name": "b", "affinity": ["a"], "anti_affinity": ["z"]}]}
     with pytest.raises(Refused) as refused:
         decode_job(msgspec.json.encode(body), Limits())
-    assert [fault.where for fault in refused.value.faults] == ["tasks[0].cpu", "tasks[1].apart[0]"]
+    assert [fault.where for fault in refused.value.faults] == ["tasks[0].cpu", "tasks[1].anti_affinity[0]"]
 
 
 def test_added_tasks_may_have_affinity_to_existing_tasks() -> None:

@@ -196,9 +196,9 @@ def test_after_a_job_without_windows_its_latest_fire_counts() -> None:
     [
         ("params.rows > 0", O.RAN, "on time"),
         ("window < '2026-01-01T14'", O.RAN, "on time"),
-        ("params.rows > 9", O.CONDITION_FALSE, "the condition is false: params.rows > 9"),
-        ("params.missing > 9", O.CONDITION_FALSE, "the condition can't be evaluated: undefined `missing`"),
-        ("params.rows", O.CONDITION_FALSE, "the condition can't be evaluated: evaluates to 3, not to true or false"),
+        ("params.rows > 9", O.CONDITION_FALSE, "condition is false: params.rows > 9"),
+        ("params.missing > 9", O.CONDITION_FALSE, "condition failed: undefined `missing`"),
+        ("params.rows", O.CONDITION_FALSE, "condition failed: evaluates to 3, not to true or false"),
     ],
 )
 def test_a_condition_is_an_expression(expression: str, outcome: Outcome, because: str) -> None:

@@ -96,9 +96,9 @@ def test_an_invalid_trigger_is_refused(trigger: Trigger, where: str, why: str) -
             "uses undefined output; available: params and",
         ),
         (Condition(expression="params.rows >"), "condition.expression", "can't be parsed"),
-        (Condition(file_exists="data/ready"), "condition.file_exists", "must be a path from / on"),
-        (Condition(file_exists="/data\n"), "condition.file_exists", "must be a path from / on"),
-        (Condition(file_exists="/" + 4096 * "a"), "condition.file_exists", "must be a path from / on"),
+        (Condition(file_exists="data/ready"), "condition.file_exists", "must be an absolute path"),
+        (Condition(file_exists="/data\n"), "condition.file_exists", "must be an absolute path"),
+        (Condition(file_exists="/" + 4096 * "a"), "condition.file_exists", "must be an absolute path"),
     ],
 )
 def test_an_invalid_condition_is_refused(condition: Condition, where: str, why: str) -> None:

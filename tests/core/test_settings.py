@@ -32,9 +32,9 @@ def test_missing_settings_have_defaults() -> None:
 
 def test_every_invalid_setting_is_reported() -> None:
     with pytest.raises(Refused) as refused:
-        read_scheduler_settings(["growth_burts=1", "retries_per_second=0", "ready_burst=x", "="])
+        read_scheduler_settings(["fan_out_burts=1", "retries_per_second=0", "ready_burst=x", "="])
     assert [(fault.where, fault.why) for fault in refused.value.faults] == [
-        ("growth_burts", "unknown setting, did you mean fan_out_burst?"),
+        ("fan_out_burts", "unknown setting, did you mean fan_out_burst?"),
         ("retries_per_second", "must be a whole number from 1 to 1000000"),
         ("ready_burst", "must be a whole number from 1 to 1000000"),
         ("=", "unknown setting"),

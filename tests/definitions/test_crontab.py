@@ -106,8 +106,8 @@ def test_comments_right_above_a_line_describe_it() -> None:
     [
         ("@reboot start", "@reboot"),
         ("61 * * * * x", "61 is not from 0 to 59"),
-        ("0 0 30 2 * x", "never comes"),
-        ("0~30 * * * * x", "'0~30' is no value"),
+        ("0 0 30 2 * x", "never matches"),
+        ("0~30 * * * * x", "'0~30' is not a value"),
         ("@fortnightly x", "'@fortnightly' is not known"),
         ("* * * * *", "has no command"),
         ("hello world", "neither a variable nor five fields"),

@@ -79,7 +79,7 @@ max_failures: never
         ("every: 15m\ntimezone: Europe/Paris\n", "4:1", "`timezone` requires `cron`, not `every`"),
         ("every: 1.5s\n", "3:8", "must be a whole number of seconds"),
         ("every: soon\n", "3:8", "must be a duration"),
-        ("at: 2036-01-01T00:00:00\n", "3:1", "must say its time zone"),
+        ("at: 2036-01-01T00:00:00\n", "3:1", "must have a time zone"),
         ("params: {}\n", "1:1", "a schedule needs a trigger"),
         ("manual: true\nmax_activ: 2\n", "4:1", "did you mean `max_active`?"),
         ("manual: true\noverlap: wait\n", "4:10", "must be one of queue, skip, cancel_running"),

@@ -10,7 +10,7 @@ diff of the golden file, and the changelog mentions it.
 Generated pages of docs/reference are compared by tests/docs/test_reference.py:
 
     settings.md    the purpose of each setting (names, bounds and defaults are in the golden files too)
-    pipeline.md    every field of a pipeline.yaml; tests/sdk compares the schema that editors use
+    pipeline.md    every field of a pipeline.yaml; tests/definitions compares the schema that editors use
     sdk.md         the docstrings of what `mainspring` and `mainspring.testing` export
 
 tests/api/matrix.txt pins which role may call which route.

@@ -113,7 +113,7 @@ def test_every_operation_has_a_unique_name() -> None:
 
 @pytest.mark.parametrize("module", [mainspring, testing])
 def test_what_is_exported_can_be_imported(module: ModuleType) -> None:
-    assert module.__all__ == sorted(module.__all__, key=lambda name: (not name[0].isupper(), name))
+    assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     for name in module.__all__:
         assert hasattr(module, name)
 

@@ -164,7 +164,7 @@ KILLS: dict[str, Kill] = {
     "sweeps": Kill(_store("ended_runs")),
     "triggers": Kill(_store("evaluate_due")),
     "audit_sealing": Kill(_store("seal_audit")),
-    "settings": Kill(_store("measures")),
+    "settings": Kill(_store("setting_overrides")),
     "rules": Kill(_store("rules_version")),
     "degradation": Kill(_store("count_intake")),
     "logs": Kill(lambda server: (server.front._logs._files, "is_large")),

@@ -28,7 +28,7 @@ from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
 from tests.shard.groups import answer_wishes
-from tests.shard.preemption_helpers import tune
+from tests.shard.preemption_scenes import tune
 from tests.shard.virtual_worker import VirtualWorker
 from tests.shard.world import World
 

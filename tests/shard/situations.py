@@ -18,7 +18,7 @@ from tests.shard.diagnoses import settled
 from tests.shard.groups import allow, grant, in_group
 from tests.shard.jobs import GIB, chain, cores, job, task, wide
 from tests.shard.mass_failures import Storm
-from tests.shard.preemption_helpers import full_of_p2, given, running
+from tests.shard.preemption_scenes import full_of_p2, given, running
 from tests.shard.sharing_rules import freeze, group, quota, rules, submit
 from tests.shard.world import World
 

@@ -23,7 +23,7 @@ from tests.shard import situations
 from tests.shard.advice_cases import CASES, Case
 from tests.shard.carrying_out import carry_out
 from tests.shard.diagnoses import blockers
-from tests.shard.preemption_helpers import asked_to_go
+from tests.shard.preemption_scenes import asked_to_go
 from tests.shard.world import World
 
 EACH = [(reason, case) for reason, cases in CASES.items() for case in cases]

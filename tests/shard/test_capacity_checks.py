@@ -11,7 +11,7 @@ from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.diagnoses import blockers, holding, settled, why
 from tests.shard.jobs import GIB, cores, job, task, wide
-from tests.shard.preemption_helpers import full_of_p2, given, running
+from tests.shard.preemption_scenes import full_of_p2, given, running
 from tests.shard.sharing_rules import promise, quota, rules, submit
 from tests.shard.world import World
 

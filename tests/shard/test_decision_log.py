@@ -11,7 +11,7 @@ from mainspring.core.model.decisions import MAX_DECISIONS_PER_BATCH, Decision, D
 from mainspring.core.model.task import Priority
 from mainspring.protocol.ids import new_id
 from tests.shard.jobs import cores, job, short, task, wide
-from tests.shard.preemption_helpers import asked_to_go, full_of_p2, given, running, tune
+from tests.shard.preemption_scenes import asked_to_go, full_of_p2, given, running, tune
 from tests.shard.world import World
 
 P0, P1, P2 = Priority

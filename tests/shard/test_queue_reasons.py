@@ -13,7 +13,7 @@ from mainspring.shard.explain.waiting_summary import summarize_waiting
 from tests.shard.diagnoses import settled, why
 from tests.shard.groups import counted, grant
 from tests.shard.jobs import chain, cores, job, task, wide
-from tests.shard.preemption_helpers import given, running
+from tests.shard.preemption_scenes import given, running
 from tests.shard.sharing_rules import freeze, group, quota, rules, submit
 from tests.shard.world import World
 

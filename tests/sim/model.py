@@ -110,7 +110,7 @@ class Model:
         plain = (
             "jobs", "runs", "born", "archived", "bulk_operations", "live", "ended", "counted", "keys", "workers",
             "checkpoints",
-            "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "kept",
+            "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "reserved",
             "shares", "failures",
         )  # fmt: skip
         for name in plain:

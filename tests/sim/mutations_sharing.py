@@ -178,7 +178,7 @@ def _no_zones() -> AbstractContextManager[None]:
 def _no_slots() -> AbstractContextManager[None]:
     """Admitted runs do not count: each finds the whole share free."""
     return patched(mock.patch.object(LimitLedger, "take", return_value=None), mock.patch.object(
-        LimitLedger, "give_back", lambda self, limits: self.freed.update(limits)
+        LimitLedger, "release", lambda self, limits: self.freed.update(limits)
     ))  # fmt: skip
 
 

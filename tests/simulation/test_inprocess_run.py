@@ -210,7 +210,7 @@ def test_an_argument_of_the_wrong_type_fails_the_task_permanently() -> None:
 
     result = testing.run(mistyped)
     assert result.task("double").attempts == 1
-    with pytest.raises(Refused, match="the argument x is not what the function declares"):
+    with pytest.raises(Refused, match="argument x does not match the declared type"):
         _ = result.value
 
 
@@ -223,7 +223,7 @@ def test_a_result_that_is_not_json_fails_the_task() -> None:
     def unwritable() -> object:
         return odd()
 
-    with pytest.raises(Refused, match="can't be written as JSON"):
+    with pytest.raises(Refused, match="can't be encoded as JSON"):
         _ = testing.run(unwritable).value
 
 
@@ -270,7 +270,7 @@ def test_in_a_world_schedules_fire_as_time_advances() -> None:
         world.advance("1d")
         states = [run.state for run in world.runs(often)]
         assert states[0] == "SUCCEEDED"
-        with pytest.raises(Refused, match="not of this world"):
+        with pytest.raises(Refused, match="is not part of this World"):
             world.run(graph)
 
 

@@ -121,13 +121,13 @@ async def test_a_batch_finds_its_shares_and_old_tallies_by_their_keys(
 
 SQLITE = {
     "runs USING INDEX runs_intake (shard=? AND priority=?)": sqlite_sharing._WAITING_RUNS,
-    "rate_usage USING INDEX sqlite_autoindex_limits_1 (limit=?)": sqlite_sharing._LIMITS,
-    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=?)": sqlite_sharing._SHARES,
-    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
+    "rate_usage USING INDEX sqlite_autoindex_rate_usage_1 (limit=?)": sqlite_sharing._LIMITS,
+    "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=?)": sqlite_sharing._SHARES,
+    "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
     "limit_shares USING INDEX shares_of_holder (holder=?)": sqlite_queries._LOAD_SHARES,
-    "failure_counts USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since>?)": sqlite_queries._LOAD_FAILURE_COUNTS,
-    "failure_counts USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since<?)": sqlite_batch._OLD_FAILURE_COUNTS,
-    "limit_shares USING INDEX sqlite_autoindex_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
+    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since>?)": sqlite_queries._LOAD_FAILURE_COUNTS,
+    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since<?)": sqlite_batch._OLD_FAILURE_COUNTS,
+    "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
 }
 
 

@@ -174,7 +174,7 @@ async def test_a_limit_that_was_forgotten_is_made_again(server: Server) -> None:
 
 
 async def test_only_so_many_limits_are_remembered(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_limits, "MOST_SEEN", 2)
+    monkeypatch.setattr(postgres_limits, "MAX_SEEN", 2)
     for limit in "abcb":
         await server.take(a_request(limit=limit))
     assert server.statements == 1

@@ -86,7 +86,7 @@ async def _outbox(store: Store) -> Found:
     taken = [one.id for one in await store.claim_outbox("h1", 10, HOUR)]
     (put_off,) = await look(store, f"SELECT tries, fault FROM outbox WHERE id = '{bad.id}'")
     assert put_off == (1, "it can't be read")
-    return Found([good.id], taken, "outgoing")
+    return Found([good.id], taken, "outbox")
 
 
 async def _audit(store: Store) -> Found:
@@ -126,7 +126,7 @@ async def _settings(store: Store) -> Found:
     for name in ("bad", "good"):
         await store.put_setting_override(a_measure(name=name), None, an_entry())
     await write(store, f"UPDATE setting_overrides SET updated_at = {NEVER} WHERE name = 'bad'")
-    return Found(["good"], [row.name for row in await store.setting_overrides()], "measure")
+    return Found(["good"], [row.name for row in await store.setting_overrides()], "setting_override")
 
 
 async def _next_schedules(store: Store) -> Found:

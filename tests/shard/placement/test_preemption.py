@@ -7,7 +7,7 @@ import pytest
 from mainspring.core.model.task import AttemptEnd, Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.jobs import cores, job, short, task, wide
-from tests.shard.preemption_helpers import asked_to_go, full_of_p2, given, room, running, tune
+from tests.shard.preemption_scenes import asked_to_go, full_of_p2, given, room, running, tune
 from tests.shard.world import World
 
 S = TaskState

@@ -18,7 +18,7 @@ from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import Priority, StopKind, TaskState
 from mainspring.shard import events as happened
 from tests.shard.jobs import cores, job, short, task
-from tests.shard.preemption_helpers import tune
+from tests.shard.preemption_scenes import tune
 from tests.shard.sharing_rules import promise
 from tests.shard.world import World
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from mainspring.core.fairness.capacity_bookings import Booking
 from mainspring.core.model.task import Priority, TaskState
 from tests.shard.jobs import cores, job, short
-from tests.shard.preemption_helpers import asked_to_go, tune
+from tests.shard.preemption_scenes import asked_to_go, tune
 from tests.shard.sharing_rules import promise, quota, rules, running, submit
 from tests.shard.world import World
 

@@ -12,7 +12,7 @@ from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import ActionStatus
 from tests.shard.jobs import cores, job, task, wide
-from tests.shard.preemption_helpers import asked_to_go, full_of_p2, given, room, running
+from tests.shard.preemption_scenes import asked_to_go, full_of_p2, given, room, running
 from tests.shard.sharing_rules import promise, quota, rules
 from tests.shard.world import World
 

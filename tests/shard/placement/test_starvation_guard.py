@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.core.model.task import Priority, TaskState
 from tests.shard.jobs import cores, job, task
-from tests.shard.preemption_helpers import asked_to_go
+from tests.shard.preemption_scenes import asked_to_go
 from tests.shard.sharing_rules import promise, running, submit
 from tests.shard.world import World
 

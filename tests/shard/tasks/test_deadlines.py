@@ -69,7 +69,7 @@ def test_a_run_is_at_risk_without_slack_and_late_after_its_deadline(world: World
     assert world.run().at_risk_at == THEN + timedelta(seconds=181)
     assert summary(world, AT_RISK) == (
         "job is at risk: deadline 2026-01-01T00:05:00Z is in 1m 59s; the remaining tasks usually take 2m 00s; "
-        "it stays P1: acme has no grant for P0"
+        "priority stays P1: acme has no P0 grant"
     )
 
     world.advance(118)

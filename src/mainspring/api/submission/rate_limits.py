@@ -118,7 +118,7 @@ def query_charge(scheduler_settings: SchedulerSettings, tenant: str) -> RateChar
 
 def action_charge(scheduler_settings: SchedulerSettings, user: str) -> RateCharge:
     """Return the charge of an action."""
-    return RateCharge(f"act:user:{user}", scheduler_settings.actions_per_second)
+    return RateCharge(f"action:user:{user}", scheduler_settings.actions_per_second)
 
 
 class _Ticket(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -66,7 +66,7 @@ def use(printing: Printing, name: str) -> None:
     help="Token reference, ${env:NAME} or ${file:/path}; - for stdin.",
 )  # fmt: skip
 @click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File with the token.")
-@click.option("--replace", "again", is_flag=True, help="Replace an existing context.")
+@click.option("--replace", "replace_existing", is_flag=True, help="Replace an existing context.")
 @with_output_options
 def add(
     printing: Printing,

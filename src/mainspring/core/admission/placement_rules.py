@@ -49,7 +49,7 @@ def check_affinity(
             if names:
                 _check_names(names, known, f"tasks[{number}].{field}", faults)
         for index, name in enumerate(task.affinity):
-            where = f"tasks[{number}].near[{index}]"
+            where = f"tasks[{number}].affinity[{index}]"
             if name == task.name:
                 faults.add(where, "a task can't have affinity to itself")
             elif name in place_of and steps < _MAX_STEPS:

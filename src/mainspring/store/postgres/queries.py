@@ -262,7 +262,7 @@ _POSTPONE = """
 async def claim_outbox(connection: Connection, holder: str, limit: int, lease: timedelta) -> list[OutboxRow]:
     """Take what is due, one row of each key."""
     taken, faults = rows.OUTBOX.readable(await connection.fetch(_TAKE_OUTGOING, holder, limit, lease), "id")
-    UNREADABLE.log("outgoing", faults)
+    UNREADABLE.log("outbox", faults)
     for row_id in faults:
         await postpone(connection, row_id, PUT_OFF, "it can't be read")
     return taken

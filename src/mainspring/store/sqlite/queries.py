@@ -246,7 +246,7 @@ def claim_outbox(db: sqlite3.Connection, holder: str, limit: int, lease: timedel
     """Take what is due, one row of each key."""
     refuse_nul([holder])
     taken, faults = rows.OUTBOX.readable(db.execute(_TAKE_OUTGOING, (holder, limit, now)).fetchall(), "id")
-    UNREADABLE.log("outgoing", faults)
+    UNREADABLE.log("outbox", faults)
     for row_id in faults:
         postpone(db, row_id, PUT_OFF, "it can't be read", now)
     held_until = now + lease // _MICROSECOND

@@ -49,7 +49,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--log-limit", default="64Mi", show_default=True, metavar="SIZE", help="Maximum size of one log.")
 @click.option("--logs-limit", default="10Gi", show_default=True, metavar="SIZE", help="Maximum size of all logs.")
 @click.option(
-    "--keep-logs", callback=quantity("seconds_of"), default="7d", show_default=True, metavar="DURATION",
+    "--keep-logs", callback=quantity("parse_seconds"), default="7d", show_default=True, metavar="DURATION",
     help="Retention of logs after their last write.",
 )  # fmt: skip
 @click.option("--alerts", type=_FILE, help="Alert channels (YAML).")
@@ -91,9 +91,9 @@ def server(
         ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
         require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
         log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter,
-        scheduler_settings=scheduler_settings,
-        ready_file=ready_file, max_log_bytes=_bytes(log_limit), max_logs_bytes=_bytes(logs_limit),
-        keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
+        scheduler_settings=scheduler_settings, ready_file=ready_file, max_log_bytes=_bytes(log_limit),
+        max_logs_bytes=_bytes(logs_limit), keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp,
+        lineage=lineage,
     )  # fmt: skip
     reason = reason_to_refuse(settings)
     if reason is not None:

@@ -25,7 +25,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _ANY_PATH = click.Path(path_type=Path)
-_CPU, _BYTES, _SECONDS = quantity("parse_millis"), quantity("parse_bytes"), quantity("seconds_of")
+_CPU, _BYTES, _SECONDS = quantity("parse_millis"), quantity("parse_bytes"), quantity("parse_seconds")
 
 _OPTIONS = (
     click.option(

@@ -1,4 +1,4 @@
-"""Helpers for preemption tests."""
+"""Scenes that preemption tests begin with: full workers, running tasks, requested stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def given(world: World, name: str, priority: Priority, **fields: Any) -> Run:
 
 
 def tune(world: World, **settings: float) -> None:
-    """Other measures hold from now on."""
+    """Change scheduler settings."""
     world.settle(
         happened.SettingsChanged(scheduler_settings=replace(world.shard.memory.scheduler_settings, **settings))
     )
