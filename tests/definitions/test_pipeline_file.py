@@ -377,7 +377,8 @@ def test_placement_and_groups_of_tasks() -> None:
     """PLC-3, PLC-12: fields of the file are fields of the job."""
     text = (
         "name: p\npool: eu\ngroups: [nightly]\ntasks:\n- {id: a, run: 'true'}\n"
-        "- {id: b, needs: a, run: 'true', prefer: {disk: ssd}, prefer_zone: z1, affinity: [a], anti_affinity: [b], groups: [gpu]}\n"
+        "- {id: b, needs: a, run: 'true', prefer: {disk: ssd}, prefer_zone: z1, affinity: [a], anti_affinity: [b],"
+        " groups: [gpu]}\n"
     )
     job = msgspec.json.decode(read_pipeline(text, "p.yaml").job)
     assert (job["pool"], job["groups"]) == ("eu", ["nightly"])

@@ -52,7 +52,7 @@ def _stays_in_its_queue() -> AbstractContextManager[None]:
 
 
 def _tasks_keep_theirs() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(Turn, "prioritise", return_value=None))
+    return patched(mock.patch.object(Turn, "set_priority", return_value=None))
 
 
 def _whatever_is_there() -> AbstractContextManager[None]:

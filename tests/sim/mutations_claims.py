@@ -69,7 +69,7 @@ def _never_silent() -> AbstractContextManager[None]:
 
 
 def _stays_with_it() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(claims, "take_back", return_value=None))
+    return patched(mock.patch.object(claims, "return_recalled", return_value=None))
 
 
 def _given_to_nobody() -> AbstractContextManager[None]:

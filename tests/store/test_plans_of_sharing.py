@@ -125,8 +125,12 @@ SQLITE = {
     "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=?)": sqlite_sharing._SHARES,
     "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
     "limit_shares USING INDEX shares_of_holder (holder=?)": sqlite_queries._LOAD_SHARES,
-    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since>?)": sqlite_queries._LOAD_FAILURE_COUNTS,
-    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since<?)": sqlite_batch._OLD_FAILURE_COUNTS,
+    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since>?)": (
+        sqlite_queries._LOAD_FAILURE_COUNTS
+    ),
+    "failure_counts USING INDEX sqlite_autoindex_failure_counts_1 (shard=? AND since<?)": (
+        sqlite_batch._OLD_FAILURE_COUNTS
+    ),
     "limit_shares USING INDEX sqlite_autoindex_limit_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
 }
 
