@@ -95,8 +95,7 @@ def server(
         max_logs_bytes=_bytes(logs_limit), keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp,
         lineage=lineage,
     )  # fmt: skip
-    reason = reason_to_refuse(settings)
-    if reason is not None:
+    if (reason := reason_to_refuse(settings)) is not None:
         raise click.UsageError(reason)
     serve(settings, _print_ready)
 
