@@ -262,7 +262,7 @@ def _at_risk_in_mind() -> AbstractContextManager[None]:
 SHARING_MUTATIONS = (
     Mutation("kept room", "room that is kept for one task is free for all", _for_anybody, 2, only=_PREEMPTION),
     Mutation("a group counts once", "each task of a group is one of its tenant's rooms", _counts_each, 6, only=_USE),
-    Mutation("burst before guaranteed", "what is guaranteed goes first", _promised_first, 55, only=_PREEMPTION),
+    Mutation("burst before guaranteed", "what is guaranteed goes first", _promised_first, 415, only=_PREEMPTION),
     Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
