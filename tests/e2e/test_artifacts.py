@@ -121,7 +121,7 @@ def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
     assert json.loads(bytes(joined.output)) == ["0:7", "1:8"]
     assert kept == [b"7"]
     assert again.state == "FAILED"
-    assert "is not what was stored" in bytes(again.error).decode()
+    assert "does not match what was stored" in bytes(again.error).decode()
 
 
 def test_missing_inputs_fail_before_the_task_starts(cluster: ServerCluster, server: Server, stack: ExitStack) -> None:

@@ -44,7 +44,7 @@ TEXTS = {
     "many keys": (b"".join(b"k%d: 1\n" % n for n in range(50_000)), ":100:1: unknown field `k99`"),
     "a tab": (b"tasks:\n\t- {id: a, shell: x}\n", ":2:1: is not YAML"),
     "NUL": (b"name: a\0b\n", ":1:1: is not YAML"),
-    "NUL in a command": (b'tasks: [{id: a, shell: "\\0"}]\n', ":1:17: `shell` has a NUL in it"),
+    "NUL in a command": (b'tasks: [{id: a, shell: "\\0"}]\n', ":1:17: `shell` contains NUL"),
     "UTF-16": ("name: x\n".encode("utf-16"), " is not UTF-8, at line 1"),
     "half a character": (b'name: "\\ud800"\n', ":1:10: is not YAML"),
     "a command to the terminal": (b'"\\e[2J": 1\n', ":1:1: unknown field ` [2J`"),
