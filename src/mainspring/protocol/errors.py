@@ -42,6 +42,11 @@ class MainspringError(Exception):
     problem: msgspec.Struct | None = None
     """The server's response (`rest.Problem`), if a client got the error from a server."""
 
+    @property
+    def summary(self) -> str:
+        """What happened, without the faults."""
+        return str(self)
+
 
 class Refused(MainspringError):
     """Invalid request (not retryable). Lists every fault, not just the first."""
@@ -51,8 +56,20 @@ class Refused(MainspringError):
     def __init__(self, summary: str, faults: Sequence[Fault] = (), *, reason: str = "") -> None:
         lines = [summary, *(f"  {fault.where}: {fault.why}" for fault in faults)]
         super().__init__("\n".join(lines))
+        self._summary = summary
         self.faults = tuple(faults)
         self.reason = reason
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, without the faults."""
+        return self._summary
+
+
+def refusal(subject: str, faults: Sequence[Fault], total: int | None = None) -> Refused:
+    """Return the refusal of a subject, such as `the job has`, with the number of its faults."""
+    total = len(faults) if total is None else total
+    return Refused(f"{subject} {total} fault{'s' if total > 1 else ''}", faults)
 
 
 class Rejected(Refused):

@@ -80,7 +80,7 @@ def faults_in(where: str) -> Iterator[None]:
         faults = [
             Fault(where=f"{where}.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
         ]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(refused.summary, faults) from refused
 
 
 def _definition_json(spec: ScheduleSpec) -> msgspec.Raw:

@@ -19,7 +19,7 @@ from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.text import strict_json
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.work import work
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, Refused, refusal
 
 NAME = re.compile(r"[a-z0-9._-]{1,128}")
 LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}")
@@ -95,6 +95,15 @@ class Faults:
         if not self.unnamed:
             return self.named
         return [*self.named, Fault(where="body", why=f"at least {self.unnamed} more faults")]
+
+    def refusal(self, subject: str) -> Refused:
+        """Return the refusal of a subject, such as `the job has`."""
+        return refusal(subject, self.all(), self.total())
+
+    def refuse(self, subject: str) -> None:
+        """Raise Refused if there are any faults."""
+        if self.total():
+            raise self.refusal(subject)
 
 
 def check_name(name: str, where: str, faults: Faults) -> None:

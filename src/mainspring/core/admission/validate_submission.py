@@ -27,12 +27,13 @@ from mainspring.core.model.task import Priority
 from mainspring.core.text import strict_json
 from mainspring.core.text.field_errors import name_faults
 from mainspring.core.text.strict_json import InvalidValue, Read
-from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.errors import Fault
 
 __all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
 
 MAX_KEY_LENGTH = 256
 """Of an idempotency key, or of a submitter's name."""
+_SUBJECT = "the job has"
 _NO_JOB = "must be an object with a name and tasks"
 _MAX_EXAMINED_BYTES = 1024 * 1024
 """A larger invalid body is refused with its first fault: reporting all of them takes Python objects for the whole
@@ -65,7 +66,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
     faults = Faults()
     if len(body) > limits.max_body_bytes:
         faults.add("", f"has {len(body)} bytes; the maximum is {limits.max_body_bytes}")
-        raise _refusal(faults)
+        raise faults.refusal(_SUBJECT)
     members, raw_tasks = _split(body, limits, faults)
     header = _read_header(members, limits, faults)
     tasks: list[tuple[int, TaskSpec]] = []
@@ -79,8 +80,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
         _check_tasks(tasks, known, limits, faults)
     else:
         faults.add("tasks", _format_count(0, limits))
-    if faults.total():
-        raise _refusal(faults)
+    faults.refuse(_SUBJECT)
     return msgspec.structs.replace(header, tasks=tuple(task for _, task in tasks))
 
 
@@ -155,7 +155,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
         tasks = _count_tasks(body) if len(body) > _MAX_EXAMINED_BYTES else 0
         if tasks > limits.max_tasks:
             faults.add("tasks", _format_count(tasks, limits))
-            raise _refusal(faults)
+            raise faults.refusal(_SUBJECT)
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
     except UnicodeDecodeError as error:
@@ -174,7 +174,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
             members.pop("tasks", None)
             return members, raw_tasks
         faults.add("tasks", _format_count(len(raw_tasks), limits))
-    raise _refusal(faults)
+    raise faults.refusal(_SUBJECT)
 
 
 def _count_tasks(body: bytes) -> int:
@@ -307,8 +307,3 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
 
 def _format_count(tasks: int, limits: Limits) -> str:
     return f"has {tasks} entries; a job needs 1 to {limits.max_tasks}"
-
-
-def _refusal(faults: Faults) -> Refused:
-    total = faults.total()
-    return Refused(f"the job has {total} fault{'s' if total > 1 else ''}", faults.all())

@@ -39,7 +39,7 @@ from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.time_zones import EPOCH, LAST_YEAR
 from mainspring.core.schedules.triggers import EventTrigger, previous_window
 from mainspring.core.schedules.windows import ON_TIME, Outcome, plan
-from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch
+from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch, refusal
 
 MAX_BACKFILLED = 800
 """Limit of backfilled windows of one schedule that are waiting or running."""
@@ -330,7 +330,7 @@ def check_backfill(command: BackfillCommand) -> None:
     if not 1 <= command.max_parallel <= MAX_PARALLEL:
         faults.append(Fault(where="max_parallel", why=f"must be from 1 to {MAX_PARALLEL}"))
     if faults:
-        raise Refused(f"the backfill has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        raise refusal("the backfill has", faults)
 
 
 def _check_version(evaluation: Evaluation, expected: int | None) -> None:

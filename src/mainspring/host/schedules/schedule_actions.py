@@ -43,7 +43,7 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.schedules.windows import upcoming
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import isolate_failures
-from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused
+from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused, refusal
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.store.ports.schedules import (
     EvaluationResult,
@@ -336,7 +336,7 @@ class ScheduleActions:
         elif not faults:
             faults.append(Fault(where="job", why=f"there is no job {spec.job[:200]!a}"))
         if faults:
-            raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+            raise refusal("the schedule has", faults)
         return pool
 
     async def _evaluate(self, id: str, decide: Decide, audit: AuditEntry | None) -> ScheduleDecision:

@@ -83,9 +83,9 @@ def expand(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | 
     try:
         adds = expansion.check(output, surroundings, _LIMITS)
     except Refused as error:
-        summary, *said = str(error).splitlines()
-        more = f"; and {len(said) - _MAX_FAULTS_SHOWN} more" if len(said) > _MAX_FAULTS_SHOWN else ""
-        return f"{summary}: {'; '.join(line.strip() for line in said[:_MAX_FAULTS_SHOWN])}{more}"
+        shown = "; ".join(f"{fault.where}: {fault.why}" for fault in error.faults[:_MAX_FAULTS_SHOWN])
+        more = f"; and {len(error.faults) - _MAX_FAULTS_SHOWN} more" if len(error.faults) > _MAX_FAULTS_SHOWN else ""
+        return f"{error.summary}: {shown}{more}"
     first = run.run.task_count
     dynamic_tasks.add(run.job, task.position, first, adds)
     dynamic_tasks.first_positions[task.position, task.generation] = first

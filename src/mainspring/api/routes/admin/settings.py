@@ -100,7 +100,7 @@ def _check(settings: Settings, name: str, text: str | None) -> None:
             Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
             for fault in refused.faults
         ]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(refused.summary, faults) from refused
 
 
 def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:

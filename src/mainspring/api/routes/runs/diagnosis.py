@@ -130,4 +130,4 @@ def _read(changes: Sequence[str]) -> Hypothesis:
         return parse_hypothesis(changes)
     except Refused as refused:
         faults = [Fault(where="changes", why=f"{fault.where}: {fault.why}") for fault in refused.faults]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(refused.summary, faults) from refused
