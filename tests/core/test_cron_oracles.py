@@ -19,8 +19,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.schedules.cron.expression import parse
-from mainspring.core.schedules.cron.occurrences import previous_before, windows_between
-from tests.core.cron_texts import MINUTE, Expression, Written, changes, expressions, zone_names
+from mainspring.core.schedules.cron.occurrences import previous_before
+from tests.core.cron_texts import MINUTE, Expression, Written, changes, expressions, windows_between, zone_names
 
 WINDOWS = 12
 DAY = timedelta(days=1)

@@ -46,7 +46,7 @@ from mainspring.api.submission.admission import counted
 from mainspring.api.submission.rate_limits import RateClass, action_charge, query_charge, submission_charges
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.admission.validate_submission import MAX_KEY_LENGTH
-from mainspring.core.text.strict_json import fault_in_text
+from mainspring.core.text.strict_json import fault_in_text, split_error
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Broken, Fault, Refused, refusal
 from mainspring.protocol.rest.runs import Page
@@ -106,7 +106,7 @@ class Parameter:
         try:
             return msgspec.convert(given, self.type, strict=False)
         except msgspec.ValidationError as error:
-            why = str(error).partition(" - at `$")[0]
+            why = split_error(error)[0]
             faults.append(Fault(where=where, why=why[:1].lower() + why[1:]))
             return None
 

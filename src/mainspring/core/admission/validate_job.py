@@ -222,7 +222,7 @@ def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: 
     return graph
 
 
-def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> None:
+def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults, where: str = "tasks") -> None:
     """Check that every condition parses and uses only allowed names. Each distinct condition is checked once."""
     readable: dict[tuple[str, frozenset[str]], str | None] = {}
     for number, task in tasks:
@@ -230,7 +230,7 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
             (index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None
         ]
         if len(conditions) > MAX_CONDITIONS:
-            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MAX_CONDITIONS}")
+            faults.add(f"{where}[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MAX_CONDITIONS}")
             continue
         if task.when is not None:
             conditions.append((None, task.when))
@@ -238,12 +238,12 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
             names = expressions.WHEN_NAMES if index is None else expressions.CONDITION_NAMES
             if (when, names) not in readable:
                 if len(readable) >= MAX_DISTINCT_CONDITIONS:
-                    faults.add("tasks", f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
+                    faults.add(where, f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
                     return
                 readable[when, names] = expressions.check(when, names)
             fault = readable[when, names]
             if fault is not None:
-                faults.add(f"tasks[{number}].{'' if index is None else f'needs[{index}].'}when", fault)
+                faults.add(f"{where}[{number}].{'' if index is None else f'needs[{index}].'}when", fault)
 
 
 def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:

@@ -22,7 +22,7 @@ from mainspring.core.admission.validate_job import Faults, check_name
 from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 from mainspring.core.schedules.cron import expression as cron
 from mainspring.core.schedules.cron.occurrences import next_after, previous_before
-from mainspring.core.schedules.time_zones import find_zone, to_instant, to_seconds, zone_fault
+from mainspring.core.schedules.time_zones import INSTANT, find_zone, to_instant, to_seconds, zone_fault
 from mainspring.protocol.errors import Refused
 
 MAX_BOOKINGS = 20
@@ -30,7 +30,6 @@ MAX_BOOKINGS = 20
 MIN_SECONDS = 60
 MAX_SECONDS = 7 * 86_400
 MAX_LEAD_SECONDS = 86_400
-_INSTANT = timedelta(microseconds=1)
 
 
 class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -63,7 +62,7 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
         if zone is None:
             return None
         if self.holds_at(now):
-            window = previous_before(cron.parse(self.cron), zone, now + lead + _INSTANT)
+            window = previous_before(cron.parse(self.cron), zone, now + lead + INSTANT)
             return None if window is None else window + timedelta(seconds=self.seconds)
         window = next_after(cron.parse(self.cron), zone, now + lead)
         return None if window is None else window - lead
@@ -117,5 +116,5 @@ def _holds(expression: str, zone_name: str, seconds: int, lead_seconds: int, sec
     zone = find_zone(zone_name)
     if zone is None:
         return False
-    last = previous_before(cron.parse(expression), zone, to_instant(second + lead_seconds) + _INSTANT)
+    last = previous_before(cron.parse(expression), zone, to_instant(second + lead_seconds) + INSTANT)
     return last is not None and to_seconds(last) + seconds > second

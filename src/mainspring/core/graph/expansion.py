@@ -174,10 +174,7 @@ def _check_edges(
             elif edge.task == further.task:
                 faults.add(f"edges[{number}].needs[{index}]", "a task can't need itself")
     given = [(number, TaskSpec(name="edge", needs=tuple(further.all_needs()))) for number, further in enumerate(edges)]
-    conditions = Faults()
-    validate_job.check_conditions(given, conditions)
-    for fault_found in conditions.all():
-        faults.add(fault_found.where.replace("tasks[", "edges[", 1), fault_found.why)
+    validate_job.check_conditions(given, faults, "edges")
 
 
 def _check_cycles(

@@ -30,7 +30,6 @@ MAX_PATH_CHARS = 512
 MAX_PATH_BYTES = 800
 """Keeps the key below the 1,024 bytes that S3 allows."""
 MAX_NAME_BYTES = 255
-MAX_LOCATION_LENGTH = 4_096
 _NOT_IN_A_PATH = re.compile(r"[\x00-\x1f\x7f\\#\ud800-\udfff]")
 _TASK_NAME = re.compile(r"[^/*?\[\]\x00-\x1f]{1,200}")
 

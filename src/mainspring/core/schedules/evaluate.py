@@ -26,7 +26,7 @@ Pure, and called under the lock of the schedules' rows: the decisions are commit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -54,11 +54,10 @@ from mainspring.core.schedules.evaluation import (
 )
 from mainspring.core.schedules.failure_streak import FAILURES, WARN_AT, Verdict, assess, count_failures
 from mainspring.core.schedules.start_policy import Situation, Start, UpstreamWindow, decide_start, limit_waiting
+from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import EventTrigger, buffer_of, next_window, previous_window
 from mainspring.core.schedules.windows import Fire, Outcome, is_too_late, plan
 from mainspring.protocol.errors import Broken, ExpressionFailed
-
-_INSTANT = timedelta(microseconds=1)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +172,7 @@ def received_event_since(evaluation: Evaluation, window_at: datetime) -> bool:
     Due windows are planned before an event is processed, so that a window planned now finds its own events only.
     """
     came, trigger = evaluation.row.latest_event_at, evaluation.spec.trigger
-    before = previous_window(trigger, window_at - _INSTANT)
+    before = previous_window(trigger, window_at - INSTANT)
     return came is not None and (before is None or came > before + buffer_of(trigger))
 
 

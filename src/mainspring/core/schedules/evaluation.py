@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from mainspring.core.model.schedule_rows import (
 from mainspring.core.model.task import Priority
 from mainspring.core.schedules import windows
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, compute_params
+from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import ManualTrigger, previous_window
 from mainspring.core.schedules.windows import Outcome, fire_key
 from mainspring.protocol.errors import Broken, ExpressionFailed
@@ -41,7 +42,6 @@ US = "mainspring"
 """Actor of what nobody requested."""
 CANCEL_RUN = "run.cancel"
 PROBE_FILE = "file.probe"
-_INSTANT = timedelta(microseconds=1)
 _MAX_PARAMS_BYTES = Limits().max_payload_bytes
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -183,7 +183,7 @@ class Evaluation:
         if self.row.latest_event_at is not None:
             taken.add(self.row.latest_event_at)
         while at in taken or previous_window(self.spec.trigger, at) == at:
-            at += _INSTANT
+            at += INSTANT
         return at
 
     def wait(self, fire: FireRow, because: str, *, asked_at: datetime | None = None) -> None:

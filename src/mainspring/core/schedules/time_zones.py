@@ -24,6 +24,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from mainspring.core.text.suggestions import did_you_mean
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INSTANT = timedelta(microseconds=1)
+"""The shortest time between two instants."""
 DAY = 86_400
 FIRST_YEAR = 1900
 LAST_YEAR = 9990

@@ -24,7 +24,7 @@ from mainspring.core.expressions import engine as expressions
 from mainspring.core.schedules.cron import occurrences
 from mainspring.core.schedules.cron.description import explain
 from mainspring.core.schedules.cron.expression import parse
-from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT, find_zone, zone_fault
 from mainspring.protocol.errors import Broken, Refused
 
 MAX_INTERVAL_SECONDS = 366 * 86_400
@@ -32,7 +32,6 @@ MAX_EVENT_TYPE_CHARS = 256
 MAX_BUFFER_SECONDS = 7 * 86_400.0
 FILTER_NAMES = frozenset({"event"})
 """Names available to the filter of an event trigger."""
-_INSTANT = timedelta(microseconds=1)
 
 
 class CronTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="cron", forbid_unknown_fields=True):
@@ -107,7 +106,7 @@ def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
     """Return the last window up to and including an instant, or None. Also used for the upstream job's window."""
     match trigger:
         case CronTrigger():
-            return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + _INSTANT)
+            return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + INSTANT)
         case IntervalTrigger():
             return _interval_window(trigger, (until - trigger.anchor_at) // _interval(trigger))
         case OnceTrigger():

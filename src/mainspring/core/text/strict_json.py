@@ -151,6 +151,12 @@ def fault_in_text(text: str) -> str | None:
     return None
 
 
+def split_error(error: Exception) -> tuple[str, str]:
+    """Return what is wrong, and the path, of a decoding error of msgspec, which has no fields for them."""
+    why, _, place = str(error).partition(" - at `$")
+    return why, place.removesuffix("`")
+
+
 def path_to(where: str, key: str | int) -> str:
     """Append a key or index to a path."""
     if isinstance(key, int):

@@ -30,6 +30,7 @@ import msgspec
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.graph import references
 from mainspring.core.model.artifacts import faults_in_fetches
+from mainspring.core.text.strict_json import split_error
 from mainspring.core.work import containers, http_calls, map_reduce, remote_jobs
 from mainspring.core.work.containers import ContainerRun
 from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
@@ -227,8 +228,8 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
     try:
         work = read_work(text)
     except (msgspec.DecodeError, ValueError) as error:
-        why, _, place = str(error).partition(" - at `$")
-        yield Fault(where=where + place.removesuffix("`"), why=why)
+        why, place = split_error(error)
+        yield Fault(where=where + place, why=why)
         return
     if work is None:
         return

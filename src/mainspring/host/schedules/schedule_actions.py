@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -39,7 +39,7 @@ from mainspring.core.schedules.evaluation import Context, ScheduledRunRequest
 from mainspring.core.schedules.event_triggers import receive
 from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
-from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import isolate_failures
@@ -58,7 +58,6 @@ MAX_UPCOMING = 1_000
 _MAX_PAST_FIRES = 20_000
 _MAX_PAST_BACKFILLS = 1_000
 _MAX_ATTEMPTS = 10
-_INSTANT = timedelta(microseconds=1)
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 
 
@@ -248,7 +247,7 @@ class ScheduleActions:
             window_at = rules.check_window(window_at)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
-            past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
+            past = [] if window_at is None else await self._past(id, window_at, window_at + INSTANT)
             command = rules.TriggerCommand(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
             decide = partial(rules.trigger_now, context=self._context, command=command, read=rules.version_of(row))
             evaluated = await self._evaluate_with_key(id, decide, audit, key)
