@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 from mainspring.core.explain.diagnosis import Diagnosis, ExpectedKind, GateState, Reason, SuggestionKind
 from mainspring.core.explain.diagnosis_report import as_plain
-from mainspring.core.explain.schedule_context import ScheduleContext
-from mainspring.core.explain.schedule_diagnosis import diagnose_schedule
+from mainspring.core.explain.schedule_diagnosis import ScheduleContext, diagnose_schedule
 from mainspring.core.model.batch import DurationRow
 from mainspring.core.model.run import RunState
 from mainspring.core.schedules import schedule_actions

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
+import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.explain.diagnosis import (
@@ -23,33 +25,57 @@ from mainspring.core.explain.diagnosis import (
     Diagnosis,
     Expected,
     ExpectedKind,
+    Gate,
+    GateState,
     Reason,
     Suggestion,
     SuggestionKind,
 )
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
-from mainspring.core.explain.schedule_context import (
-    AFTER,
-    CONDITION,
-    DUE,
-    ENABLED,
-    NOT_PAUSED,
-    OVERLAP,
-    ScheduleContext,
-    format_latest,
-    format_usual,
-    format_window,
-    gates_of,
-)
-from mainspring.core.model.schedule_rows import BackfillRow, FireRow
+from mainspring.core.model.batch import DurationRow
+from mainspring.core.model.schedule_rows import BackfillRow, FireRow, ScheduleChange, ScheduleRow, UpstreamSchedule
 from mainspring.core.schedules.evaluate import upstream_window
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.start_policy import Situation, StartGate, decide_start
-from mainspring.core.schedules.triggers import EventTrigger, ManualTrigger, describe_trigger
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, ManualTrigger, describe_trigger, format_window
 from mainspring.core.schedules.windows import Outcome, start_of, upcoming
 from mainspring.core.text.durations import format_seconds
 
 _EVALUATED_WITHIN_SECONDS = 60.0
 """Waiting windows are decided again at least this often while a server is healthy."""
+_ENABLED, _NOT_PAUSED, _DUE, _AFTER, _OVERLAP, _CONDITION = (
+    "enabled", "pause", "due", "after", "overlap", "condition"
+)  # fmt: skip
+_MIN_EVENTS = 3
+"""Minimum to estimate how often events come."""
+
+
+class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a schedule."""
+
+    schedule: ScheduleRow
+    spec: ScheduleSpec
+    now: datetime
+    waiting: tuple[FireRow, ...] = ()
+    """Waiting windows, oldest first."""
+    active: tuple[FireRow, ...] = ()
+    """Windows with unfinished runs, oldest first."""
+    latest: FireRow | None = None
+    """The fire of its latest window."""
+    backfill: BackfillRow | None = None
+    """The backfill of the oldest waiting window, if only backfilled windows wait."""
+    backfilled: int = 0
+    """How many of its windows have finished."""
+    other: UpstreamSchedule | None = None
+    """The upstream job."""
+    events: tuple[datetime, ...] = ()
+    """When events of its type came, latest first."""
+    stopped: ScheduleChange | None = None
+    """The last pause or disabling."""
+    duration: DurationRow | None = None
+    """Usual duration of its job's runs."""
+    called: str
+    """Display name: its own, or its job's if it is the only schedule of that job."""
 
 
 def diagnose_schedule(context: ScheduleContext) -> Diagnosis:
@@ -90,7 +116,7 @@ def _paused(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
         reason=Reason.PAUSED,
         verdict=verdict + _and_waiting(context),
         expected=_unknown_start("someone has to resume it"),
-        gates=gates_of(context, NOT_PAUSED),
+        gates=_gates(context, _NOT_PAUSED),
         blockers=person,
         ruled_out=("not failures",),
         suggestions=(_resume(context, SuggestionKind.ASK, "Resume it"),),
@@ -105,7 +131,7 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
             reason=Reason.PAUSED,
             verdict="Disabled in its definition",
             expected=_never("its definition disables it"),
-            gates=gates_of(context, ENABLED),
+            gates=_gates(context, _ENABLED),
             suggestions=(
                 Suggestion(
                     kind=SuggestionKind.CHANGE, says="Enable it in its definition", effect=_format_next(context)
@@ -118,7 +144,7 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
         reason=Reason.QUARANTINED,
         verdict=f"Disabled{since} after repeated failures{_reason(row.because)}; it stays so until it is resumed",
         expected=_unknown_start("someone has to fix its job and resume it"),
-        gates=gates_of(context, ENABLED),
+        gates=_gates(context, _ENABLED),
         ruled_out=("not paused",),
         suggestions=(
             _resume(
@@ -139,7 +165,7 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
     situation = Situation(active=len(others), other=upstream_window(context.other, fire.window_at))
     start = decide_start(context.spec, fire.window_at, situation, now=context.now)
 
-    window = f"Window {format_window(context, fire.window_at)} has waited {_ago(fire.window_at, context.now)}"
+    window = f"Window {_format_window(context, fire.window_at)} has waited {_ago(fire.window_at, context.now)}"
     waited = replace(found, numbers={"waiting": float(len(context.waiting))})
     if start.outcome is Outcome.WAITING and start.gate is StartGate.AFTER:
         return _for_upstream(waited, context, f"{window}: {start.because}")
@@ -151,7 +177,7 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
             reason=Reason.WAITING_EVENT,
             verdict=f"{window}: {fire.because}",
             expected=_unknown_start("a worker has not reported on the file yet"),
-            gates=gates_of(context, CONDITION),
+            gates=_gates(context, _CONDITION),
             suggestions=(
                 Suggestion(kind=SuggestionKind.WAIT, says="Wait: a worker of the pool has to check the file"),
             ),
@@ -182,7 +208,7 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
         reason=Reason.WAITING_UPSTREAM,
         verdict=verdict,
         expected=_unknown_start(f"it depends on {after.job}"),
-        gates=gates_of(context, AFTER),
+        gates=_gates(context, _AFTER),
         blockers=tuple(named[:MAX_NAMED]) or (Blocker(kind="job", id=after.job, says=after.job, tenant=found.tenant),),
         more_blockers=max(0, len(named) - MAX_NAMED),
         suggestions=(
@@ -197,7 +223,7 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
         reason=Reason.CONCURRENCY,
         verdict=verdict,
         expected=_expected_end(context, active),
-        gates=gates_of(context, OVERLAP),
+        gates=_gates(context, _OVERLAP),
         blockers=tuple(_run_in_the_way(context, fire) for fire in active[:MAX_NAMED]),
         more_blockers=max(0, len(active) - MAX_NAMED),
         ruled_out=("not paused", "not the upstream job"),
@@ -246,7 +272,7 @@ def _format_remaining(context: ScheduleContext, backfill: BackfillRow, waiting: 
 def _run_in_the_way(context: ScheduleContext, fire: FireRow) -> Blocker:
     began = fire.start_at or fire.decided_at
     usual = "" if context.duration is None else f", usually {format_seconds(context.duration.p50_seconds)}"
-    says = f"{fire.run_id}, of window {format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
+    says = f"{fire.run_id}, of window {_format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
     return Blocker(kind="run", id=fire.run_id or "", says=says, tenant=context.schedule.tenant)
 
 
@@ -273,7 +299,7 @@ def _overdue(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> D
         reason=Reason.SCHEDULER_LAG,
         verdict=f"Due {late} ago and not evaluated since: the schedulers are behind",
         expected=_unknown_start("no server evaluates due windows"),
-        gates=gates_of(context, DUE, f"{late} ago"),
+        gates=_gates(context, _DUE, f"{late} ago"),
     )
 
 
@@ -298,9 +324,9 @@ def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger
     return replace(
         found,
         reason=Reason.WAITING_EVENT,
-        verdict=f"Waits for event {trigger.type}; {seen}{format_usual(context.events)}{by}{format_latest(context)}",
+        verdict=f"Waits for event {trigger.type}; {seen}{_format_usual(context.events)}{by}{_format_latest(context)}",
         expected=expected,
-        gates=gates_of(context, DUE, f"event {trigger.type}"),
+        gates=_gates(context, _DUE, f"event {trigger.type}"),
         blockers=(Blocker(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
         ruled_out=("not paused", "no window waits for capacity"),
         suggestions=(Suggestion(kind=SuggestionKind.WAIT, says="Wait for the event"), send, _trigger(context)),
@@ -315,11 +341,11 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
     return replace(
         found,
         reason=Reason.WAITING_TIME,
-        verdict=f"Next window {format_window(context, next_at)} ({when}){format_latest(context)}",
+        verdict=f"Next window {_format_window(context, next_at)} ({when}){_format_latest(context)}",
         expected=Expected(
             kind=ExpectedKind.RANGE, basis=f"it fires {describe_trigger(spec.trigger)}", earliest=starts, latest=starts
         ),
-        gates=gates_of(context, DUE, when),
+        gates=_gates(context, _DUE, when),
         ruled_out=("not paused", "no window waits for capacity"),
         suggestions=(
             Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(starts, context.now)}"),
@@ -330,9 +356,9 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
 
 def _on_demand(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
     if isinstance(context.spec.trigger, ManualTrigger):
-        verdict = f"Runs on request only{format_latest(context)}"
+        verdict = f"Runs on request only{_format_latest(context)}"
         return replace(found, verdict=verdict, suggestions=(_trigger(context),))
-    verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{format_latest(context)}"
+    verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{_format_latest(context)}"
     return replace(found, verdict=verdict, expected=_never("it has no future window"), suggestions=(_trigger(context),))
 
 
@@ -355,7 +381,7 @@ def _resume(context: ScheduleContext, kind: SuggestionKind, says: str) -> Sugges
 def _format_next(context: ScheduleContext) -> str:
     """The next window once the schedule is active."""
     windows = upcoming(replace(context.spec, enabled=True), context.now, 1)
-    return f"its next window is {format_window(context, windows[0])}" if windows else "it is active again"
+    return f"its next window is {_format_window(context, windows[0])}" if windows else "it is active again"
 
 
 def _trigger(context: ScheduleContext) -> Suggestion:
@@ -386,3 +412,55 @@ def _never(basis: str) -> Expected:
 
 def _unknown_start(basis: str) -> Expected:
     return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
+
+
+def _gates(context: ScheduleContext, holds: str, says: str = "") -> tuple[Gate, ...]:
+    """The gates of a window, in the order in which they are checked."""
+    spec = context.spec
+    active = sum(fire.backfill_id is None for fire in context.active)
+    names = [(_ENABLED, ""), (_NOT_PAUSED, ""), (_DUE, "")]
+    if spec.after is not None:
+        names.append((_AFTER, spec.after.job))
+    names.append((_OVERLAP, f"{active} of {spec.max_active}"))
+    if spec.condition is not None:
+        names.append((_CONDITION, spec.condition.file_exists or ""))
+    gates: list[Gate] = []
+    passed = GateState.YES
+    for name, words in names:
+        if name == holds:
+            gates.append(Gate(name=name, passed=GateState.HOLDS, says=says or words))
+            passed = GateState.NOT_REACHED
+        else:
+            gates.append(Gate(name=name, passed=passed, says=words))
+    return tuple(gates)
+
+
+def _format_window(context: ScheduleContext, window_at: datetime) -> str:
+    """Format a window in its time zone."""
+    trigger = context.spec.trigger
+    text = format_window(trigger, window_at)
+    zone = trigger.timezone if isinstance(trigger, CronTrigger) else "UTC"
+    if isinstance(trigger, EventTrigger) and trigger.expected is not None:
+        zone = trigger.expected.timezone
+    return f"{text[:10]} {text[11:19]} {zone}"
+
+
+def _format_latest(context: ScheduleContext) -> str:
+    """The outcome of the latest window, as the end of a sentence."""
+    fire = context.latest
+    if fire is None or fire.outcome is Outcome.WAITING:
+        return ""
+    window = f"; its latest window, {_format_window(context, fire.last_window_at)},"
+    if fire.outcome is not Outcome.RAN:
+        return f"{window} did not run: {fire.because}"
+    if fire.run_state is None:
+        return f"{window} is running ({fire.run_id})"
+    return f"{window} {fire.run_state.value.lower().replace('_', ' ')} ({fire.run_id})"
+
+
+def _format_usual(events: Sequence[datetime]) -> str:
+    """How often events usually come, latest first, if there are enough to tell."""
+    if len(events) < _MIN_EVENTS:
+        return ""
+    gaps = sorted((later - earlier).total_seconds() for later, earlier in pairwise(events))
+    return f", usually every {format_seconds(gaps[len(gaps) // 2])}"

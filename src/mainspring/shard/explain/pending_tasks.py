@@ -8,11 +8,10 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mainspring.core.explain import messages_running as words
+from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import MAX_NAMED, STALE_SECONDS, Blocker, Expected, Gate, GateState, Reason
 from mainspring.core.explain.diagnosis_report import format_relative
 from mainspring.core.explain.from_rows import failure_of
-from mainspring.core.explain.messages import DUE, PAUSED, UPSTREAM, circuit_of_job, circuit_of_signature, unknown
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import Task, TaskState
@@ -37,14 +36,14 @@ def pending(context: TaskContext) -> Finding:
     task, run = context.task, context.run
     held = rules.paused(context)
     if held is not None:
-        found, gate = held.describe(), PAUSED
+        found, gate = held.describe(), words.PAUSED
     elif task.due_at is not None:
-        found, gate = _until(context, task.due_at), DUE
+        found, gate = _until(context, task.due_at), words.DUE
     else:
-        found, gate = _upstream(context), UPSTREAM
+        found, gate = _upstream(context), words.UPSTREAM
     passed, gates = GateState.YES, []
-    for name in (PAUSED, UPSTREAM, DUE):
-        says = _format_upstream(run, task) if name == UPSTREAM else ""
+    for name in (words.PAUSED, words.UPSTREAM, words.DUE):
+        says = _format_upstream(run, task) if name == words.UPSTREAM else ""
         if name == gate and found.reason is not None:
             gates.append(Gate(name=name, passed=GateState.HOLDS, says=found.says))
             passed = GateState.NOT_REACHED
@@ -68,7 +67,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
     if job is not None:
         return Finding(
             reason=Reason.CIRCUIT_OPEN,
-            verdict=circuit_of_job(
+            verdict=words.circuit_of_job(
                 context.run.subject(),
                 job.because,
                 rules.probe_at(context) or due_at,
@@ -84,7 +83,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
     if signature_breakers is not None:
         return Finding(
             reason=Reason.CIRCUIT_OPEN,
-            verdict=circuit_of_signature(signature_breakers.because, due_at, now),
+            verdict=words.circuit_of_signature(signature_breakers.because, due_at, now),
             says=format_relative(due_at, now),
             expected=at(due_at, "its next attempt is on hold until then"),
             blockers=(
@@ -163,7 +162,7 @@ def _undecided(context: TaskContext) -> Finding:
         return Finding(
             reason=None, verdict=words.about_to_be_ready(), expected=unknown_start("its run is being processed")
         )
-    return Finding(reason=Reason.UNKNOWN, verdict=unknown(waited), expected=unknown_start("no cause is known"))
+    return Finding(reason=Reason.UNKNOWN, verdict=words.unknown(waited), expected=unknown_start("no cause is known"))
 
 
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:

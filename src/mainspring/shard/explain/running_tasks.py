@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.explain import messages_running as words
+from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import Blocker, Reason
 from mainspring.core.explain.from_rows import failure_of
 from mainspring.core.lifecycle import timeouts
