@@ -23,11 +23,6 @@ _CLUSTERS = {KUBERNETES_LABEL: "--kubernetes CONTEXT", RAY_LABEL: "--ray URL"}
 _OPTIONS = {"cpu_millis": "cpu", "memory_bytes": "memory", "gpus": "gpu", "disk_bytes": "disk"}
 
 
-def wait() -> str:
-    """Nothing has to be done."""
-    return "Wait"
-
-
 def tried_elsewhere(seconds: float) -> str:
     """Effect if its worker stays silent."""
     return f"it is retried on another worker in {format_seconds(seconds)}, unless its worker responds before"

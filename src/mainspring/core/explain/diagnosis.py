@@ -73,7 +73,7 @@ class ExpectedKind(StrEnum):
     NEVER = "never"
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
+class Expected(msgspec.Struct, frozen=True):
     """When something is expected to start."""
 
     kind: ExpectedKind
@@ -81,6 +81,26 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """What the range is based on, why the start is unknown, or why it will never start."""
     earliest: datetime | None = None
     latest: datetime | None = None
+
+    @classmethod
+    def never(cls, basis: str) -> Expected:
+        """It will never start."""
+        return cls(ExpectedKind.NEVER, basis)
+
+    @classmethod
+    def unknown(cls, basis: str) -> Expected:
+        """Its start is unknown."""
+        return cls(ExpectedKind.UNKNOWN, basis)
+
+    @classmethod
+    def between(cls, earliest: datetime, latest: datetime, basis: str) -> Expected:
+        """It starts within this range."""
+        return cls(ExpectedKind.RANGE, basis, earliest, latest)
+
+    @classmethod
+    def at(cls, instant: datetime, basis: str) -> Expected:
+        """It starts at this instant."""
+        return cls.between(instant, instant, basis)
 
 
 class GateState(StrEnum):
@@ -91,7 +111,7 @@ class GateState(StrEnum):
     NOT_REACHED = "not reached"
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class Gate(msgspec.Struct, frozen=True):
     """A condition for a task to start, in the scheduler's order."""
 
     name: str
@@ -100,7 +120,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers; empty if there are none."""
 
 
-class Blocker(msgspec.Struct, frozen=True, kw_only=True):
+class Blocker(msgspec.Struct, frozen=True):
     """What is ahead, or holds what is waited for."""
 
     kind: str
@@ -130,6 +150,21 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """As it can be typed; empty if there is none."""
     effect: str = ""
     """The result, from the scheduler's own rules on a copy; empty for waiting if a start is expected."""
+
+    @classmethod
+    def wait(cls, says: str = "Wait", command: str = "", effect: str = "") -> Suggestion:
+        """Nothing has to be done."""
+        return cls(kind=SuggestionKind.WAIT, says=says, command=command, effect=effect)
+
+    @classmethod
+    def change(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
+        """The owner can change something."""
+        return cls(kind=SuggestionKind.CHANGE, says=says, command=command, effect=effect)
+
+    @classmethod
+    def ask(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
+        """An operator can change something."""
+        return cls(kind=SuggestionKind.ASK, says=says, command=command, effect=effect)
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

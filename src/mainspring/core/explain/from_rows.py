@@ -20,12 +20,10 @@ from mainspring.core.explain.diagnosis import (
     Blocker,
     Diagnosis,
     Expected,
-    ExpectedKind,
     Gate,
     GateState,
     Reason,
     Suggestion,
-    SuggestionKind,
 )
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.graph.fan_out import full_name
@@ -85,7 +83,7 @@ def of_unknown_task(task: Task, job: str, now: datetime) -> Diagnosis:
         _about_task(task, job, now, 0.0),
         reason=Reason.UNKNOWN,
         verdict=f"The scheduler does not know this task; the cause is unknown; {_known(task.state, task.because)}",
-        expected=_unknown_start("the scheduler does not know the task"),
+        expected=Expected.unknown("the scheduler does not know the task"),
     )
 
 
@@ -100,9 +98,7 @@ def of_job(job: JobRow, now: datetime, latest: Run | None) -> Diagnosis:
     verdict = f"Has no schedule: it runs on submission{ended}"
     if job.deleted_at is not None:
         verdict = f"Was deleted {format_relative(job.deleted_at, now)}{ended}"
-    submit = Suggestion(
-        kind=SuggestionKind.CHANGE, says="Submit it", command=f"mainspring submit {job.name}", effect="a run starts"
-    )
+    submit = Suggestion.change("Submit it", f"mainspring submit {job.name}", "a run starts")
     return Diagnosis(
         subject=job.id, name=f"{job.tenant}/{job.name}", tenant=job.tenant,
         state="active" if job.deleted_at is None else "deleted", since=None, reason=None, verdict=verdict, at=now,
@@ -216,7 +212,7 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
             found,
             reason=Reason.SCHEDULER_LAG,
             verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
-            expected=_unknown_start("the scheduler does not respond"),
+            expected=Expected.unknown("the scheduler does not respond"),
             batch=lead.batch,
         )
     since = f" for {age}" if lead.server else ""
@@ -224,7 +220,7 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
         found,
         reason=Reason.UNKNOWN,
         verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
-        expected=_unknown_start("there is no scheduler now"),
+        expected=Expected.unknown("there is no scheduler now"),
         batch=lead.batch,
     )
 
@@ -239,15 +235,9 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
-        expected=Expected(kind=ExpectedKind.NEVER, basis=f"it needs {cause.name}, which failed permanently"),
+        expected=Expected.never(f"it needs {cause.name}, which failed permanently"),
         blockers=(
-            Blocker(
-                kind="task",
-                id=cause.id,
-                says=f"{cause.name} ({cause.state.value} {ended})",
-                tenant=task.tenant,
-                priority=cause.priority,
-            ),
+            Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority),
         ),
         suggestions=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
@@ -260,20 +250,18 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
             found,
             reason=Reason.SCHEDULER_LAG,
             verdict=f"The scheduler has not adopted it for {format_seconds(seconds)}, though it is first in intake",
-            expected=_unknown_start("the scheduler is behind"),
+            expected=Expected.unknown("the scheduler is behind"),
         )
     before = f"up to {others:,} runs of {run.priority.name} or higher are" if others else "none is"
     return replace(
         found,
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=f"In intake, waiting for the scheduler; {before} before it",
-        expected=_unknown_start("its tasks are not known to the scheduler yet"),
-        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        expected=Expected.unknown("its tasks are not known to the scheduler yet"),
+        gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
         more_blockers=others,
         numbers={"ahead": float(others)},
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says="Wait: runs are adopted as there is capacity for their tasks"),
-        ),
+        suggestions=(Suggestion.wait("Wait: runs are adopted as there is capacity for their tasks"),),
     )
 
 
@@ -282,15 +270,10 @@ def _held(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Held, because it could not be adopted: {run.held}",
-        expected=_unknown_start("a person has to decide"),
-        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        expected=Expected.unknown("a person has to decide"),
+        gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
         suggestions=(
-            Suggestion(
-                kind=SuggestionKind.CHANGE,
-                says="Fix the cause, then resume it",
-                command=f"mainspring resume {run.id}",
-                effect=_ADMITTED_SOON,
-            ),
+            Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),
         ),
     )
 
@@ -300,12 +283,8 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.PAUSED,
         verdict=f"{run.because[:1].upper()}{run.because[1:]}" or "Paused",
-        expected=_unknown_start("someone has to resume it"),
-        suggestions=(
-            Suggestion(
-                kind=SuggestionKind.ASK, says="Resume it", command=f"mainspring resume {run.id}", effect=_ADMITTED_SOON
-            ),
-        ),
+        expected=Expected.unknown("someone has to resume it"),
+        suggestions=(Suggestion.ask("Resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),),
     )
 
 
@@ -316,15 +295,11 @@ def _too_early(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.WAITING_TIME,
         verdict=f"Starts at {when}",
-        expected=Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=run.start_at, latest=run.start_at),
-        gates=(Gate(name="due", passed=GateState.HOLDS, says=format_relative(run.start_at, found.at)),),
-        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(run.start_at, found.at)}"),),
+        expected=Expected.at(run.start_at, basis),
+        gates=(Gate("due", GateState.HOLDS, format_relative(run.start_at, found.at)),),
+        suggestions=(Suggestion.wait(f"Wait until {format_clock(run.start_at, found.at)}"),),
     )
 
 
 def _retry(id: str, says: str, effect: str) -> Suggestion:
-    return Suggestion(kind=SuggestionKind.CHANGE, says=says, command=f"mainspring retry {id}", effect=effect)
-
-
-def _unknown_start(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
+    return Suggestion.change(says, f"mainspring retry {id}", effect)

@@ -24,7 +24,6 @@ from mainspring.core.explain.diagnosis import (
     Blocker,
     Diagnosis,
     Expected,
-    ExpectedKind,
     Gate,
     GateState,
     Reason,
@@ -83,7 +82,7 @@ def diagnose_schedule(context: ScheduleContext) -> Diagnosis:
     row, found = context.schedule, _about(context)
     if row.deleted_at is not None:
         verdict = f"Was deleted {format_relative(row.deleted_at, context.now)}{_reason(row.because)}"
-        return replace(found, verdict=verdict, expected=_never("it is deleted"))
+        return replace(found, verdict=verdict, expected=Expected.never("it is deleted"))
     if row.paused:
         return _paused(found, context)
     if not row.enabled:
@@ -110,12 +109,12 @@ def _paused(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
     verdict = f"Paused{_reason(context.schedule.because)}"
     if change is not None:
         verdict = f"Paused by {change.by} {format_relative(change.at, context.now)}{_quoted(change.why)}"
-    person = () if change is None else (Blocker(kind="person", id=change.by, says=f"{change.by}, who paused it"),)
+    person = () if change is None else (Blocker("person", change.by, f"{change.by}, who paused it"),)
     return replace(
         found,
         reason=Reason.PAUSED,
         verdict=verdict + _and_waiting(context),
-        expected=_unknown_start("someone has to resume it"),
+        expected=Expected.unknown("someone has to resume it"),
         gates=_gates(context, _NOT_PAUSED),
         blockers=person,
         ruled_out=("not failures",),
@@ -130,20 +129,16 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
             found,
             reason=Reason.PAUSED,
             verdict="Disabled in its definition",
-            expected=_never("its definition disables it"),
+            expected=Expected.never("its definition disables it"),
             gates=_gates(context, _ENABLED),
-            suggestions=(
-                Suggestion(
-                    kind=SuggestionKind.CHANGE, says="Enable it in its definition", effect=_format_next(context)
-                ),
-            ),
+            suggestions=(Suggestion.change("Enable it in its definition", effect=_format_next(context)),),
         )
     since = "" if change is None else f" {format_relative(change.at, context.now)}"
     return replace(
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Disabled{since} after repeated failures{_reason(row.because)}; it stays so until it is resumed",
-        expected=_unknown_start("someone has to fix its job and resume it"),
+        expected=Expected.unknown("someone has to fix its job and resume it"),
         gates=_gates(context, _ENABLED),
         ruled_out=("not paused",),
         suggestions=(
@@ -176,11 +171,9 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
             waited,
             reason=Reason.WAITING_EVENT,
             verdict=f"{window}: {fire.because}",
-            expected=_unknown_start("a worker has not reported on the file yet"),
+            expected=Expected.unknown("a worker has not reported on the file yet"),
             gates=_gates(context, _CONDITION),
-            suggestions=(
-                Suggestion(kind=SuggestionKind.WAIT, says="Wait: a worker of the pool has to check the file"),
-            ),
+            suggestions=(Suggestion.wait("Wait: a worker of the pool has to check the file"),),
         )
     evaluated_at = context.schedule.evaluated_at or fire.decided_at
     if (context.now - evaluated_at).total_seconds() <= _EVALUATED_WITHIN_SECONDS:
@@ -189,7 +182,7 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
         waited,
         reason=Reason.SCHEDULER_LAG,
         verdict=f"{window}; not blocked, but no server has evaluated it for {_ago(evaluated_at, context.now)}",
-        expected=_unknown_start("no server evaluates waiting windows"),
+        expected=Expected.unknown("no server evaluates waiting windows"),
     )
 
 
@@ -199,7 +192,7 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
     named: list[Blocker] = []
     if other is not None:
         named = [
-            Blocker(kind="run", id=fire.run_id, says=f"{after.job}: {fire.run_id}", tenant=found.tenant)
+            Blocker("run", fire.run_id, f"{after.job}: {fire.run_id}", found.tenant)
             for fire in other.fires
             if fire.run_id is not None and fire.run_state is None
         ]
@@ -207,13 +200,11 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
         found,
         reason=Reason.WAITING_UPSTREAM,
         verdict=verdict,
-        expected=_unknown_start(f"it depends on {after.job}"),
+        expected=Expected.unknown(f"it depends on {after.job}"),
         gates=_gates(context, _AFTER),
-        blockers=tuple(named[:MAX_NAMED]) or (Blocker(kind="job", id=after.job, says=after.job, tenant=found.tenant),),
+        blockers=tuple(named[:MAX_NAMED]) or (Blocker("job", after.job, after.job, found.tenant),),
         more_blockers=max(0, len(named) - MAX_NAMED),
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait for {after.job}", command=f"mainspring why {after.job}"),
-        ),
+        suggestions=(Suggestion.wait(f"Wait for {after.job}", f"mainspring why {after.job}"),),
     )
 
 
@@ -228,7 +219,7 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
         more_blockers=max(0, len(active) - MAX_NAMED),
         ruled_out=("not paused", "not the upstream job"),
         suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says="Wait for the active run"),
+            Suggestion.wait("Wait for the active run"),
             *([_cancel(active[0])] if len(active) == context.spec.max_active else []),
         ),
     )
@@ -236,9 +227,7 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
 
 def _cancel(fire: FireRow) -> Suggestion:
     effect = "the waiting window starts once it has ended"
-    return Suggestion(
-        kind=SuggestionKind.CHANGE, says="Cancel that run", command=f"mainspring cancel {fire.run_id}", effect=effect
-    )
+    return Suggestion.change("Cancel that run", f"mainspring cancel {fire.run_id}", effect)
 
 
 def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillRow) -> Diagnosis:
@@ -254,9 +243,7 @@ def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillR
         blockers=tuple(_run_in_the_way(context, fire) for fire in going[:MAX_NAMED]),
         more_blockers=max(0, len(going) - MAX_NAMED),
         ruled_out=("planned windows are not affected",),
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait: {_format_remaining(context, backfill, len(mine))}"),
-        ),
+        suggestions=(Suggestion.wait(f"Wait: {_format_remaining(context, backfill, len(mine))}"),),
         numbers={"waiting": float(len(mine)), "done": float(context.backfilled), "total": float(backfill.windows)},
     )
 
@@ -273,20 +260,20 @@ def _run_in_the_way(context: ScheduleContext, fire: FireRow) -> Blocker:
     began = fire.start_at or fire.decided_at
     usual = "" if context.duration is None else f", usually {format_seconds(context.duration.p50_seconds)}"
     says = f"{fire.run_id}, of window {_format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
-    return Blocker(kind="run", id=fire.run_id or "", says=says, tenant=context.schedule.tenant)
+    return Blocker("run", fire.run_id or "", says, context.schedule.tenant)
 
 
 def _expected_end(context: ScheduleContext, active: Sequence[FireRow]) -> Expected:
     """When the first of these runs usually ends."""
     if context.duration is None or not active:
-        return _unknown_start("the usual duration of its runs is not known")
+        return Expected.unknown("the usual duration of its runs is not known")
     began = min(fire.start_at or fire.decided_at for fire in active)
     earliest = began + timedelta(seconds=context.duration.p50_seconds)
     latest = began + timedelta(seconds=context.duration.p90_seconds)
     if latest <= context.now:
-        return _unknown_start("the active run takes longer than 9 of 10 before it")
+        return Expected.unknown("the active run takes longer than 9 of 10 before it")
     basis = f"how long its last {context.duration.count:,} runs took (p50 to p90)"
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=max(earliest, context.now), latest=latest)
+    return Expected.between(max(earliest, context.now), latest, basis)
 
 
 # nothing is due
@@ -298,7 +285,7 @@ def _overdue(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> D
         found,
         reason=Reason.SCHEDULER_LAG,
         verdict=f"Due {late} ago and not evaluated since: the schedulers are behind",
-        expected=_unknown_start("no server evaluates due windows"),
+        expected=Expected.unknown("no server evaluates due windows"),
         gates=_gates(context, _DUE, f"{late} ago"),
     )
 
@@ -308,18 +295,17 @@ def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger
         f"last seen {format_relative(context.events[0], context.now)}" if context.events else "none was ever received"
     )
     row = context.schedule
-    expected = _unknown_start("it is not known when an event comes")
+    expected = Expected.unknown("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
         at, ahead = format_clock(row.next_at, context.now), format_relative(row.next_at, context.now)
         by = f"; without one it runs at {at} ({ahead})"
         basis = "when the event comes, at the latest at the end of its buffer"
-        expected = Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=context.now, latest=row.next_at)
-    send = Suggestion(
-        kind=SuggestionKind.CHANGE,
-        says="Send the event",
-        command=f"mainspring events send {trigger.type}",
-        effect="a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
+        expected = Expected.between(context.now, row.next_at, basis)
+    send = Suggestion.change(
+        "Send the event",
+        f"mainspring events send {trigger.type}",
+        "a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
     )
     return replace(
         found,
@@ -327,9 +313,9 @@ def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger
         verdict=f"Waits for event {trigger.type}; {seen}{_format_usual(context.events)}{by}{_format_latest(context)}",
         expected=expected,
         gates=_gates(context, _DUE, f"event {trigger.type}"),
-        blockers=(Blocker(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
+        blockers=(Blocker("event", trigger.type, f"event {trigger.type}, {seen}"),),
         ruled_out=("not paused", "no window waits for capacity"),
-        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says="Wait for the event"), send, _trigger(context)),
+        suggestions=(Suggestion.wait("Wait for the event"), send, _trigger(context)),
         numbers={"events": float(len(context.events))},
     )
 
@@ -342,13 +328,11 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
         found,
         reason=Reason.WAITING_TIME,
         verdict=f"Next window {_format_window(context, next_at)} ({when}){_format_latest(context)}",
-        expected=Expected(
-            kind=ExpectedKind.RANGE, basis=f"it fires {describe_trigger(spec.trigger)}", earliest=starts, latest=starts
-        ),
+        expected=Expected.at(starts, f"it fires {describe_trigger(spec.trigger)}"),
         gates=_gates(context, _DUE, when),
         ruled_out=("not paused", "no window waits for capacity"),
         suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(starts, context.now)}"),
+            Suggestion.wait(f"Wait until {format_clock(starts, context.now)}"),
             _trigger(context),
         ),
     )
@@ -359,7 +343,9 @@ def _on_demand(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
         verdict = f"Runs on request only{_format_latest(context)}"
         return replace(found, verdict=verdict, suggestions=(_trigger(context),))
     verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{_format_latest(context)}"
-    return replace(found, verdict=verdict, expected=_never("it has no future window"), suggestions=(_trigger(context),))
+    return replace(
+        found, verdict=verdict, expected=Expected.never("it has no future window"), suggestions=(_trigger(context),)
+    )
 
 
 # the pieces
@@ -386,7 +372,7 @@ def _format_next(context: ScheduleContext) -> str:
 
 def _trigger(context: ScheduleContext) -> Suggestion:
     command = f"mainspring trigger {context.called}"
-    return Suggestion(kind=SuggestionKind.CHANGE, says="Run it now", command=command, effect="a run starts at once")
+    return Suggestion.change("Run it now", command, "a run starts at once")
 
 
 def _and_waiting(context: ScheduleContext) -> str:
@@ -406,14 +392,6 @@ def _quoted(why: str) -> str:
     return f': "{why}"' if why else ""
 
 
-def _never(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.NEVER, basis=basis)
-
-
-def _unknown_start(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
-
-
 def _gates(context: ScheduleContext, holds: str, says: str = "") -> tuple[Gate, ...]:
     """The gates of a window, in the order in which they are checked."""
     spec = context.spec
@@ -428,10 +406,10 @@ def _gates(context: ScheduleContext, holds: str, says: str = "") -> tuple[Gate, 
     passed = GateState.YES
     for name, words in names:
         if name == holds:
-            gates.append(Gate(name=name, passed=GateState.HOLDS, says=says or words))
+            gates.append(Gate(name, GateState.HOLDS, says or words))
             passed = GateState.NOT_REACHED
         else:
-            gates.append(Gate(name=name, passed=passed, says=words))
+            gates.append(Gate(name, passed, words))
     return tuple(gates)
 
 

@@ -86,13 +86,9 @@ def _waiting(case: _Case) -> Iterator[Suggestion]:
     """Suggest to wait, where a start is expected or the cause passes without an action."""
     found = case.found
     if found.expected is not None and found.expected.kind is ExpectedKind.RANGE:
-        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait())
-    elif _is_ending(case.task):
-        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=words.ENDS)
-    else:
-        effect = _automatic_effect(found)
-        if effect:
-            yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=effect)
+        yield Suggestion.wait()
+    elif effect := words.ENDS if _is_ending(case.task) else _automatic_effect(found):
+        yield Suggestion.wait(effect=effect)
 
 
 def _is_ending(task: Task) -> bool:
@@ -119,13 +115,13 @@ def _without_trial(case: _Case) -> Iterator[Suggestion]:
         failed = [one for one in found.blockers if one.kind == "task"]
         if failed:
             says, command = words.retry([one.id for one in failed], "the failed upstream tasks")
-            yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
+            yield Suggestion.change(says, command, words.STARTS_AFTER)
     if found.reason is Reason.STUCK and found.task is not None and not _is_ending(case.task):
         says, command = words.restart(found.task)
-        yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.QUEUED_AGAIN)
+        yield Suggestion.change(says, command, words.QUEUED_AGAIN)
     if found.reason is Reason.STARTING_SLOW and case.task.worker_id is not None:
         says, command = words.drain(case.task.worker_id)
-        yield Suggestion(kind=SuggestionKind.ASK, says=says, command=command, effect=words.QUEUED_AGAIN)
+        yield Suggestion.ask(says, command, words.QUEUED_AGAIN)
 
 
 def _tried(case: _Case) -> Iterator[Suggestion]:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Reason
 from mainspring.core.model.resources import NAMES, format_amounts
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.model.worker import Lease
@@ -23,10 +23,8 @@ from mainspring.shard.explain.findings import (
     Finding,
     holder,
     named,
-    never,
     remaining_seconds,
     soonest,
-    unknown_start,
     waiter,
 )
 from mainspring.shard.explain.matching import WorkerMatches
@@ -61,7 +59,7 @@ def oversized(context: TaskContext) -> GateBlock | None:
 def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
     memory = context.memory
     if not memory.workers:
-        nobody = unknown_start("the pool has no workers")
+        nobody = Expected.unknown("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
         return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
     lacking, similar = matching.lacks(memory, found)
@@ -74,23 +72,20 @@ def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.no_such_worker(lacking, similar, arrival),
         says=f"0 of {len(memory.workers):,}",
-        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        expected=Expected.unknown(f"{basis} now; {arrival}") if arrival else Expected.never(basis),
         numbers={"workers": float(len(memory.workers)), "is_feasible": 0.0},
     )
 
 
 def _describe_unavailable(found: WorkerMatches) -> Finding:
     names = [f"{matched.worker.id} ({_format_unavailable(matched)})" for matched in found.matches]
-    ways = [
-        Blocker(kind="worker", id=matched.worker.id, says=name)
-        for matched, name in zip(found.matches, names, strict=True)
-    ]
+    ways = [Blocker("worker", matched.worker.id, name) for matched, name in zip(found.matches, names, strict=True)]
     shown, others = named(ways)
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.only_away(matching.format_constraints(found.shape), names, len(names)),
         says=f"{len(names)} unavailable",
-        expected=unknown_start("it depends on when they are available again"),
+        expected=Expected.unknown("it depends on when they are available again"),
         blockers=shown,
         more_blockers=others,
         numbers={"is_feasible": float(len(names))},
@@ -116,7 +111,7 @@ def _describe_too_big(context: TaskContext, found: WorkerMatches) -> Finding:
         reason=Reason.TOO_BIG,
         verdict=verdict,
         says=f"needs {needs if short is None else short[0]}",
-        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        expected=Expected.unknown(f"{basis} now; {arrival}") if arrival else Expected.never(basis),
         numbers={"workers": float(len(found.same_kind))},
     )
 
@@ -235,17 +230,13 @@ def _describe_outshared(
     waiting: dict[str, int] = {}
     for _, competing in first:
         waiting[competing.tenant] = waiting.get(competing.tenant, 0) + competing.tasks
-    shown, others = named(
-        Blocker(
-            kind="tenant", id=tenant, tenant=tenant, priority=context.task.priority,
-            says=f"{tenant} (at {context.diagnosis.part_of_share(tenant):.0%} of its fair share, {count:,} waiting)",
-        )
+    share = context.diagnosis.part_of_share
+    ahead = [
+        (tenant, f"{tenant} (at {share(tenant):.0%} of its fair share, {count:,} waiting)")
         for tenant, count in waiting.items()
-    )  # fmt: skip
-    own, other = (
-        context.diagnosis.part_of_share(context.task.tenant),
-        context.diagnosis.part_of_share(first[0][1].tenant),
-    )
+    ]
+    shown, others = named(Blocker("tenant", name, says, name, context.task.priority) for name, says in ahead)
+    own, other = share(context.task.tenant), share(first[0][1].tenant)
     is_guaranteed = mine[0] and not first[0][0][0]
     return Finding(
         reason=Reason.FAIR_SHARE,

@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from mainspring.core.explain import from_rows
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, ExpectedKind, Gate, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Gate, Reason
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.duration_stats import percentile
 from mainspring.core.model.task import Task, TaskState
@@ -137,7 +137,7 @@ def waiter(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
 def blocking_task(memory: ShardMemory, task: Task, doing: str) -> Blocker:
     """A task as a blocker: name, priority and activity."""
     says = f"{name_of(memory, task)} ({task.priority.name}, {doing})"
-    return Blocker(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
+    return Blocker("task", task.id, says, task.tenant, task.priority)
 
 
 def named(found: Iterable[Blocker], count: int | None = None) -> tuple[tuple[Blocker, ...], int]:
@@ -165,22 +165,7 @@ def lease_count(memory: ShardMemory, tenant: str) -> int:
     return memory.lease_counts.get(tenant, 0)
 
 
-def never(basis: str) -> Expected:
-    """It will never start."""
-    return Expected(kind=ExpectedKind.NEVER, basis=basis)
-
-
-def unknown_start(basis: str) -> Expected:
-    """Its start is unknown."""
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
-
-
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:
     """It starts within this range of seconds."""
     earliest, latest = now + timedelta(seconds=quick), now + timedelta(seconds=max(quick, slow))
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=earliest, latest=latest)
-
-
-def at(instant: datetime, basis: str) -> Expected:
-    """It starts at this instant."""
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=instant, latest=instant)
+    return Expected.between(earliest, latest, basis)

@@ -18,7 +18,7 @@ from mainspring.core.model.task import Task, TaskState
 from mainspring.core.text.durations import format_seconds
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, Usual, at, between, elapsed, never, unknown_start, usual
+from mainspring.shard.explain.findings import Finding, Usual, between, elapsed, usual
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import progress
@@ -45,10 +45,10 @@ def pending(context: TaskContext) -> Finding:
     for name in (words.PAUSED, words.UPSTREAM, words.DUE):
         says = _format_upstream(run, task) if name == words.UPSTREAM else ""
         if name == gate and found.reason is not None:
-            gates.append(Gate(name=name, passed=GateState.HOLDS, says=found.says))
+            gates.append(Gate(name, GateState.HOLDS, found.says))
             passed = GateState.NOT_REACHED
         else:
-            gates.append(Gate(name=name, passed=passed, says=says))
+            gates.append(Gate(name, passed, says))
     return replace(found, gates=tuple(gates))
 
 
@@ -75,7 +75,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
                 failure_of(task) if task.tries else "",
             ),
             says=format_relative(due_at, now),
-            expected=unknown_start("it depends on whether the probe succeeds"),
+            expected=Expected.unknown("it depends on whether the probe succeeds"),
             blockers=(rules.failing(job, task.tenant),),
             numbers={"seconds": (due_at - now).total_seconds()},
         )
@@ -85,12 +85,10 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
             reason=Reason.CIRCUIT_OPEN,
             verdict=words.circuit_of_signature(signature_breakers.because, due_at, now),
             says=format_relative(due_at, now),
-            expected=at(due_at, "its next attempt is on hold until then"),
+            expected=Expected.at(due_at, "its next attempt is on hold until then"),
             blockers=(
                 Blocker(
-                    kind="event",
-                    id=signature_breakers.subject,
-                    says=f"many tasks failed the same way: {signature_breakers.because}",
+                    "event", signature_breakers.subject, f"many tasks failed the same way: {signature_breakers.because}"
                 ),
             ),
             numbers={"seconds": (due_at - now).total_seconds()},
@@ -101,7 +99,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
         reason=Reason.WAITING_TIME,
         verdict=words.waiting_until(due_at, task.because, now),
         says=format_relative(due_at, now),
-        expected=at(due_at, "it is due then"),
+        expected=Expected.at(due_at, "it is due then"),
         numbers={"seconds": (due_at - now).total_seconds()},
     )
 
@@ -113,7 +111,7 @@ def _retry(context: TaskContext, due_at: datetime) -> Finding:
         reason=Reason.WAITING_RETRY,
         verdict=words.waiting_for_retry(task.tries, tries, failure_of(task), due_at, now),
         says=format_relative(due_at, now),
-        expected=at(due_at, "its retry delay, if there is capacity then"),
+        expected=Expected.at(due_at, "its retry delay, if there is capacity then"),
         numbers={"seconds": (due_at - now).total_seconds(), "tries": float(task.tries)},
     )
 
@@ -132,7 +130,7 @@ def _upstream(context: TaskContext) -> Finding:
             reason=Reason.DEPENDENCY_NOT_READY,
             verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
             says=_format_upstream(run, task),
-            expected=never(decision.because),
+            expected=Expected.never(decision.because),
             blockers=shown,
         )
     waits, total = run.waiting[task.position], len(run.parents(task.position))
@@ -160,9 +158,9 @@ def _undecided(context: TaskContext) -> Finding:
     is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.deferred
     if is_worked_on or waited <= STALE_SECONDS:
         return Finding(
-            reason=None, verdict=words.about_to_be_ready(), expected=unknown_start("its run is being processed")
+            reason=None, verdict=words.about_to_be_ready(), expected=Expected.unknown("its run is being processed")
         )
-    return Finding(reason=Reason.UNKNOWN, verdict=words.unknown(waited), expected=unknown_start("no cause is known"))
+    return Finding(reason=Reason.UNKNOWN, verdict=words.unknown(waited), expected=Expected.unknown("no cause is known"))
 
 
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:
@@ -190,7 +188,7 @@ def _format_upstream_task(memory: ShardMemory, task: Task, now: datetime) -> str
 
 def _blocker(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     says = _format_upstream_task(memory, task, now)
-    return Blocker(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
+    return Blocker("task", task.id, says, task.tenant, task.priority)
 
 
 def _when(task: Task) -> datetime:
@@ -205,7 +203,7 @@ def _forecast_start(context: TaskContext) -> Expected:
     ends: dict[int, tuple[float, float] | str] = {}
     found = _ready_in(context, context.task, ends, _MAX_DEPTH)
     if isinstance(found, str):
-        return unknown_start(found)
+        return Expected.unknown(found)
     return between(context.now, *found, "the usual durations of its upstream tasks, if there is capacity then")
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Gate, GateState, Reason
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Expected, Gate, GateState, Reason
 from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, lease_count, named, unknown_start
+from mainspring.shard.explain.findings import Finding, lease_count, named
 from mainspring.shard.explain.rule_checks import GateBlock
 
 _BY_RULES: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
@@ -58,7 +58,7 @@ def _unheld(context: TaskContext) -> Finding:
         return Finding(
             reason=Reason.UNKNOWN,
             verdict=words.unknown(waited),
-            expected=unknown_start("no cause is known"),
+            expected=Expected.unknown("no cause is known"),
             numbers={"waited_seconds": waited},
         )
     return Finding(reason=None, verdict=words.is_next(), numbers={"waited_seconds": waited})
@@ -69,10 +69,10 @@ def _gates(context: TaskContext, holding: str, says: str) -> Iterator[Gate]:
     passed = GateState.YES
     for name in words.QUEUED_GATES:
         if name == holding:
-            yield Gate(name=name, passed=GateState.HOLDS, says=says)
+            yield Gate(name, GateState.HOLDS, says)
             passed = GateState.NOT_REACHED
         elif _matters(context, name):
-            yield Gate(name=name, passed=passed, says=_says(context, name) if passed is GateState.YES else "")
+            yield Gate(name, passed, _says(context, name) if passed is GateState.YES else "")
 
 
 def _matters(context: TaskContext, gate: str) -> bool:
@@ -132,4 +132,4 @@ def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Findi
 def _winner(winner: Preemptor) -> Blocker:
     """The run that it was preempted for."""
     says = f"preempted it: {winner}"
-    return Blocker(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)
+    return Blocker("run", winner.run, says, winner.tenant, winner.priority)

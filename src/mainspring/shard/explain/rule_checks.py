@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Reason
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.graph.fan_out import full_name
@@ -27,15 +27,12 @@ from mainspring.core.text.sentences import join_words
 from mainspring.shard.explain.diagnosis_context import TaskContext
 from mainspring.shard.explain.findings import (
     Finding,
-    at,
     format_held,
     format_usual,
     holder,
     lease_count,
     named,
-    never,
     soonest,
-    unknown_start,
     usual_of_run,
     waiter,
 )
@@ -71,7 +68,9 @@ def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
         reason=Reason.FROZEN,
         verdict=words.frozen(row, context.now),
         says=f"since {format_clock(row.since, context.now)}",
-        expected=unknown_start("someone has to unfreeze it") if until is None else at(until, "the freeze ends then"),
+        expected=Expected.unknown("someone has to unfreeze it")
+        if until is None
+        else Expected.at(until, "the freeze ends then"),
         blockers=(_person(row),),
         numbers={"frozen_seconds": (context.now - row.since).total_seconds()},
     )
@@ -79,7 +78,7 @@ def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
 
 def _person(row: FreezeRow) -> Blocker:
     what = f"{row.kind} {row.subject}" if row.subject else "everything"
-    return Blocker(kind="person", id=row.by, says=f"{row.by} froze {what}")
+    return Blocker("person", row.by, f"{row.by} froze {what}")
 
 
 def paused(context: TaskContext) -> GateBlock | None:
@@ -87,7 +86,7 @@ def paused(context: TaskContext) -> GateBlock | None:
     run = context.run.run
     if context.run.is_stopped():
         why = run.because or "it was cancelled, or failed"
-        ends = Finding(reason=None, verdict=words.stopped(why), expected=never("its run is ending"))
+        ends = Finding(reason=None, verdict=words.stopped(why), expected=Expected.never("its run is ending"))
         return GateBlock(words.PAUSED, Reason.PAUSED, "its run is ending", lambda: ends)
     if run.held is not None:
         why = words.held(run.held)
@@ -98,8 +97,8 @@ def paused(context: TaskContext) -> GateBlock | None:
     found = Finding(
         reason=Reason.PAUSED,
         verdict=why,
-        expected=unknown_start("someone has to resume it"),
-        blockers=(Blocker(kind="run", id=run.id, says=f"{run.id} is {'held' if run.held else 'paused'}"),),
+        expected=Expected.unknown("someone has to resume it"),
+        blockers=(Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}"),),
     )
     return GateBlock(words.PAUSED, Reason.PAUSED, "its run is paused", lambda: found)
 
@@ -111,7 +110,7 @@ def forbidden(context: TaskContext) -> GateBlock | None:
         return None
     why = hindrance[1]
     basis = "a policy keeps its job out of this pool"
-    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=never(basis))
+    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=Expected.never(basis))
     return GateBlock(words.POLICY, Reason.NO_MATCHING_WORKER, why, lambda: found)
 
 
@@ -122,13 +121,13 @@ def store_is_slow(context: TaskContext) -> GateBlock | None:
         found = Finding(
             reason=Reason.SCHEDULER_LAG,
             verdict=words.store_is_slow(dispatch_paused_from),
-            expected=unknown_start("the store is slow"),
+            expected=Expected.unknown("the store is slow"),
         )
         why = "the store is slow; lower priorities are not dispatched"
         return GateBlock(words.STORE, Reason.SCHEDULER_LAG, why, lambda: found)
     if context.shape not in context.memory.faulty_shapes:
         return None
-    failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=unknown_start("placing it failed"))
+    failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=Expected.unknown("placing it failed"))
     return GateBlock(words.STORE, Reason.UNKNOWN, "placing it failed with an internal error", lambda: failed)
 
 
@@ -148,7 +147,7 @@ def _describe_circuit(context: TaskContext, opened: CircuitBreaker, probe: datet
         reason=Reason.CIRCUIT_OPEN,
         verdict=words.circuit_of_job(opened.subject, opened.because, probe, context.now),
         says=f"probe {format_relative(probe, context.now)}",
-        expected=unknown_start("it depends on whether the probe succeeds"),
+        expected=Expected.unknown("it depends on whether the probe succeeds"),
         blockers=(failing(opened, context.task.tenant),),
         numbers={"probe_seconds": (probe - context.now).total_seconds()},
     )
@@ -162,7 +161,7 @@ def probe_at(context: TaskContext) -> datetime | None:
 
 def failing(circuit: CircuitBreaker, tenant: str) -> Blocker:
     """A job with an open circuit breaker, as a blocker."""
-    return Blocker(kind="job", id=circuit.subject, says=f"{circuit.subject}: {circuit.because}", tenant=tenant)
+    return Blocker("job", circuit.subject, f"{circuit.subject}: {circuit.because}", tenant)
 
 
 def throttled(context: TaskContext) -> GateBlock | None:
@@ -219,7 +218,7 @@ def _describe_beyond_quota(context: TaskContext, why: str) -> Finding:
         reason=Reason.TENANT_OVER_QUOTA,
         verdict=words.beyond_quota(tenant, wants, why),
         says=why,
-        expected=never(f"it exceeds the whole quota of {tenant}"),
+        expected=Expected.never(f"it exceeds the whole quota of {tenant}"),
     )
 
 
@@ -268,9 +267,7 @@ def _describe_group(context: TaskContext, group: GroupRow) -> Finding:
             reason=Reason.RATE_LIMIT,
             verdict=words.rate_is_used(group, more_at, now),
             says=f"{group.name} {group.most} every {format_seconds(group.per_seconds)}",
-            blockers=(
-                Blocker(kind="group", id=group.name, says=concurrency_groups.describe(group), tenant=group.tenant),
-            ),
+            blockers=(Blocker("group", group.name, concurrency_groups.describe(group), group.tenant),),
             numbers={"most": float(group.most), "per_seconds": group.per_seconds},
         )
     used, granted = ledger.use.get(group.limit, 0), min(ledger.shares.get(group.limit, 0), group.most)
@@ -281,8 +278,7 @@ def _describe_group(context: TaskContext, group: GroupRow) -> Finding:
         reason=Reason.CONCURRENCY,
         verdict=words.group_is_full(group, used, granted, names[:1], max(1, used) if names else 0),
         says=f"{group.name} {used}/{group.most}",
-        blockers=shown
-        or (Blocker(kind="group", id=group.name, says=concurrency_groups.describe(group), tenant=group.tenant),),
+        blockers=shown or (Blocker("group", group.name, concurrency_groups.describe(group), group.tenant),),
         more_blockers=others,
         numbers={"used": float(used), "most": float(group.most), "granted": float(granted)},
     )
@@ -297,7 +293,7 @@ def _runs_in(context: TaskContext, limit: str) -> Iterator[Blocker]:
             since = run.run.adopted_at or run.run.created_at
             lasts = format_seconds((context.now - since).total_seconds())
             says = f"{run_id} ({run.job.spec.name}, {lasts}{format_usual(usual_of_run(memory, run))})"
-            yield Blocker(kind="run", id=run_id, says=says, tenant=run.run.tenant, priority=run.run.priority)
+            yield Blocker("run", run_id, says, run.run.tenant, run.run.priority)
 
 
 def _tasks_in(context: TaskContext, limit: str) -> Iterator[Blocker]:

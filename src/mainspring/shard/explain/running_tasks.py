@@ -44,7 +44,7 @@ def quarantined(context: TaskContext) -> Finding:
     return Finding(
         reason=Reason.QUARANTINED,
         verdict=words.quarantined(failure, workers, lost=lost),
-        blockers=tuple(Blocker(kind="worker", id=name, says=f"failed on {name}") for name in workers),
+        blockers=tuple(Blocker("worker", name, f"failed on {name}") for name in workers),
         ruled_out=("not one worker alone",) if len(workers) > 1 else (),
         numbers={"workers": float(len(workers)), "tries": float(task.tries)},
     )
@@ -62,7 +62,7 @@ def _silent(context: TaskContext, worker: Worker) -> Finding:
     return Finding(
         reason=Reason.WORKER_LOST,
         verdict=words.worker_is_silent(worker.id, quiet, left, _AFTER_LOSS[context.task.state]),
-        blockers=(Blocker(kind="worker", id=worker.id, says=f"{worker.id} is {worker.status}"),),
+        blockers=(Blocker("worker", worker.id, f"{worker.id} is {worker.status}"),),
         ruled_out=("not your code: its worker is out of reach",),
         numbers={"silent_seconds": quiet, "lost_in_seconds": left},
     )
@@ -81,7 +81,7 @@ def _stopping(context: TaskContext, stop: StopRequest) -> Finding:
     return Finding(
         reason=reasons.get(stop.kind),
         verdict=words.being_stopped(stop.why, stop.kill_at, context.now),
-        blockers=() if stop.by == "shard" else (Blocker(kind="person", id=stop.by, says=f"requested by {stop.by}"),),
+        blockers=() if stop.by == "shard" else (Blocker("person", stop.by, f"requested by {stop.by}"),),
     )
 
 
@@ -103,7 +103,7 @@ def _starting(context: TaskContext, worker: Worker) -> Finding:
     return Finding(
         reason=Reason.STARTING_SLOW,
         verdict=words.starting_slowly(worker.id, waited, received=lease.received, limit_seconds=limit),
-        blockers=(Blocker(kind="worker", id=worker.id, says=f"{worker.id} has not started it"),),
+        blockers=(Blocker("worker", worker.id, f"{worker.id} has not started it"),),
         ruled_out=(words.NOT_THE_QUEUE, words.WORKER_ANSWERS),
         numbers={"assigned_seconds": waited, "limit_seconds": limit}
         | ({} if lease.received else {"taken_back_in_seconds": max(0.0, limit - waited)}),
