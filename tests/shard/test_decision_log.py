@@ -114,7 +114,7 @@ def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: Worl
 
     (one,) = told(world, K.NO_CAPACITY)
     assert (one.name, one.worker_id, one.free, one.score, one.workers_examined) == ("waits more", None, None, None, 2)
-    workers = world.memory.workers.values()
+    workers = world.shard.memory.workers.values()
     assert one.why == explain(one.request, [obstacles(one.request, worker) for worker in workers])
 
 

@@ -20,8 +20,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.admission import artifact_rules, failure_rules, fan_out_rules, placement_rules, validate_job
+from mainspring.core.admission import failure_rules, placement_rules, validate_job
 from mainspring.core.admission.validate_job import Faults, Limits, WorkRule
+from mainspring.core.graph import fan_out
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.task import Priority
 from mainspring.core.text import strict_json
@@ -268,14 +269,10 @@ def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
 def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     validate_job.check_name(spec.name, "name", faults)
     validate_job.check_metadata(spec.labels, spec.description, faults)
-    if spec.timeout_seconds is not None:
-        longest = validate_job.MAX_TIMEOUT_SECONDS
-        validate_job.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
-    if spec.finish_within_seconds is not None:
-        longest = validate_job.MAX_TIMEOUT_SECONDS
-        validate_job.check_seconds(spec.finish_within_seconds, "finish_within_seconds", faults, longest=longest)
-    failure_rules.check_max_retries(spec.max_retries, faults)
-    fan_out_rules.check_max_fan_out(spec.max_fan_out, faults)
+    for name in ("timeout_seconds", "finish_within_seconds"):
+        validate_job.check_seconds(getattr(spec, name), name, faults, longest=validate_job.MAX_TIMEOUT_SECONDS)
+    validate_job.check_range(spec.max_retries, "max_retries", faults, least=0, most=failure_rules.MAX_RETRIES)
+    validate_job.check_range(spec.max_fan_out, "max_fan_out", faults, least=1, most=fan_out.MAX_TASKS)
     failure_rules.check_policy(spec.retry, "retry", limits, faults)
     placement_rules.check_header(spec, faults)
 
@@ -287,7 +284,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         validate_job.check_task(task, number, limits, faults)
         placement_rules.check_task(task, number, faults)
         if task.for_each is not None or task.label is not None:
-            fan_out_rules.check_task(task, number, faults)
+            validate_job.check_for_each(task, number, faults)
         if task.when is not None:
             validate_job.check_when(task, number, {edge.task for edge in task.needs}, faults)
         if task.retry is not None:
@@ -300,7 +297,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         return
     graph = validate_job.check_edges(tasks, known, faults)
     placement_rules.check_affinity(tasks, known, graph, faults)
-    artifact_rules.check_fetches(tasks, graph, faults)
+    validate_job.check_fetches(tasks, graph, faults)
     validate_job.check_conditions(tasks, faults)
     validate_job.check_cycles(tasks, graph, faults)
 

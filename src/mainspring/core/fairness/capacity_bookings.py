@@ -105,8 +105,8 @@ def _check_windows(booking: Booking, now: datetime, faults: Faults) -> None:
     if first is None:
         faults.add("cron", "has no future window")
     elif second is not None and (second - first).total_seconds() <= booking.seconds + booking.lead_seconds:
-        anti_affinity = (second - first).total_seconds()
-        why = f"its windows would overlap: duration plus lead must be less than {anti_affinity:.0f}, their distance"
+        distance = (second - first).total_seconds()
+        why = f"its windows would overlap: duration plus lead must be less than {distance:.0f}, their distance"
         faults.add("seconds", why)
 
 

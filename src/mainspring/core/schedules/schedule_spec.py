@@ -116,10 +116,8 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
         ("max_active", spec.max_active, 1, MAX_ACTIVE),
         ("max_consecutive_failures", spec.max_consecutive_failures, 1, MAX_FAILURES),
     ):
-        if value is not None and not least <= value <= most:
-            faults.add(where, f"must be from {least} to {most}")
-    if spec.max_delay_seconds is not None:
-        validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=MAX_DELAY_SECONDS)
+        validate_job.check_range(value, where, faults, least=least, most=most)
+    validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=MAX_DELAY_SECONDS)
     validate_job.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
     if spec.computed:
         _check_computed(spec, now, faults)
@@ -168,8 +166,7 @@ def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
     validate_job.check_name(after.job, "after.job", faults)
     if after.job == spec.job:
         faults.add("after.job", "a job can't depend on itself")
-    if after.within_seconds is not None:
-        validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=MAX_DELAY_SECONDS)
+    validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=MAX_DELAY_SECONDS)
 
 
 def _check_condition(condition: Condition, faults: Faults) -> None:

@@ -163,8 +163,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case CronTrigger():
             _check_cron(trigger, where, now, faults)
         case IntervalTrigger():
-            if not 1 <= trigger.every_seconds <= MAX_INTERVAL_SECONDS:
-                faults.add(f"{where}.every_seconds", f"must be from 1 to {MAX_INTERVAL_SECONDS}")
+            every, most = trigger.every_seconds, MAX_INTERVAL_SECONDS
+            validate_job.check_range(every, f"{where}.every_seconds", faults, least=1, most=most)
             if trigger.anchor_at.tzinfo is None:
                 faults.add(f"{where}.anchor_at", "must have a time zone")
         case OnceTrigger():
