@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -35,7 +36,7 @@ from mainspring.core.model.schedule_rows import (
     UpstreamSchedule,
 )
 from mainspring.core.schedules import evaluate, event_triggers, schedule_actions
-from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest
+from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, Trigger
 from mainspring.core.schedules.windows import Outcome
@@ -56,6 +57,14 @@ def an_event(number: int, at: datetime, *, type: str = "orders.ready", data: obj
     """An event that came in."""
     document = msgspec.json.encode({"id": f"e{number}", "source": "/shop", "type": type, "data": data}).decode()
     return EventRow(tenant="acme", source="/shop", id=f"e{number}", type=type, at=at, received_at=at, document=document)
+
+
+def act(
+    action: Callable[..., None], *args: object, **fields: object
+) -> Callable[[EvaluationBatch, Context], Sequence[ScheduleDecision]]:
+    """The rule that applies an action of a user."""
+    unreadable = action in (schedule_actions.change, schedule_actions.delete)
+    return partial(evaluate_each, step=lambda one: action(one, *args, **fields), unreadable=unreadable)
 
 
 class FakeServer:

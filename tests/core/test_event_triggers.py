@@ -14,7 +14,7 @@ from mainspring.core.schedules.schedule_spec import Condition, Overlap, check_sc
 from mainspring.core.schedules.triggers import EventTrigger, Expected, describe_trigger
 from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import FakeServer, a_spec, an_event
+from tests.core.schedule_evaluations import FakeServer, a_spec, act, an_event
 
 O = Outcome  # noqa: E741 - read as in a table
 SECOND = timedelta(seconds=1)
@@ -72,7 +72,7 @@ def test_events_follow_overlap_and_conditions() -> None:
 def test_a_paused_schedule_ignores_events() -> None:
     """They are not caught up."""
     desk = FakeServer(a_spec(READY))
-    desk.settle(NOON, lambda evaluation_batch, context: schedule_actions.pause(evaluation_batch, context, by="ann"))
+    desk.settle(NOON, act(schedule_actions.pause, by="ann"))
     desk.receive(NOON + SECOND, an_event(1, NOON + SECOND))
     assert desk.fires == {}
 

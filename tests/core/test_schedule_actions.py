@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from functools import partial
 
 import msgspec
 import pytest
@@ -20,7 +19,7 @@ from mainspring.core.schedules.triggers import CronTrigger, EventTrigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Broken, Conflict, Refused
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import CONTEXT, FakeServer, a_spec, an_event
+from tests.core.schedule_evaluations import CONTEXT, FakeServer, a_spec, act, an_event
 
 O = Outcome  # noqa: E741 - read as in a table
 S = RunState
@@ -28,17 +27,15 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-PAUSE = partial(acts.pause, by="ann", why="too loud")
-RESUME = partial(acts.resume, by="ann")
-DELETE = partial(acts.delete, by="ann")
+PAUSE = act(acts.pause, by="ann", why="too loud")
+RESUME = act(acts.resume, by="ann")
+DELETE = act(acts.delete, by="ann")
 ANN = TriggerCommand(by="ann", why="now")
 
 
 def to(spec: ScheduleSpec, **more: int) -> Callable[[EvaluationBatch, Context], Sequence[ScheduleDecision]]:
     """A change of the definition."""
-    return lambda evaluation_batch, context: acts.change(
-        evaluation_batch, context, spec, by="ann", why="better", **more
-    )
+    return act(acts.change, spec, by="ann", why="better", **more)
 
 
 def test_a_pause_affects_future_windows_only() -> None:

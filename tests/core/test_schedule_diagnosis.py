@@ -22,7 +22,7 @@ from mainspring.core.schedules.triggers import (
 )
 from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import FakeServer, a_spec, an_event
+from tests.core.schedule_evaluations import FakeServer, a_spec, act, an_event
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TEN_MINUTES = DurationRow(
@@ -113,7 +113,7 @@ def test_an_event_that_was_never_received_and_one_that_is_expected() -> None:
 
 def test_a_pause_names_its_author_time_reason_and_the_effect_of_resuming() -> None:
     desk = FakeServer(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.pause(d, c, by="maria", why="warehouse move"))
+    desk.settle(NOON + MINUTE, act(schedule_actions.pause, by="maria", why="warehouse move"))
 
     found = why(desk, NOON + 2 * HOUR + MINUTE)
 
@@ -122,7 +122,7 @@ def test_a_pause_names_its_author_time_reason_and_the_effect_of_resuming() -> No
     [action] = found.suggestions
     assert (action.kind, action.command) == (SuggestionKind.ASK, "mainspring resume hourly")
     assert "2026-01-01 15:00:00 UTC" in action.effect
-    desk.settle(NOON + 2 * HOUR + MINUTE, lambda d, c: schedule_actions.resume(d, c, by="ann"))
+    desk.settle(NOON + 2 * HOUR + MINUTE, act(schedule_actions.resume, by="ann"))
     assert desk.row.next_at == NOON + 3 * HOUR
 
 
@@ -137,7 +137,7 @@ def test_a_schedule_disabled_by_failures_is_quarantined_until_it_is_resumed() ->
     assert (found.reason, found.state, holding(found)) == (Reason.QUARANTINED, "disabled", ["enabled"])
     assert "failed" in found.verdict
     assert found.suggestions[-1].command == "mainspring resume hourly"
-    desk.settle(NOON + 3 * HOUR, lambda d, c: schedule_actions.resume(d, c, by="ann"))
+    desk.settle(NOON + 3 * HOUR, act(schedule_actions.resume, by="ann"))
     assert why(desk, NOON + 3 * HOUR).reason is Reason.WAITING_TIME
 
 
@@ -265,7 +265,7 @@ def test_a_manual_schedule_and_a_finished_one() -> None:
 
 def test_a_deleted_schedule() -> None:
     desk = FakeServer(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.delete(d, c, by="ann", why="not used"))
+    desk.settle(NOON + MINUTE, act(schedule_actions.delete, by="ann", why="not used"))
 
     found = why(desk, NOON + HOUR)
 

@@ -12,7 +12,7 @@ from mainspring.core.schedules.triggers import CronTrigger, OnceTrigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Refused
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import FakeServer, a_spec
+from tests.core.schedule_evaluations import FakeServer, a_spec, act
 
 O = Outcome  # noqa: E741 - read as in a table
 HOUR = timedelta(hours=1)
@@ -58,9 +58,7 @@ def test_a_disabled_schedule_catches_up_nothing() -> None:
     """Neither now nor when it is enabled."""
     desk = FakeServer(a_spec(enabled=False), NOON, since=NOON - 3 * HOUR)
     assert desk.row.next_at is None
-    desk.settle(
-        NOON + SECOND, lambda evaluation_batch, context: acts.change(evaluation_batch, context, a_spec(), by="ann")
-    )
+    desk.settle(NOON + SECOND, act(acts.change, a_spec(), by="ann"))
     assert (desk.row.planned_through, desk.outcomes()) == (NOON + SECOND, [])
 
 

@@ -21,7 +21,7 @@ UNKNOWN_JOB = "unknown_job"
 """Code of the fault of a request that names a job that does not exist."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class Fault(msgspec.Struct, frozen=True):
     """One thing that is wrong with a request."""
 
     where: str

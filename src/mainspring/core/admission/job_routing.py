@@ -68,10 +68,10 @@ def route_run(needs: JobRequirements, usual: str, rules: AllRules, known: Collec
     """
     if needs.pool is not None and known is not None and needs.pool not in known:
         why = f"unknown pool {needs.pool[:200]!a}{did_you_mean(needs.pool, known)}"
-        return Route(pool=usual, faults=(Fault(where="pool", why=why),))
+        return Route(pool=usual, faults=(Fault("pool", why),))
     chosen = choose_pool(needs.pool, usual, needs.labels, rules.pools, rules.policies)
     if isinstance(chosen, Policy):
-        return Route(pool=usual, faults=(Fault(where="labels", why=_format_no_pool(chosen, needs, rules.pools)),))
+        return Route(pool=usual, faults=(Fault("labels", _format_no_pool(chosen, needs, rules.pools)),))
     most = _most_in(chosen, rules)
     if most is None or needs.largest.fits(most):
         return Route(pool=chosen)

@@ -75,7 +75,7 @@ class Faults:
         if len(self.named) < self.MOST:
             if len(where) > self.MAX_PATH_CHARS:
                 where = f"{where[: self.MAX_PATH_CHARS // 2]}…{where[-self.MAX_PATH_CHARS // 2 :]}"
-            self.named.append(Fault(where=where or "body", why=why))
+            self.named.append(Fault(where or "body", why))
         else:
             self.unnamed += 1
 
@@ -96,7 +96,7 @@ class Faults:
         """Return the collected faults, with a last one for the rest."""
         if not self.unnamed:
             return self.named
-        return [*self.named, Fault(where="body", why=f"at least {self.unnamed} more faults")]
+        return [*self.named, Fault("body", f"at least {self.unnamed} more faults")]
 
     def refusal(self, subject: str) -> Refused:
         """Return the refusal of a subject, such as `the job has`."""
@@ -367,7 +367,7 @@ class WorkRule:
         try:
             found = [] if strict_json.is_clean(text) else strict_json.Reader().read(text.decode(), where)[1]
         except UnicodeDecodeError:
-            found = [Fault(where=where, why="is not UTF-8")]
+            found = [Fault(where, "is not UTF-8")]
         self._faults.extend(found)
         if not found:
             self.check_content(raw, number)

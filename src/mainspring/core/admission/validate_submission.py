@@ -165,7 +165,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
         # Not strict JSON, or not of this form: the strict reader is slower, but reports what, and where.
         value, found = _examine(body, f"is not JSON, or not a job: {error}")
         is_object = isinstance(value, dict)
-        form = Fault(where="tasks" if is_object else "", why="must be a list" if is_object else _NO_JOB)
+        form = Fault("tasks" if is_object else "", "must be a list" if is_object else _NO_JOB)
         faults.extend(found or [form])
     else:
         if len(raw_tasks) <= limits.max_tasks:
@@ -207,7 +207,7 @@ def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults
         path = strict_json.path_to("", key)
         largest = _MAX_BYTES_BY_FIELD.get(key, _MAX_HEADER_FIELD_BYTES)
         if len(memoryview(member)) > largest:
-            found = [Fault(where=path, why=f"is larger than {largest} bytes")]
+            found = [Fault(path, f"is larger than {largest} bytes")]
         else:
             fields[key], found = reader.read(bytes(member).decode(), path)
         if found:
@@ -262,7 +262,7 @@ def _add_faults_of_task(
 def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
     """Decode a body again, strictly, to find its faults; of a large one only the suspicion is reported."""
     if len(body) > _MAX_EXAMINED_BYTES:
-        return None, [Fault(where="", why=suspicion)]
+        return None, [Fault("", suspicion)]
     return strict_json.Reader().read(body.decode(), "")
 
 

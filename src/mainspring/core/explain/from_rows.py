@@ -29,11 +29,10 @@ from mainspring.core.explain.diagnosis_report import format_clock, format_relati
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.failures import format_failure
 from mainspring.core.model.job import JobRow
-from mainspring.core.model.run import FINAL_RUN, Run, RunState
+from mainspring.core.model.run import FINAL_RUN, UNSUCCESSFUL_RUN, Run, RunState
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.text.durations import format_seconds
 
-_FAILED_RUN = frozenset({RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
 _FAILED_TASK = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
 _OUTCOMES = {
     TaskState.SUCCEEDED: "Succeeded",
@@ -118,8 +117,9 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
         verdict += f" on {task.ran_on or task.worker_id}" if task.ran_on or task.worker_id else ""
     if task.state is not TaskState.SUCCEEDED and task.because:
         verdict += f": {task.because}"
-        if task.state in _FAILED_TASK and failure_of(task) != task.because:
-            verdict += f" ({failure_of(task)})"
+        failure = "" if task.started_at is None else format_failure(task.error)
+        if task.state in _FAILED_TASK and failure:
+            verdict += f" ({failure})"
     suggestions = (
         [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
     )
@@ -132,7 +132,9 @@ def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) 
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
     verdict = f"{_format_end(run, now).capitalize()}{why}"
     suggestions = (
-        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")] if has_failed(run) else []
+        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")]
+        if run.state in UNSUCCESSFUL_RUN
+        else []
     )
     found = _about_run(run, job, now, 0.0)
     return replace(found, verdict=verdict, suggestions=tuple(suggestions), task=None if failed is None else failed.id)
@@ -150,16 +152,6 @@ def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -
     if not lead.is_held:
         return _without_leader(replace(found, age_seconds=lead.age_seconds), lead, "it is in intake")
     return _in_intake(found, run, max(0, before - 1))
-
-
-def has_ended(run: Run) -> bool:
-    """Whether a run has ended."""
-    return run.state in FINAL_RUN
-
-
-def has_failed(run: Run) -> bool:
-    """Whether a run has ended unsuccessfully."""
-    return run.state in _FAILED_RUN
 
 
 # the pieces

@@ -56,13 +56,6 @@ def list_some(names: Sequence[str], count: int | None = None) -> str:
     return f"{named} and {more:,} more" if more > 0 else named
 
 
-def format_part(name: str, part: int, whole: int) -> str:
-    """Format a part of one resource: `3 of 40 cores`."""
-    left, right = format_amount(name, part), format_amount(name, whole)
-    number, _, unit = left.partition(" ")
-    return f"{number if unit.removesuffix('s') == right.partition(' ')[2].removesuffix('s') else left} of {right}"
-
-
 # rules
 
 

@@ -122,9 +122,9 @@ def parse_hypothesis(words: Sequence[str]) -> Hypothesis:
         try:
             hypothesis = _read(clause, hypothesis)
         except ValueError as error:
-            faults.append(Fault(where=clause, why=str(error)))
+            faults.append(Fault(clause, str(error)))
     if not faults and not any(clauses):
-        faults.append(Fault(where="if", why=f"must list changes, such as {_EXAMPLE}"))
+        faults.append(Fault("if", f"must list changes, such as {_EXAMPLE}"))
     if faults:
         raise Refused("invalid changes", faults)
     return hypothesis

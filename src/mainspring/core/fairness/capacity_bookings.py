@@ -23,7 +23,6 @@ from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
 from mainspring.core.schedules.cron import expression as cron
 from mainspring.core.schedules.cron.occurrences import next_after, previous_before
 from mainspring.core.schedules.time_zones import INSTANT, find_zone, to_instant, to_seconds, zone_fault
-from mainspring.protocol.errors import Refused
 
 MAX_BOOKINGS = 20
 """Per tenant and pool."""
@@ -88,13 +87,10 @@ def check(booking: Booking, now: datetime, faults: Faults) -> None:
     fault = zone_fault(booking.zone)
     if fault is not None:
         faults.add("zone", fault)
-    try:
-        cron.parse(booking.cron)
-    except Refused as refused:
-        for each in refused.faults:
-            faults.add("cron", f"{each.where}: {each.why}" if each.where != "cron" else each.why)
-        return
-    if fault is None:
+    invalid = cron.faults_in(booking.cron)
+    for why in invalid:
+        faults.add("cron", why)
+    if not invalid and fault is None:
         _check_windows(booking, now, faults)
 
 

@@ -83,11 +83,11 @@ def check(output: str | None, run: ExpansionContext, limits: Limits) -> Expansio
     try:
         written = _read(output)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise refusal(_ADDED, [Fault(where="output", why=f"can't be decoded: {error}")]) from None
+        raise refusal(_ADDED, [Fault("output", f"can't be decoded: {error}")]) from None
     room = min(run.max_tasks, MAX_TASKS - run.task_count)
     if len(written.tasks) > room:
         why = f"{len(written.tasks)} tasks; this run may get at most {room} more"
-        raise refusal(_ADDED, [Fault(where="tasks", why=why)])
+        raise refusal(_ADDED, [Fault("tasks", why)])
     tasks: list[tuple[int, TaskSpec]] = []
     known = set(run.positions)
     raw_tasks = [_with_edges(raw) for raw in written.tasks]

@@ -96,11 +96,11 @@ def fault_in_fetch(text: str) -> str | None:
 def faults_in_fetches(fetches: Sequence[str], where: str) -> Iterator[Fault]:
     """Yield the faults in a task's fetch patterns."""
     if len(fetches) > MAX_FETCHES:
-        yield Fault(where=where, why=f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
+        yield Fault(where, f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
         return
     for number, text in enumerate(fetches):
         if (fault := fault_in_fetch(text)) is not None:
-            yield Fault(where=f"{where}[{number}]", why=fault)
+            yield Fault(f"{where}[{number}]", fault)
 
 
 def task_of(fetch: str) -> str:

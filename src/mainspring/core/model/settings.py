@@ -200,9 +200,9 @@ def read_values(texts: Mapping[str, str]) -> dict[str, Number]:
         setting = SETTINGS.get(name)
         value = None if setting is None else setting.read(text.strip())
         if setting is None:
-            faults.append(Fault(where=name, why=f"unknown setting{did_you_mean(name, SETTINGS)}"))
+            faults.append(Fault(name, f"unknown setting{did_you_mean(name, SETTINGS)}"))
         elif value is None:
-            faults.append(Fault(where=name, why=f"must be {setting.bounds()}"))
+            faults.append(Fault(name, f"must be {setting.bounds()}"))
         else:
             values[name] = value
     if not faults:
@@ -238,4 +238,4 @@ def _conflicts(scheduler_settings: SchedulerSettings) -> Iterator[Fault]:
     suspect, lost = scheduler_settings.suspect_after_seconds, scheduler_settings.lost_after_seconds
     if suspect >= lost:
         why = f"must be less than lost_after_seconds, which is {lost:g}, not {suspect:g}"
-        yield Fault(where="suspect_after_seconds", why=why)
+        yield Fault("suspect_after_seconds", why)

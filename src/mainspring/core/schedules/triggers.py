@@ -23,9 +23,9 @@ from mainspring.core.admission.validate_job import Faults
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.schedules.cron import occurrences
 from mainspring.core.schedules.cron.description import explain
-from mainspring.core.schedules.cron.expression import parse
+from mainspring.core.schedules.cron.expression import faults_in, parse
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT, find_zone, zone_fault
-from mainspring.protocol.errors import Broken, Refused
+from mainspring.protocol.errors import Broken
 
 MAX_INTERVAL_SECONDS = 366 * 86_400
 MAX_EVENT_TYPE_CHARS = 256
@@ -207,14 +207,11 @@ def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults)
     unknown = zone_fault(trigger.timezone)
     if unknown is not None:
         faults.add(f"{where}.timezone", unknown)
-    try:
-        parse(trigger.cron)
-    except Refused as refused:
-        for fault in refused.faults:
-            faults.add(f"{where}.cron", fault.why if fault.where == "cron" else f"{fault.where}: {fault.why}")
-    else:
-        if unknown is None and next_window(trigger, now) is None:
-            faults.add(f"{where}.cron", "cron expression never matches (no such date)")
+    invalid = faults_in(trigger.cron)
+    if not invalid and unknown is None and next_window(trigger, now) is None:
+        invalid = ["cron expression never matches (no such date)"]
+    for why in invalid:
+        faults.add(f"{where}.cron", why)
 
 
 def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:

@@ -35,7 +35,7 @@ from mainspring.core.model.schedule_rows import (
 )
 from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill
-from mainspring.core.schedules.evaluation import Context, ScheduledRunRequest
+from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
 from mainspring.core.schedules.event_triggers import receive
 from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
@@ -190,20 +190,14 @@ class ScheduleActions:
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time(), row.pool)
         decision = await self._evaluate(
-            id,
-            lambda evaluation_batch: rules.change(
-                evaluation_batch, self._context, spec, by=by, why=why, version=version
-            ),
-            audit,
+            id, partial(rules.change, spec=spec, by=by, why=why, version=version), audit, unreadable=True
         )
         self._on_change()
         return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Pause a schedule until `resume`: no new windows, no start of waiting ones. Active runs continue."""
-        decision = await self._evaluate(
-            id, lambda evaluation_batch: rules.pause(evaluation_batch, self._context, by=by, why=why), audit
-        )
+        decision = await self._evaluate(id, partial(rules.pause, by=by, why=why), audit)
         return decision.schedule
 
     async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
@@ -211,9 +205,7 @@ class ScheduleActions:
 
         Raises Conflict if its definition disables it.
         """
-        decision = await self._evaluate(
-            id, lambda evaluation_batch: rules.resume(evaluation_batch, self._context, by=by, why=why), audit
-        )
+        decision = await self._evaluate(id, partial(rules.resume, by=by, why=why), audit)
         self._on_change()
         return decision.schedule
 
@@ -222,9 +214,7 @@ class ScheduleActions:
     ) -> ScheduleRow:
         """Delete a schedule. Its history stays readable; active runs continue. Raises Outdated like `change`."""
         decision = await self._evaluate(
-            id,
-            lambda evaluation_batch: rules.delete(evaluation_batch, self._context, by=by, why=why, version=version),
-            audit,
+            id, partial(rules.delete, by=by, why=why, version=version), audit, unreadable=True
         )
         return decision.schedule
 
@@ -338,7 +328,10 @@ class ScheduleActions:
             raise refusal("the schedule has", faults)
         return pool
 
-    async def _evaluate(self, id: str, decide: Decide, audit: AuditEntry | None) -> ScheduleDecision:
+    async def _evaluate(
+        self, id: str, step: Callable[[Evaluation], None], audit: AuditEntry | None, *, unreadable: bool = False
+    ) -> ScheduleDecision:
+        decide = partial(evaluate_each, context=self._context, step=step, unreadable=unreadable)
         evaluated = await self._evaluate_with_key(id, decide, audit)
         if not evaluated.decisions:
             raise Broken(f"no decision about {id}")

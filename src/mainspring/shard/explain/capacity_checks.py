@@ -12,7 +12,7 @@ from itertools import islice
 
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Reason
-from mainspring.core.model.resources import NAMES, format_amounts
+from mainspring.core.model.resources import NAMES, format_amounts, format_part
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.model.worker import Lease
 from mainspring.core.placement.feasibility import ObstacleKind
@@ -273,7 +273,7 @@ def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Fi
     ahead = queue_position(context)
     next_room = _next_room(context, found)
     shown, others = _holders(context, found)
-    says = words.format_part(name, free, total)
+    says = format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
         verdict=words.no_free_capacity(says, ahead, task.priority, next_room),

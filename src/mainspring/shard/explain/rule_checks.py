@@ -20,7 +20,7 @@ from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.circuit_breakers import CircuitBreaker
 from mainspring.core.limits.concurrency_groups import GroupRow
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, format_amounts
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, format_amounts, format_part
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.sentences import join_words
@@ -105,10 +105,10 @@ def paused(context: TaskContext) -> GateBlock | None:
 
 def forbidden(context: TaskContext) -> GateBlock | None:
     """A policy keeps its job out of this pool."""
-    hindrance = gates.blocking_rule(context.memory, context.run, context.now)
-    if hindrance is None or not hindrance[0].startswith(gates.POLICY):
+    policy = context.memory.rules.forbids(context.run.job.spec.labels)
+    if policy is None:
         return None
-    why = hindrance[1]
+    why = gates.format_policy(policy)
     basis = "a policy keeps its job out of this pool"
     found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=Expected.never(basis))
     return GateBlock(words.POLICY, Reason.NO_MATCHING_WORKER, why, lambda: found)
@@ -227,7 +227,7 @@ def _describe_quota(context: TaskContext, limit: str, why: str, blocker: Task | 
     quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, ZERO_RESOURCES)
     if limit in NAMES:
         used, most = getattr(use, limit), getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
-        says = words.format_part(limit, used, most)
+        says = format_part(limit, used, most)
     else:
         used, most = lease_count(memory, tenant), quota.max_tasks or 0
         says = f"{used}/{most} tasks"
