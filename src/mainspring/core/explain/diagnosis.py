@@ -66,7 +66,7 @@ _FAILED = frozenset({"FAILED", "TIMED_OUT", "PARTIAL"})
 
 
 class ExpectedKind(StrEnum):
-    """What is known of a start."""
+    """Kind of forecast of a start."""
 
     RANGE = "range"
     UNKNOWN = "unknown"
@@ -84,22 +84,22 @@ class Expected(msgspec.Struct, frozen=True):
 
     @classmethod
     def never(cls, basis: str) -> Expected:
-        """It will never start."""
+        """Forecast that the task will never start."""
         return cls(ExpectedKind.NEVER, basis)
 
     @classmethod
     def unknown(cls, basis: str) -> Expected:
-        """Its start is unknown."""
+        """Forecast an unknown start."""
         return cls(ExpectedKind.UNKNOWN, basis)
 
     @classmethod
     def between(cls, earliest: datetime, latest: datetime, basis: str) -> Expected:
-        """It starts within this range."""
+        """Forecast a start within this range."""
         return cls(ExpectedKind.RANGE, basis, earliest, latest)
 
     @classmethod
     def at(cls, instant: datetime, basis: str) -> Expected:
-        """It starts at this instant."""
+        """Forecast a start at this instant."""
         return cls.between(instant, instant, basis)
 
 
@@ -121,7 +121,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """What is ahead, or holds what is waited for."""
+    """A task, run, person or other object that stands in the way."""
 
     kind: str
     """`task`, `run`, `job`, `tenant`, `worker`, `group`, `person` or `event`."""
@@ -133,7 +133,7 @@ class Blocker(msgspec.Struct, frozen=True):
 
 
 class SuggestionKind(StrEnum):
-    """Who has to act."""
+    """Kind of suggestion, by the person who has to act."""
 
     WAIT = "wait"
     CHANGE = "change"
@@ -153,17 +153,17 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def wait(cls, says: str = "Wait", command: str = "", effect: str = "") -> Suggestion:
-        """Nothing has to be done."""
+        """Suggest to wait."""
         return cls(kind=SuggestionKind.WAIT, says=says, command=command, effect=effect)
 
     @classmethod
     def change(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
-        """The owner can change something."""
+        """Suggest a change that the owner can make."""
         return cls(kind=SuggestionKind.CHANGE, says=says, command=command, effect=effect)
 
     @classmethod
     def ask(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
-        """An operator can change something."""
+        """Suggest a change that an operator has to make."""
         return cls(kind=SuggestionKind.ASK, says=says, command=command, effect=effect)
 
 
@@ -207,11 +207,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of the messages: `ahead`, `free_slots`, `usual_seconds`, ..."""
 
     def is_stale(self) -> bool:
-        """Whether the state that it is based on is too old to act on."""
+        """Return whether the state that it is based on is too old to act on."""
         return self.age_seconds > STALE_SECONDS
 
     def is_problem(self) -> bool:
-        """Whether it needs an action: it does not continue without one, or has failed."""
+        """Return whether it needs an action: it does not continue without one, or has failed."""
         is_never = self.expected is not None and self.expected.kind is ExpectedKind.NEVER
         return is_never or self.reason in _NEEDS_ACTION or (self.reason is None and self.state in _FAILED)
 

@@ -163,7 +163,7 @@ def name_of(task: Task, job: str) -> str:
 
 
 def _format_end(run: Run, now: datetime) -> str:
-    """How a run ended, when, and after how long; or that it is running."""
+    """Return how a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
         return "is active"
     took = (

@@ -249,7 +249,7 @@ def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillR
 
 
 def _format_remaining(context: ScheduleContext, backfill: BackfillRow, waiting: int) -> str:
-    """How long a backfill takes, at the usual duration of a run."""
+    """Return how long a backfill takes, at the usual duration of a run."""
     if context.duration is None:
         return "the usual duration of a run is not known yet"
     rounds = -(-waiting // backfill.max_parallel)
@@ -264,7 +264,7 @@ def _run_in_the_way(context: ScheduleContext, fire: FireRow) -> Blocker:
 
 
 def _expected_end(context: ScheduleContext, active: Sequence[FireRow]) -> Expected:
-    """When the first of these runs usually ends."""
+    """Return when the first of these runs usually ends."""
     if context.duration is None or not active:
         return Expected.unknown("the usual duration of its runs is not known")
     began = min(fire.start_at or fire.decided_at for fire in active)
@@ -437,7 +437,7 @@ def _format_latest(context: ScheduleContext) -> str:
 
 
 def _format_usual(events: Sequence[datetime]) -> str:
-    """How often events usually come, latest first, if there are enough to tell."""
+    """Return how often events usually come, latest first, if there are enough to tell."""
     if len(events) < _MIN_EVENTS:
         return ""
     gaps = sorted((later - earlier).total_seconds() for later, earlier in pairwise(events))

@@ -74,12 +74,12 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     unpaused: bool = False
 
     def changes_task(self) -> bool:
-        """Whether the task's request changes."""
+        """Return whether the task's request changes."""
         amounts = (self.cpu_millis, self.memory_bytes, self.gpus, self.disk_bytes, self.zone)
         return bool(self.without_labels) or any(amount is not None for amount in amounts)
 
     def changes_quota(self) -> bool:
-        """Whether its tenant's quota changes."""
+        """Return whether its tenant's quota changes."""
         return any(one is not None for one in (self.burst_cpu_millis, self.guaranteed_cpu_millis, self.max_tasks))
 
 

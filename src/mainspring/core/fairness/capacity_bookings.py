@@ -47,11 +47,11 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     why: str = ""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it applies at an instant."""
+        """Return whether it applies at an instant."""
         return _holds(self.cron, self.zone, self.seconds, self.lead_seconds, to_seconds(now))
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When the next window begins; None if there is none."""
+        """Return when the next window begins; None if there is none."""
         zone = find_zone(self.zone)
         return None if zone is None else next_after(cron.parse(self.cron), zone, now)
 

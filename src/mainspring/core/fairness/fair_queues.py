@@ -149,7 +149,7 @@ class FairQueues:
         self._full[without_affinity(shape)] = None
 
     def is_full(self, shape: Shape) -> bool:
-        """Whether a shape is known to find no capacity, wherever the other tasks of its run are."""
+        """Return whether a shape is known to find no capacity, wherever the other tasks of its run are."""
         return bool(self._full) and without_affinity(shape) in self._full
 
     def unpark(self, shapes: Iterable[Shape]) -> None:
@@ -252,7 +252,7 @@ class FairQueues:
         return None
 
     def count_before(self, task: Task, shape: Shape) -> int:
-        """About how many tasks of its queue are before a task: stale entries are counted too."""
+        """Return about how many tasks of its queue are before a task: stale entries are counted too."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
         start = bisect_left(queue, task.since, key=lambda entry: entry[1].since)
         for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long line
@@ -262,7 +262,7 @@ class FairQueues:
         return start
 
     def length(self, tenant: str, shape: Shape, priorities: Iterable[Priority] = Priority) -> int:
-        """How many tasks of a tenant and shape wait, at these priorities, including stale entries."""
+        """Return how many tasks of a tenant and shape wait, at these priorities, including stale entries."""
         total = 0
         for priority in priorities:
             queue = self._queues[priority].get(tenant, {}).get(shape, ())
@@ -270,7 +270,7 @@ class FairQueues:
         return total
 
     def has(self, task: Task, shape: Shape) -> bool:
-        """Whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
+        """Return whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, ())
         if any(entry is task and seq == task.seq for _, entry, seq in queue):
             return True

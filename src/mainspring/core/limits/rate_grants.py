@@ -62,7 +62,7 @@ class RateGrant(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was taken from a limit. The fields are the columns of `limits`, in the same order."""
+    """The amounts taken from a limit. The fields are the columns of `limits`, in the same order."""
 
     limit: str
     takes: tuple[Take, ...]
@@ -111,7 +111,7 @@ def _counting(takes: Sequence[Take], request: RateRequest, now: datetime) -> lis
 
 
 def _more_at(request: RateRequest, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
-    """When one more fits, given what counts and what is granted from `at` on."""
+    """Return when one more fits, given what counts and what is granted from `at` on."""
     together = sum(take.amount for take in counting) + granted
     if together < request.most:
         return None

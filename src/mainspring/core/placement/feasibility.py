@@ -119,7 +119,7 @@ NO_AFFINITY = Affinity()
 def obstacles(
     shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, task_id: str = "", zones: tuple[str, ...] = ()
 ) -> list[Obstacle]:
-    """Why `worker` can't take a task of this shape now; empty if it can.
+    """Return why `worker` can't take a task of this shape now; empty if it can.
 
     `task_id` is the task whose reservation counts as free; `zones` are those of the pool, empty for any.
     """
@@ -233,7 +233,7 @@ def _candidates(
 
 
 def _present(ids: Iterable[str], open_workers: OpenWorkers) -> Iterator[Worker]:
-    """Those of these workers that are in the index."""
+    """Filter the workers that are in the index."""
     return (worker for worker in map(open_workers.get, ids) if worker is not None)
 
 

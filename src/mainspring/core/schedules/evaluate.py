@@ -167,7 +167,7 @@ def skip_waiting(evaluation: Evaluation, because: str) -> None:
 
 
 def received_event_since(evaluation: Evaluation, window_at: datetime) -> bool:
-    """Whether an event arrived for an expected window, or later: after the buffer of the previous window.
+    """Return whether an event arrived for an expected window, or later: after the buffer of the previous window.
 
     Due windows are planned before an event is processed, so that a window planned now finds its own events only.
     """
@@ -315,7 +315,7 @@ def upstream_window(other: UpstreamSchedule | None, window_at: datetime) -> Upst
 
 
 def _other_window(other: UpstreamSchedule, window_at: datetime) -> datetime | None:
-    """Its latest window at or before ours; if its trigger has none at all, the latest that it was fired for."""
+    """Return the upstream job's latest window at or before ours, or the latest fired one if its trigger has no windows."""
     trigger = decode_spec(other.schedule).trigger
     window = previous_window(trigger, window_at)
     if window is None and next_window(trigger, window_at) is None:
@@ -327,7 +327,7 @@ def _other_window(other: UpstreamSchedule, window_at: datetime) -> datetime | No
 
 
 def _condition_fault(evaluation: Evaluation, fire: FireRow) -> str | None:
-    """Why the expression keeps a window from running; None if it passes."""
+    """Return why the expression keeps a window from running; None if it passes."""
     condition = evaluation.spec.condition
     if condition is None or condition.expression is None:
         return None

@@ -133,11 +133,11 @@ class Evaluation:
         self._outgoing: list[OutboxRow] = []
 
     def plans_windows(self) -> bool:
-        """Whether windows are planned."""
+        """Return whether windows are planned."""
         return self.row.enabled and not self.row.paused
 
     def is_new(self, fire: FireRow) -> bool:
-        """Whether a fire was created by this evaluation."""
+        """Return whether a fire was created by this evaluation."""
         return key_of(fire) not in self._before
 
     def update(self, row: ScheduleRow) -> None:
@@ -272,7 +272,7 @@ class Evaluation:
         )
 
     def params_fault(self, fire: FireRow) -> str | None:
-        """Why a window's parameters can't be computed; None if they can."""
+        """Return why a window's parameters can't be computed; None if they can."""
         if not self.spec.computed:
             return None
         try:
@@ -333,7 +333,7 @@ def key_of(fire: FireRow) -> Key:
 
 
 def is_planned(fire: FireRow) -> bool:
-    """Whether a fire comes from the trigger's own windows, not from a user or an event."""
+    """Return whether a fire comes from the trigger's own windows, not from a user or an event."""
     return not fire.by and fire.event is None
 
 

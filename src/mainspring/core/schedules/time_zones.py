@@ -66,7 +66,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 def zone_fault(name: str) -> str | None:
-    """Why there is no zone of this name; None if there is one."""
+    """Return why there is no zone of this name; None if there is one."""
     if find_zone(name) is not None:
         return None
     shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..."

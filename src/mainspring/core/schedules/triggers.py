@@ -151,7 +151,7 @@ def format_window(trigger: Trigger, window_at: datetime) -> str:
 
 
 def buffer_of(trigger: Trigger) -> timedelta:
-    """How long after a window it is planned: an expected event may be that late."""
+    """Return how long after a window it is planned: an expected event may be that late."""
     if isinstance(trigger, EventTrigger) and trigger.expected is not None:
         return timedelta(seconds=trigger.expected.buffer_seconds)
     return timedelta(0)

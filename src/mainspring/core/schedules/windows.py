@@ -109,7 +109,7 @@ def plan(
 def start_of(
     schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
 ) -> datetime:
-    """When the run of a window starts if it is created now: at once, or after its jitter."""
+    """Return when the run of a window starts if it is created now: at once, or after its jitter."""
     return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
 
 
@@ -127,7 +127,7 @@ def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
 
 
 def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0) -> bool:
-    """Whether a window may no longer start. The allowed delay counts from the end of the jitter."""
+    """Return whether a window may no longer start. The allowed delay counts from the end of the jitter."""
     return window_at < _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
 
 

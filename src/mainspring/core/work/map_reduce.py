@@ -70,7 +70,7 @@ class Input(_Part, frozen=True, kw_only=True):
 
 
 class OnItemFailure(StrEnum):
-    """What happens if an item fails for good."""
+    """Reaction to an item that fails for good."""
 
     FAIL = "fail"
     """Finish the other items, then fail the task. The next attempt processes only the missing ones."""

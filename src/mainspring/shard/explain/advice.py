@@ -92,12 +92,12 @@ def _waiting(case: _Case) -> Iterator[Suggestion]:
 
 
 def _is_ending(task: Task) -> bool:
-    """Whether a worker has it, and was asked to stop it."""
+    """Return whether a worker has it, and was asked to stop it."""
     return task.stop is not None and task.stop.kind is not StopKind.HOLD
 
 
 def _automatic_effect(found: Diagnosis) -> str:
-    """What happens without an action; empty if not known."""
+    """Describe the effect of waiting; empty if unknown."""
     numbers = found.numbers
     if found.reason is Reason.WORKER_LOST and "lost_in_seconds" in numbers:
         return words.tried_elsewhere(numbers["lost_in_seconds"])
@@ -176,7 +176,7 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
 
 
 def _takes(case: _Case, worker: Worker) -> bool:
-    """Whether only size keeps a worker from taking the task."""
+    """Return whether only size keeps a worker from taking the task."""
     return _obstacle_kinds(case, worker) <= _SIZE
 
 
@@ -223,7 +223,7 @@ def _asking_for(was: Resources, wanted: Resources) -> Hypothesis:
 
 
 def _unconstrained(case: _Case) -> Iterator[_Candidate]:
-    """One label less, or any zone."""
+    """Drop one label, or the zone."""
     for key, value in case.shape.labels:
         if not key.startswith((HANDLER_LABEL, ISOLATION_LABEL)):
             says = words.without_label(key, value)
@@ -249,7 +249,7 @@ def _promoted(case: _Case) -> Iterator[_Candidate]:
 
 
 def _more_workers(case: _Case) -> Iterator[_Candidate]:
-    """One more worker, as large as the request."""
+    """Add a worker as large as the request."""
     yield _Candidate(
         kind=SuggestionKind.ASK,
         says=words.one_more_worker(case.shape),
@@ -307,7 +307,7 @@ def _allowing(quota: Quota, limit: str, most: int) -> Quota:
 
 
 def _widened(case: _Case) -> Iterator[_Candidate]:
-    """One more for each of its groups that is full."""
+    """Raise the limit of each full group by one."""
     run = case.memory.runs[case.task.run_id]
     for limit in dict.fromkeys((*case.shape.groups, *limits_of(run))):
         group = case.memory.rules.groups.get(limit)

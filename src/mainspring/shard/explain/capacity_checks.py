@@ -39,7 +39,7 @@ _MAX_POSITION = 1_000
 
 
 def unmatched(context: TaskContext) -> GateBlock | None:
-    """No worker matches its constraints, or all that match are unavailable."""
+    """No worker matches the task's constraints, or all that match are unavailable."""
     found = context.match_workers()
     if found.all_unavailable():
         return GateBlock(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_describe_unavailable, found))
@@ -303,7 +303,7 @@ def _describe_reservation(context: TaskContext) -> Finding:
 
 
 def queue_position(context: TaskContext) -> int:
-    """How many tasks of its queue are before it."""
+    """Return how many tasks of its queue are before it."""
     queues, task = context.memory.queues, context.task
     for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, context.shape, _MAX_POSITION)):
         if other is task:

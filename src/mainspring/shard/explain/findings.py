@@ -86,7 +86,7 @@ def _usual(memory: ShardMemory, tenant: str, job: str, name: str) -> Usual | Non
 
 
 def elapsed(task: Task, now: datetime) -> float:
-    """How long an attempt has run."""
+    """Return how long an attempt has run."""
     return 0.0 if task.started_at is None else max(0.0, (now - task.started_at).total_seconds())
 
 
@@ -166,6 +166,6 @@ def lease_count(memory: ShardMemory, tenant: str) -> int:
 
 
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:
-    """It starts within this range of seconds."""
+    """Forecast a start within this range of seconds."""
     earliest, latest = now + timedelta(seconds=quick), now + timedelta(seconds=max(quick, slow))
     return Expected.between(earliest, latest, basis)

@@ -70,7 +70,7 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast_start(snapshot: Snapshot) -> Expected:
-    """When the task of a snapshot is expected to start, as things are."""
+    """Return when the task of a snapshot is expected to start, as things are."""
     return _forecast_start(snapshot, NO_CHANGES)
 
 
@@ -91,7 +91,7 @@ def what_if(snapshot: Snapshot, hypothesis: Hypothesis) -> Outcome:
 
 
 def try_out(snapshot: Snapshot, hypothesis: Hypothesis = NO_CHANGES, *events: Event) -> TrialResult:
-    """Whether the task would start now with these changes and events, and if not what would block it."""
+    """Return whether the task would start now with these changes and events, and if not what would block it."""
     forecast = _begun(snapshot, hypothesis, events)
     tried = _start_in(forecast)
     if tried.worker is None:
@@ -137,7 +137,7 @@ def _at_once(snapshot: Snapshot, *, makes_room: bool) -> Expected:
 
 
 def _expect(snapshot: Snapshot, hypothesis: Hypothesis, found: Diagnosis | None) -> Expected:
-    """When a task that does not start now would start. Without a match, the diagnosis says whether one may come."""
+    """Forecast a task that does not start now. Without a matching worker, the diagnosis says whether one may come."""
     if found is not None and found.expected is not None and found.reason in _NO_WORKER:
         return found.expected
     return _forecast_start(snapshot, hypothesis)
@@ -179,7 +179,7 @@ def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
 
 
 def _unknown_result(start: _Start) -> Expected | None:
-    """What to return if a forecast has not led to a start."""
+    """Return the result of a forecast that has not led to a start."""
     if start.seconds is not None:
         return None
     return Expected.unknown(_HIGHER_PRIORITY_ARRIVALS) if start.by_throughput else _unknown_start(start.forecast)
@@ -203,7 +203,7 @@ def _run_forecast(forecast: Forecast) -> _Start:
 
 
 def _by_throughput(forecast: Forecast, passed: float) -> float | None:
-    """When the task starts if the queue ahead of it keeps its throughput; None if as much arrives as is started."""
+    """Return when the task starts if the queue ahead keeps its throughput; None if as much arrives as is started."""
     coverage, mine = forecast.snapshot.coverage, forecast.mine()
     ahead = 0 if forecast.has_started() else count_ahead(forecast.memory, mine)
     left = max(ahead, coverage.ahead - forecast.placed)
@@ -246,7 +246,7 @@ def _format_basis(snapshot: Snapshot, starts: list[_Start], by_throughput: bool)
 
 
 def _unknown_start(forecast: Forecast) -> Expected:
-    """No known event leads to a start: what it would take."""
+    """Explain why no known event leads to a start."""
     found = diagnose(forecast.memory, forecast.snapshot.task_id, forecast.now)
     if found is not None and found.expected is not None and found.expected.kind is not ExpectedKind.RANGE:
         return found.expected

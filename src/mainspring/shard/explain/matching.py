@@ -55,7 +55,7 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Why no worker takes it, in one sentence."""
 
     def all_unavailable(self) -> bool:
-        """Whether all matching workers are unavailable: cordoned or silent."""
+        """Return whether all matching workers are unavailable: cordoned or silent."""
         return bool(self.matches) and all(matched.kinds & _UNAVAILABLE for matched in self.matches)
 
     def here(self) -> Iterator[WorkerMatch]:
@@ -114,7 +114,7 @@ def _same_kind(memory: ShardMemory, shape: Shape, affinity: Affinity) -> Iterato
 
 
 def _some(memory: ShardMemory) -> list[Worker]:
-    """All workers, or an even sample of many."""
+    """Return all workers, or an even sample of many."""
     step = -(-len(memory.workers) // MAX_EXAMINED)
     return list(islice(memory.workers.values(), 0, None, max(1, step)))
 
@@ -140,13 +140,13 @@ def _not_negative(resources: Resources) -> Resources:
 
 
 def may_still_come(memory: ShardMemory) -> bool:
-    """Whether there may be workers that have not reported to this leader yet."""
+    """Return whether there may be workers that have not reported to this leader yet."""
     is_young = memory.life < SETTLED_SECONDS
     return is_young or any(one.status is WorkerStatus.EXPECTED for one in memory.workers.values())
 
 
 def arrival(memory: ShardMemory, shape: Shape, now: datetime) -> str:
-    """Why a matching worker may come though none is here, in words; empty if none is known.
+    """Return why a matching worker may come though none is here, in words; empty if none is known.
 
     Affinity does not count: it may differ by then.
     """
@@ -189,7 +189,7 @@ def format_constraints(shape: Shape) -> str:
 
 
 def is_too_big(context: WorkerMatches) -> bool:
-    """Whether workers match apart from size, and none is large enough."""
+    """Return whether workers match apart from size, and none is large enough."""
     totals = {worker.total for worker in context.same_kind}
     return bool(totals) and not any(context.shape.resources.fits(total) for total in totals)
 

@@ -32,7 +32,7 @@ _MAX_DEPTH = 64
 
 
 def pending(context: TaskContext) -> Finding:
-    """What a pending task waits for."""
+    """Find the reason of a pending task."""
     task, run = context.task, context.run
     held = rules.paused(context)
     if held is not None:
@@ -61,7 +61,7 @@ def _format_upstream(run: RunMemory, task: Task) -> str:
 
 
 def _until(context: TaskContext, due_at: datetime) -> Finding:
-    """It waits for a time: its start time, its retry, or a circuit breaker."""
+    """The task waits for a time: its start time, its retry, or a circuit breaker."""
     task, memory, now = context.task, context.memory, context.now
     job = memory.job_breakers.open.get(context.run.subject())
     if job is not None:
@@ -120,7 +120,7 @@ def _retry(context: TaskContext, due_at: datetime) -> Finding:
 
 
 def _upstream(context: TaskContext) -> Finding:
-    """It waits for upstream tasks, or will never start."""
+    """The task waits for upstream tasks, or will never start."""
     task, run, now = context.task, context.run, context.now
     decision = progress.decide_early(run, task)
     if decision is not None:
@@ -199,7 +199,7 @@ def _when(task: Task) -> datetime:
 
 
 def _forecast_start(context: TaskContext) -> Expected:
-    """When a task can start, by the usual durations of its upstream tasks."""
+    """Return when a task can start, by the usual durations of its upstream tasks."""
     ends: dict[int, tuple[float, float] | str] = {}
     found = _ready_in(context, context.task, ends, _MAX_DEPTH)
     if isinstance(found, str):

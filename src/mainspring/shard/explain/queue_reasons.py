@@ -1,5 +1,4 @@
-"""What the tasks of a queue wait for: the reason of its oldest task, as its diagnosis finds it, for many queues at
-once.
+"""Reasons of queues: the reason of the oldest task of each, as its diagnosis finds it, for many queues at once.
 
 `ms queue`, `ms why --queue` and the metrics use this, and so agree with `ms why` about the oldest.
 """
@@ -22,7 +21,7 @@ not.
 
 
 class QueueReason(NamedTuple):
-    """What the oldest task of a queue waits for."""
+    """Reason of the oldest task of a queue."""
 
     reason: Reason | None
     """None: it is next."""
@@ -34,7 +33,7 @@ _NEXT = QueueReason(None, "")
 
 
 def of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueReason:
-    """What the tasks of a queue wait for: the reason of the oldest."""
+    """Find the reason of the oldest task of a queue."""
     queues = diagnosis.memory.queues
     front = queues.front(line.priority, line.tenant, line.shape)
     if front is None:
@@ -55,6 +54,6 @@ def of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueReason:
 
 
 def of_blocked(diagnosis: DiagnosisContext, blocked_task: BlockedTask) -> Reason | None:
-    """What a blocked task waits for; None: nothing any more, it is about to return to its queue."""
+    """Find the reason of a blocked task; None if it is about to return to its queue."""
     block = held_by_rules(diagnosis.context_of(*blocked_task))
     return None if block is None else block.reason

@@ -31,7 +31,7 @@ _FOR_CAPACITY = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.
 
 
 def queued(context: TaskContext) -> Finding:
-    """What a queued task waits for."""
+    """Find the reason of a queued task."""
     block = held_by_rules(context) or held_by_capacity(context)
     found = _unheld(context) if block is None else block.describe()
     winner = None if context.task.trail is None else context.task.trail.preempted_for
@@ -76,7 +76,7 @@ def _gates(context: TaskContext, holding: str, says: str) -> Iterator[Gate]:
 
 
 def _matters(context: TaskContext, gate: str) -> bool:
-    """Whether a gate could hold a task, given the rules and its definition."""
+    """Return whether a gate could hold a task, given the rules and its definition."""
     memory, tenant = context.memory, context.task.tenant
     matters = {
         words.UPSTREAM: bool(context.run.parents(context.task.position)),
@@ -106,7 +106,7 @@ def _says(context: TaskContext, gate: str) -> str:
 
 
 def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
-    """What is not the cause: the gates before the one that holds. For an unknown cause nothing is ruled out."""
+    """List the gates before the one that holds: they are not the cause. For an unknown cause nothing is ruled out."""
     if found.reason in (None, Reason.UNKNOWN):
         return ()
     passed = (gate.name for gate in gates if gate.passed is GateState.YES)
@@ -114,7 +114,7 @@ def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
 
 
 def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Finding:
-    """It was preempted, and no worker has had capacity since."""
+    """The task was preempted, and no worker has had capacity since."""
     task = context.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
     place = room.queue_position(context) + 1

@@ -82,7 +82,7 @@ def _person(row: FreezeRow) -> Blocker:
 
 
 def paused(context: TaskContext) -> GateBlock | None:
-    """Its run is paused, held or ending."""
+    """The task\'s run is paused, held or ending."""
     run = context.run.run
     if context.run.is_stopped():
         why = run.because or "it was cancelled, or failed"
@@ -154,7 +154,7 @@ def _describe_circuit(context: TaskContext, opened: CircuitBreaker, probe: datet
 
 
 def probe_at(context: TaskContext) -> datetime | None:
-    """When the next probe of a job with an open circuit breaker may start."""
+    """Return when the next probe of a job with an open circuit breaker may start."""
     seconds = context.memory.job_breakers.probe_at(context.run.subject())
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
@@ -187,7 +187,7 @@ def _describe_throttled(context: TaskContext, why: str) -> Finding:
 
 
 def over_quota(context: TaskContext) -> GateBlock | None:
-    """Its tenant is at its quota, or this task alone exceeds it."""
+    """The task\'s tenant is at its quota, or this task alone exceeds it."""
     memory, task, now = context.memory, context.task, context.now
     if task.priority is Priority.P0 or task.tenant not in memory.rules.quotas:
         return None

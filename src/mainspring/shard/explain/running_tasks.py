@@ -141,7 +141,7 @@ def _running(context: TaskContext, worker: Worker) -> Finding:
 
 
 def _is_stuck(context: TaskContext, ran: float, silent: float, highest: float | None, *, is_late: bool) -> bool:
-    """Whether it has made no progress for so long that it hardly will.
+    """Return whether it has made no progress for so long that it hardly will.
 
     A task that reports progress is stuck after half of its stall limit without any, or, if it is late, after a minute.
     One that does not is stuck after a multiple of the duration that it rarely exceeds.

@@ -69,7 +69,7 @@ class CopiedBlocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
-    """What blocks or orders waiting work."""
+    """State of the gates, and of the order of waiting work."""
 
     rules: SharingRules
     ledger: LimitLedger
@@ -106,12 +106,12 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """If none: why a matching one may come, in words."""
 
     def is_long_queue(self) -> bool:
-        """Whether so many tasks are ahead that the start follows from the throughput."""
+        """Return whether so many tasks are ahead that the start follows from the throughput."""
         return self.ahead >= LONG_QUEUE
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the start of one task depends on."""
+    """The part of a shard's memory that decides when one task starts."""
 
     task_id: str
     """The task's id in the copy."""
