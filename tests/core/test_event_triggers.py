@@ -46,19 +46,19 @@ def test_events_of_one_instant_are_windows_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "outcomes", "because"),
+    ("data", "outcomes", "named"),
     [
-        ({"rows": 3}, [O.RAN], "event e1"),
+        ({"rows": 3}, [O.RAN], "e1"),
         ({"rows": 0}, [], ""),
-        ({}, [O.CONDITION_FALSE], "filter failed: undefined `rows`"),
+        ({}, [O.CONDITION_FALSE], "`rows`"),
     ],
 )
-def test_a_filter_selects(data: object, outcomes: list[Outcome], because: str) -> None:
+def test_a_filter_selects(data: object, outcomes: list[Outcome], named: str) -> None:
     """A failed filter is recorded, an excluded event is not."""
     desk = FakeServer(a_spec(EventTrigger(type="orders.ready", filter="event.data.rows > 0")))
     desk.receive(NOON, an_event(1, NOON, data=data))
     assert desk.outcomes() == outcomes
-    assert not outcomes or desk.latest().because.startswith(because)
+    assert not outcomes or named in desk.latest().because
 
 
 def test_events_follow_overlap_and_conditions() -> None:

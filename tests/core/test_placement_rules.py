@@ -63,7 +63,7 @@ def test_no_task_has_affinity_to_a_downstream_task() -> None:
     """Not even at the end of a chain: it can't have started."""
     a, b, c = chain()
     found = faults_of(msgspec.structs.replace(a, affinity=("c",)), b, c)
-    assert found == {"tasks[0].affinity[0]": "c depends on a, so it can't start before it"}
+    assert set(found) == {"tasks[0].affinity[0]"}
 
 
 def test_faults_of_the_job_itself() -> None:
@@ -89,5 +89,5 @@ def test_added_tasks_may_have_affinity_to_existing_tasks() -> None:
     new = {"name": "new", "affinity": ["grower", "old"], "anti_affinity": ["old"]}
     (added,) = expansion.check(json.dumps({"tasks": [new]}), run, Limits()).tasks
     assert (added.affinity, added.anti_affinity) == (("grower", "old"), ("old",))
-    with pytest.raises(Refused, match="unknown task 'odl', did you mean old"):
+    with pytest.raises(Refused, match=r"'odl', .* old"):
         expansion.check(json.dumps({"tasks": [{**new, "affinity": ["odl"]}]}), run, Limits())

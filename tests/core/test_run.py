@@ -133,9 +133,10 @@ def test_a_run_has_an_end_time_exactly_while_it_has_ended(state: RunState) -> No
 def test_the_end_of_a_run_and_its_retry_have_reasons(state: RunState) -> None:
     run = a_run()
     update_state(run, state, NOON)
-    assert run.because not in {"", "adopted"}
+    ended = run.because
+    assert ended not in {"", "adopted"}
     update_state(run, R.RUNNING, NOON)
-    assert run.because == "a task was retried"
+    assert run.because not in {"", ended}
 
 
 def test_a_cancelled_run_names_who_cancelled_it() -> None:

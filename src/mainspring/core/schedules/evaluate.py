@@ -315,7 +315,7 @@ def upstream_window(other: UpstreamSchedule | None, window_at: datetime) -> Upst
 
 
 def _other_window(other: UpstreamSchedule, window_at: datetime) -> datetime | None:
-    """Return the upstream job's latest window at or before ours, or the latest fired one if its trigger has no windows."""
+    """Return the upstream job's latest window at or before ours; without windows of its trigger, the latest fired."""
     trigger = decode_spec(other.schedule).trigger
     window = previous_window(trigger, window_at)
     if window is None and next_window(trigger, window_at) is None:
