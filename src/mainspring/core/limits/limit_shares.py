@@ -51,8 +51,10 @@ def lowered(limit: str, holder: str, granted: int) -> ShareRow:
 
 
 def target(total: int, rows: Sequence[ShareRow], holder: str) -> int:
-    """Return the target share: the fair part of a holder if another holder has less than that, a proportional part if the
-    limit was lowered below the sum, else what it has.
+    """Return the target share of a holder.
+
+    It is its fair part if another holder has less than that, a proportional part if the limit was lowered below the
+    sum, else its present share.
     """
     mine = next((row.granted for row in rows if row.holder == holder), 0)
     together = sum(row.granted for row in rows)

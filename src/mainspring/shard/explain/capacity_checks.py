@@ -20,6 +20,7 @@ from mainspring.core.text.sentences import join_words
 from mainspring.shard.explain import matching
 from mainspring.shard.explain.diagnosis_context import CompetingQueue, TaskContext
 from mainspring.shard.explain.findings import (
+    Blockers,
     Finding,
     holder,
     named,
@@ -80,14 +81,12 @@ def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
 def _describe_unavailable(found: WorkerMatches) -> Finding:
     names = [f"{matched.worker.id} ({_format_unavailable(matched)})" for matched in found.matches]
     ways = [Blocker("worker", matched.worker.id, name) for matched, name in zip(found.matches, names, strict=True)]
-    shown, others = named(ways)
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.only_away(matching.format_constraints(found.shape), names, len(names)),
         says=f"{len(names)} unavailable",
         expected=Expected.unknown("it depends on when they are available again"),
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(ways),
         numbers={"is_feasible": float(len(names))},
     )
 
@@ -138,26 +137,22 @@ def fragmented(context: TaskContext) -> GateBlock | None:
 
 
 def _describe_reserved(context: TaskContext, reason: Reason, workers: int, tasks: list[Task]) -> Finding:
-    shown, others = named(waiter(context.memory, task, context.now) for task in tasks)
     return Finding(
         reason=reason,
         verdict=words.reserved_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
         says=f"reserved on {words.count_of(workers, 'worker')}",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(waiter(context.memory, task, context.now) for task in tasks),
         numbers={"keepers": float(workers)},
     )
 
 
 def _describe_fragmented(context: TaskContext, found: WorkerMatches) -> Finding:
     wanted, free, most = context.shape.resources, found.free, found.most_free()
-    shown, others = _holders(context, found)
     return Finding(
         reason=Reason.FRAGMENTED,
         verdict=words.fragmented(wanted, free, most, is_all=found.is_all),
         says=f"{format_amounts(most)[0] if format_amounts(most) else 'nothing'} on one worker",
-        blockers=shown,
-        more_blockers=others,
+        blockers=_holders(context, found),
         numbers={"free_cores": free.cpu_millis / 1000, "most_free_cores": most.cpu_millis / 1000},
     )
 
@@ -190,13 +185,11 @@ def _describe_outranked(
         for priority, competing in competing_queues[:MAX_NAMED]
         for _, task in context.memory.queues.peek(priority, competing.tenant, competing.shape, MAX_NAMED)
     )
-    shown, others = named((waiter(context.memory, task, context.now) for task in islice(first, MAX_NAMED)), count)
     return Finding(
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=verdict,
         says=f"{count:,} ahead",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named((waiter(context.memory, task, context.now) for task in islice(first, MAX_NAMED)), count),
         numbers={"ahead": float(count)},
     )
 
@@ -235,15 +228,13 @@ def _describe_outshared(
         (tenant, f"{tenant} (at {share(tenant):.0%} of its fair share, {count:,} waiting)")
         for tenant, count in waiting.items()
     ]
-    shown, others = named(Blocker("tenant", name, says, name, context.task.priority) for name, says in ahead)
     own, other = share(context.task.tenant), share(first[0][1].tenant)
     is_guaranteed = mine[0] and not first[0][0][0]
     return Finding(
         reason=Reason.FAIR_SHARE,
         verdict=words.behind_share(context.task.tenant, own, other, guaranteed=is_guaranteed),
         says=f"{own:.0%}",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(Blocker("tenant", name, says, name, context.task.priority) for name, says in ahead),
         numbers={"share": own, "other_share": other, "tenants_ahead": float(len(waiting))},
     )
 
@@ -264,22 +255,20 @@ def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Fi
         return _describe_reservation(context)
     others_of_run = [one for one in context.run.live.values() if one.name in context.shape.anti_affinity]
     if others_of_run and not found.lacking_capacity():
-        shown, others = named(holder(memory, one, context.now) for one in others_of_run)
         verdict = words.anti_affinity(list(context.shape.anti_affinity))
-        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, blockers=shown, more_blockers=others)
+        holders = named(holder(memory, one, context.now) for one in others_of_run)
+        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, blockers=holders)
     name = _scarce(context, found)
     workers = found.lacking_capacity()
     free, total = getattr(found.free, name), sum(getattr(worker.total, name) for worker in workers)
     ahead = queue_position(context)
     next_room = _next_room(context, found)
-    shown, others = _holders(context, found)
     says = format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
         verdict=words.no_free_capacity(says, ahead, task.priority, next_room),
         says=f"{says} free",
-        blockers=shown,
-        more_blockers=others,
+        blockers=_holders(context, found),
         numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "is_feasible": float(len(workers))}
         | ({} if next_room is None else {"next_room_seconds": next_room}),
     )
@@ -292,13 +281,11 @@ def _describe_reservation(context: TaskContext) -> Finding:
     leases = [] if worker is None else list(worker.leases.values())
     tasks = [task for lease in leases for task in lease.members.values()]
     going = [task for task in tasks if task.stop is not None and task.stop.for_task == context.task.id] or tasks
-    shown, others = named(holder(memory, task, context.now) for task in going)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
         verdict=words.reserved(room.worker, room.why),
         says=f"reserved on {room.worker}",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(holder(memory, task, context.now) for task in going),
     )
 
 
@@ -336,7 +323,7 @@ def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
     return first
 
 
-def _holders(context: TaskContext, found: WorkerMatches) -> tuple[tuple[Blocker, ...], int]:
+def _holders(context: TaskContext, found: WorkerMatches) -> Blockers:
     """The tasks that hold the capacity, the first to finish first."""
     tasks = [task for lease in _leases(found) for task in islice(lease.members.values(), 1)]
     count = sum(len(matched.worker.leases) for matched in found.here())

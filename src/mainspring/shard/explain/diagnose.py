@@ -68,8 +68,8 @@ def diagnose(
         priority=task.priority,
         expected=found.expected,
         gates=found.gates,
-        blockers=found.blockers,
-        more_blockers=found.more_blockers,
+        blockers=found.blockers.shown,
+        more_blockers=found.blockers.more,
         ruled_out=found.ruled_out,
         numbers=found.numbers,
     )

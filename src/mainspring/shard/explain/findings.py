@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +30,13 @@ _COMPARED = 256
 """How many holders are compared by their remaining time."""
 
 
+class Blockers(NamedTuple):
+    """The first blockers, and how many more there are."""
+
+    shown: tuple[Blocker, ...] = ()
+    more: int = 0
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one task."""
 
@@ -38,8 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the gate that holds it."""
     expected: Expected | None = None
     gates: tuple[Gate, ...] = ()
-    blockers: tuple[Blocker, ...] = ()
-    more_blockers: int = 0
+    blockers: Blockers = Blockers()
     ruled_out: tuple[str, ...] = ()
     numbers: dict[str, float] = {}
 
@@ -140,15 +147,15 @@ def blocking_task(memory: ShardMemory, task: Task, doing: str) -> Blocker:
     return Blocker("task", task.id, says, task.tenant, task.priority)
 
 
-def named(found: Iterable[Blocker], count: int | None = None) -> tuple[tuple[Blocker, ...], int]:
+def named(found: Iterable[Blocker], count: int | None = None) -> Blockers:
     """The first blockers, and how many more there are of `count`."""
     listed: Sequence[Blocker] = tuple(found)
     total = len(listed) if count is None else count
     shown = tuple(listed[:MAX_NAMED])
-    return shown, max(0, total - len(shown))
+    return Blockers(shown, max(0, total - len(shown)))
 
 
-def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> tuple[tuple[Blocker, ...], int]:
+def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> Blockers:
     """The holders of what is waited for, those with the least remaining time first."""
     seconds_left = remaining_seconds(memory, now)
 

@@ -18,7 +18,7 @@ from mainspring.core.model.task import Task, TaskState
 from mainspring.core.text.durations import format_seconds
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, Usual, between, elapsed, usual
+from mainspring.shard.explain.findings import Finding, Usual, between, elapsed, named, usual
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import progress
@@ -63,57 +63,43 @@ def _format_upstream(run: RunMemory, task: Task) -> str:
 def _until(context: TaskContext, due_at: datetime) -> Finding:
     """The task waits for a time: its start time, its retry, or a circuit breaker."""
     task, memory, now = context.task, context.memory, context.now
-    job = memory.job_breakers.open.get(context.run.subject())
-    if job is not None:
-        return Finding(
-            reason=Reason.CIRCUIT_OPEN,
-            verdict=words.circuit_of_job(
-                context.run.subject(),
-                job.because,
-                rules.probe_at(context) or due_at,
-                now,
-                failure_of(task) if task.tries else "",
-            ),
-            says=format_relative(due_at, now),
-            expected=Expected.unknown("it depends on whether the probe succeeds"),
-            blockers=(rules.failing(job, task.tenant),),
-            numbers={"seconds": (due_at - now).total_seconds()},
-        )
-    signature_breakers = memory.signature_breakers.open.get(task.trail.signature) if task.trail is not None else None
-    if signature_breakers is not None:
-        return Finding(
-            reason=Reason.CIRCUIT_OPEN,
-            verdict=words.circuit_of_signature(signature_breakers.because, due_at, now),
-            says=format_relative(due_at, now),
-            expected=Expected.at(due_at, "its next attempt is on hold until then"),
-            blockers=(
-                Blocker(
-                    "event", signature_breakers.subject, f"many tasks failed the same way: {signature_breakers.because}"
-                ),
-            ),
-            numbers={"seconds": (due_at - now).total_seconds()},
-        )
-    if task.tries or task.losses:
-        return _retry(context, due_at)
-    return Finding(
+    found = Finding(
         reason=Reason.WAITING_TIME,
         verdict=words.waiting_until(due_at, task.because, now),
         says=format_relative(due_at, now),
         expected=Expected.at(due_at, "it is due then"),
         numbers={"seconds": (due_at - now).total_seconds()},
     )
-
-
-def _retry(context: TaskContext, due_at: datetime) -> Finding:
-    task, now = context.task, context.now
-    tries = context.run.spec(task.position).max_attempts
-    return Finding(
-        reason=Reason.WAITING_RETRY,
-        verdict=words.waiting_for_retry(task.tries, tries, failure_of(task), due_at, now),
-        says=format_relative(due_at, now),
-        expected=Expected.at(due_at, "its retry delay, if there is capacity then"),
-        numbers={"seconds": (due_at - now).total_seconds(), "tries": float(task.tries)},
-    )
+    job, name = memory.job_breakers.open.get(context.run.subject()), context.run.subject()
+    if job is not None:
+        failure = failure_of(task) if task.tries else ""
+        return replace(
+            found,
+            reason=Reason.CIRCUIT_OPEN,
+            verdict=words.circuit_of_job(name, job.because, rules.probe_at(context) or due_at, now, failure),
+            expected=Expected.unknown("it depends on whether the probe succeeds"),
+            blockers=named([rules.failing(job, task.tenant)]),
+        )
+    circuit = None if task.trail is None else memory.signature_breakers.open.get(task.trail.signature)
+    if circuit is not None:
+        says = f"many tasks failed the same way: {circuit.because}"
+        return replace(
+            found,
+            reason=Reason.CIRCUIT_OPEN,
+            verdict=words.circuit_of_signature(circuit.because, due_at, now),
+            expected=Expected.at(due_at, "its next attempt is on hold until then"),
+            blockers=named([Blocker("event", circuit.subject, says)]),
+        )
+    if task.tries or task.losses:
+        tries = context.run.spec(task.position).max_attempts
+        return replace(
+            found,
+            reason=Reason.WAITING_RETRY,
+            verdict=words.waiting_for_retry(task.tries, tries, failure_of(task), due_at, now),
+            expected=Expected.at(due_at, "its retry delay, if there is capacity then"),
+            numbers=found.numbers | {"tries": float(task.tries)},
+        )
+    return found
 
 
 # upstream tasks
@@ -125,13 +111,12 @@ def _upstream(context: TaskContext) -> Finding:
     decision = progress.decide_early(run, task)
     if decision is not None:
         cause = None if decision.cause is None else context.memory.find(decision.cause)
-        shown = () if cause is None else (_blocker(context.memory, cause, now),)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
             verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
             says=_format_upstream(run, task),
             expected=Expected.never(decision.because),
-            blockers=shown,
+            blockers=named([] if cause is None else [_blocker(context.memory, cause, now)]),
         )
     waits, total = run.waiting[task.position], len(run.parents(task.position))
     open_ones = list(islice(_open(run, task), MAX_NAMED))
@@ -144,8 +129,7 @@ def _upstream(context: TaskContext) -> Finding:
         verdict=words.waiting_for_upstream(waits, total, names),
         says=_format_upstream(run, task),
         expected=expected,
-        blockers=tuple(_blocker(context.memory, one, now) for one in open_ones),
-        more_blockers=max(0, waits - len(open_ones)),
+        blockers=named([_blocker(context.memory, one, now) for one in open_ones], waits),
         numbers={"waiting": float(waits), "upstream": float(total)},
     )
 

@@ -17,7 +17,7 @@ from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, lease_count, named
+from mainspring.shard.explain.findings import Blockers, Finding, lease_count, named
 from mainspring.shard.explain.rule_checks import GateBlock
 
 _BY_RULES: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
@@ -122,11 +122,9 @@ def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Findi
         task.since, ran, saved=task.position in context.run.checkpoints, place=place, now=context.now
     )
     numbers = found.numbers | {"place": float(place)} | ({} if ran is None else {"ran_seconds": ran})
-    shown, others = named((_winner(winner), *found.blockers))
-    others += found.more_blockers
-    return replace(
-        found, reason=Reason.PREEMPTED, verdict=verdict, blockers=shown, more_blockers=others, numbers=numbers
-    )
+    blockers = named((_winner(winner), *found.blockers.shown))
+    blockers = Blockers(blockers.shown, blockers.more + found.blockers.more)
+    return replace(found, reason=Reason.PREEMPTED, verdict=verdict, blockers=blockers, numbers=numbers)
 
 
 def _winner(winner: Preemptor) -> Blocker:

@@ -71,7 +71,7 @@ def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
         expected=Expected.unknown("someone has to unfreeze it")
         if until is None
         else Expected.at(until, "the freeze ends then"),
-        blockers=(_person(row),),
+        blockers=named([_person(row)]),
         numbers={"frozen_seconds": (context.now - row.since).total_seconds()},
     )
 
@@ -98,7 +98,7 @@ def paused(context: TaskContext) -> GateBlock | None:
         reason=Reason.PAUSED,
         verdict=why,
         expected=Expected.unknown("someone has to resume it"),
-        blockers=(Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}"),),
+        blockers=named([Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}")]),
     )
     return GateBlock(words.PAUSED, Reason.PAUSED, "its run is paused", lambda: found)
 
@@ -148,7 +148,7 @@ def _describe_circuit(context: TaskContext, opened: CircuitBreaker, probe: datet
         verdict=words.circuit_of_job(opened.subject, opened.because, probe, context.now),
         says=f"probe {format_relative(probe, context.now)}",
         expected=Expected.unknown("it depends on whether the probe succeeds"),
-        blockers=(failing(opened, context.task.tenant),),
+        blockers=named([failing(opened, context.task.tenant)]),
         numbers={"probe_seconds": (probe - context.now).total_seconds()},
     )
 
@@ -233,19 +233,18 @@ def _describe_quota(context: TaskContext, limit: str, why: str, blocker: Task | 
         says = f"{used}/{most} tasks"
     leases = (lease for lease in islice(memory.leases.values(), _MAX_LEASES) if lease.tenant == tenant)
     mine = [task for lease in leases for task in islice(lease.members.values(), 1)]
-    shown, others = soonest(memory, mine, now, len(mine))
+    holders = soonest(memory, mine, now, len(mine))
     if blocker is not None:
         verdict = words.behind_one_over_quota(tenant, full_name(blocker), why)
-        shown, others = named((waiter(memory, blocker, now), *shown), len(mine) + 1)
+        holders = named((waiter(memory, blocker, now), *holders.shown), len(mine) + 1)
     else:
-        first = memory.find(shown[0].id) if shown else None
+        first = memory.find(holders.shown[0].id) if holders.shown else None
         verdict = words.over_quota(tenant, why, "" if first is None else format_held(memory, first, now))
     return Finding(
         reason=Reason.TENANT_OVER_QUOTA,
         verdict=verdict,
         says=says,
-        blockers=shown,
-        more_blockers=others,
+        blockers=holders,
         numbers={"used": float(used), "most": float(most)},
     )
 
@@ -267,21 +266,24 @@ def _describe_group(context: TaskContext, group: GroupRow) -> Finding:
             reason=Reason.RATE_LIMIT,
             verdict=words.rate_is_used(group, more_at, now),
             says=f"{group.name} {group.most} every {format_seconds(group.per_seconds)}",
-            blockers=(Blocker("group", group.name, concurrency_groups.describe(group), group.tenant),),
+            blockers=named([_group(group)]),
             numbers={"most": float(group.most), "per_seconds": group.per_seconds},
         )
     used, granted = ledger.use.get(group.limit, 0), min(ledger.shares.get(group.limit, 0), group.most)
     found = [*_runs_in(context, group.limit), *_tasks_in(context, group.limit)]
-    shown, others = named(found, max(used, len(found)))
-    names = [one.says for one in shown]
+    holders = named(found, max(used, len(found)))
+    names = [one.says for one in holders.shown]
     return Finding(
         reason=Reason.CONCURRENCY,
         verdict=words.group_is_full(group, used, granted, names[:1], max(1, used) if names else 0),
         says=f"{group.name} {used}/{group.most}",
-        blockers=shown or (Blocker("group", group.name, concurrency_groups.describe(group), group.tenant),),
-        more_blockers=others,
+        blockers=holders if found else named([_group(group)]),
         numbers={"used": float(used), "most": float(group.most), "granted": float(granted)},
     )
+
+
+def _group(group: GroupRow) -> Blocker:
+    return Blocker("group", group.name, concurrency_groups.describe(group), group.tenant)
 
 
 def _runs_in(context: TaskContext, limit: str) -> Iterator[Blocker]:
