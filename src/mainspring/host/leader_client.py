@@ -24,7 +24,7 @@ from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import ActionRequest
 from mainspring.shard.explain import advice, forecast, pool_status
 from mainspring.shard.explain import diagnose as diagnosing
-from mainspring.shard.explain import waiting_summary as sums
+from mainspring.shard.explain import queue_reasons as sums
 from mainspring.shard.explain.snapshot import Snapshot
 from mainspring.shard.state.memory import ShardMemory
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.explain import advice_messages as words
+from mainspring.core.explain import messages
 from mainspring.core.explain.diagnosis import (
     BY_ROWS,
     Blocker,
@@ -274,7 +275,7 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
     return replace(
         found,
         reason=Reason.PAUSED,
-        verdict=f"{run.because[:1].upper()}{run.because[1:]}" or "Paused",
+        verdict=messages.paused(run.because or "paused"),
         expected=Expected.unknown("someone has to resume it"),
         suggestions=(Suggestion.ask("Resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),),
     )

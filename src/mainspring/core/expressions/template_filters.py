@@ -1,8 +1,7 @@
 """Our own template filters: those that iterate or build lists, may grow a text, or compute dates.
 
 1. Their input is charged to the evaluation's `EvaluationBudget`, and a list that they return is an `Array` again, so
-   that the next
-   filter is charged as well.
+   that the next filter is charged as well.
 2. They never pass a Python list or dict to the engine, which would expose its methods to the expression.
 3. They fail with a sentence when the value has the wrong type.
 

@@ -10,8 +10,7 @@ blocked, wait beside their queue, oldest first, and each joins its head once it 
    `left` are called where that changes, and `depth` counts all of them.
 2. A parked shape is skipped, so that tasks that can't be placed don't hide what is behind them. `wake` unparks it.
 3. A tenant that may have no more is skipped at a priority, until it may have more (`retry_tenant`), or its next task
-   may be
-   another: tasks of it came or left, or a shape of it was woken.
+   may be another: tasks of it came or left, or a shape of it was woken.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A user of a limit takes a grant first: some of it, durably, before any is used. A take counts for one period from its
 moment on, so that no stretch of a period's length ever has more than the limit in all, and the time of the next grant
 is known. A grant must be used within `USABLE_FRACTION` of a period, and expires after that: the use in any period
-exceeds
-the limit by at most that part.
+exceeds the limit by at most that part.
 
 For a busy limit, takes that are close together are merged into one, at the moment of the last of them: it counts for a
 little longer, and never for less than a period.

@@ -13,8 +13,7 @@
 A window that expects an event is due only after its buffer (`triggers.buffer_of`): its age counts from then on.
 
 A paused or disabled schedule is not planned. Resuming, creating or changing one sets `planned_through` to that
-instant, so
-that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
+instant, so that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
 """
 
 from __future__ import annotations

@@ -46,8 +46,7 @@ MAX_WAITING = 128
 _WAITING_IF_LONG, _QUEUE_LENGTH_IF_LONG = 64, 16
 """The same, in total and per queue, if the start follows from the throughput: only a few tasks are placed then in each
 forecast, and a similar one replaces each (`Forecast._fill_up`). In 10,000 queues, half as many tasks make a copy cost
-8 ms
-instead of 12, and each memory made from it 1.5 instead of 2.2.
+8 ms instead of 12, and each memory made from it 1.5 instead of 2.2.
 """
 MAX_WORKERS = 64
 MAX_LEASES = 200
