@@ -18,7 +18,7 @@ from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.model.task import Priority
 from mainspring.core.text.durations import format_seconds
-from mainspring.core.text.sentences import join_words
+from mainspring.core.text.sentences import count_of, join_words
 
 UPSTREAM, DUE, FROZEN, PAUSED = "upstream", "due", "freeze", "pause"
 POLICY, STORE, CIRCUIT, FAILURES = "pool policy", "scheduler", "circuit breaker", "failure budget"
@@ -41,11 +41,6 @@ NOT_THE_CODE = "not your code: it has not started"
 NOT_THE_QUEUE = "not the queue: it has a worker"
 WORKER_ANSWERS = "its worker responds"
 MAY_COME_BACK, _NEVER = "workers may still reconnect", "it will never start"
-
-
-def count_of(count: int, noun: str) -> str:
-    """Format a count: `1 task`, `1,200 tasks`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def list_some(names: Sequence[str], count: int | None = None) -> str:

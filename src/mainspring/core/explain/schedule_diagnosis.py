@@ -39,6 +39,7 @@ from mainspring.core.schedules.start_policy import Situation, StartGate, decide_
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, ManualTrigger, describe_trigger, format_window
 from mainspring.core.schedules.windows import Outcome, start_of, upcoming
 from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.sentences import count_of
 
 _EVALUATED_WITHIN_SECONDS = 60.0
 """Waiting windows are decided again at least this often while a server is healthy."""
@@ -377,7 +378,7 @@ def _trigger(context: ScheduleContext) -> Suggestion:
 
 def _and_waiting(context: ScheduleContext) -> str:
     count = len(context.waiting)
-    return f"; {count} window{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} waiting" if count else ""
+    return f"; {count_of(count, 'window')} {'is' if count == 1 else 'are'} waiting" if count else ""
 
 
 def _ago(at: datetime, now: datetime) -> str:

@@ -19,7 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from mainspring.core.admission.validate_job import Faults, check_name
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources, largest_of
 from mainspring.core.schedules.cron import expression as cron
 from mainspring.core.schedules.cron.occurrences import next_after, previous_before
 from mainspring.core.schedules.time_zones import INSTANT, find_zone, to_instant, to_seconds, zone_fault
@@ -72,7 +72,7 @@ def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -
     held = [booking.guaranteed for booking in bookings if booking.holds_at(now)]
     if not held:
         return promised
-    return Resources(*(max(getattr(one, name) for one in (promised, *held)) for name in NAMES))
+    return largest_of((promised, *held))
 
 
 def check(booking: Booking, now: datetime, faults: Faults) -> None:

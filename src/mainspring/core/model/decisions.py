@@ -23,6 +23,7 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
 from mainspring.core.placement.preemption_policy import Mode
 from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.text.sentences import count_of
 
 MAX_DECISIONS_PER_BATCH = 1_000
 MAX_NAMED = 20
@@ -98,9 +99,9 @@ def placement_reason(*, was_reserved: bool, workers_examined: int | None, worker
     if was_reserved:
         why = "the capacity reserved for it is free"
     elif workers_examined is None:
-        why = f"the best of the examined workers, of {_workers(worker_count)}"
+        why = f"the best of the examined workers, of {count_of(worker_count, 'worker')}"
     else:
-        why = f"the best of {_workers(workers_examined)}"
+        why = f"the best of {count_of(workers_examined, 'worker')}"
     return f"{why}; {group_size} tasks share the lease" if group_size > 1 else why
 
 
@@ -109,9 +110,5 @@ def preemption_reason(mode: Mode, victims: Sequence[PreemptedTask], workers_exam
     count = Counter(victim.priority.name for victim in victims)
     who = " and ".join(f"{number} of {name}" for name, number in sorted(count.items(), reverse=True))
     lost = sum(victim.lost_seconds for victim in victims)
-    cheapest = f"is the cheapest choice on {_workers(workers_examined)}"
+    cheapest = f"is the cheapest choice on {count_of(workers_examined, 'worker')}"
     return f"{_MODE_REASONS[mode]}: {who}, losing {lost:.0f} s of work, {cheapest}"
-
-
-def _workers(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
@@ -48,6 +50,12 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
 
 
 ZERO_RESOURCES = Resources()
+
+
+def largest_of(amounts: Iterable[Resources]) -> Resources:
+    """Return the largest amount of each resource; zero if there are none."""
+    distinct = set(amounts)
+    return Resources(*(max((getattr(one, name) for one in distinct), default=0) for name in NAMES))
 
 
 def dominant_share(used: Resources, total: Resources) -> float:

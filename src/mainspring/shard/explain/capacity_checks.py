@@ -16,7 +16,7 @@ from mainspring.core.model.resources import NAMES, format_amounts, format_part
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.model.worker import Lease
 from mainspring.core.placement.feasibility import ObstacleKind
-from mainspring.core.text.sentences import join_words
+from mainspring.core.text.sentences import count_of, join_words
 from mainspring.shard.explain import matching
 from mainspring.shard.explain.diagnosis_context import CompetingQueue, TaskContext
 from mainspring.shard.explain.findings import (
@@ -140,7 +140,7 @@ def _describe_reserved(context: TaskContext, reason: Reason, workers: int, tasks
     return Finding(
         reason=reason,
         verdict=words.reserved_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
-        says=f"reserved on {words.count_of(workers, 'worker')}",
+        says=f"reserved on {count_of(workers, 'worker')}",
         blockers=named(waiter(context.memory, task, context.now) for task in tasks),
         numbers={"keepers": float(workers)},
     )

@@ -12,9 +12,9 @@ from datetime import timedelta
 import msgspec
 
 from mainspring.core.explain.diagnosis import Diagnosis, Expected, ExpectedKind, Reason
-from mainspring.core.explain.messages import count_of
 from mainspring.core.explain.what_if import NO_CHANGES, Hypothesis, Outcome, Victim
 from mainspring.core.model.task import Task
+from mainspring.core.text.sentences import count_of
 from mainspring.shard.events import Event
 from mainspring.shard.explain.diagnose import diagnose
 from mainspring.shard.explain.forecast_engine import Forecast

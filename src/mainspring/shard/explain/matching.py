@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.unplaced import explain
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount, format_amounts
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount, format_amounts, largest_of
 from mainspring.core.model.task import Task
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.core.placement.feasibility import PERMANENT, Affinity, Obstacle, ObstacleKind, is_feasible, obstacles
@@ -75,13 +75,12 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Total free capacity of these. Cached, as many queues ask."""
         total = ZERO_RESOURCES
         for worker in self.lacking_capacity():
-            total += _not_negative(worker.free)
+            total += largest_of((worker.free, ZERO_RESOURCES))
         return total
 
     def most_free(self) -> Resources:
         """The most of each resource that is free on one of them."""
-        free = [_not_negative(worker.free) for worker in self.lacking_capacity()]
-        return Resources(*(max((getattr(one, name) for one in free), default=0) for name in NAMES))
+        return largest_of((ZERO_RESOURCES, *(worker.free for worker in self.lacking_capacity())))
 
 
 def match_workers(memory: ShardMemory, task: Task, shape: Shape) -> WorkerMatches:
@@ -130,10 +129,6 @@ def _free_on(workers: Sequence[Worker], found: Sequence[Sequence[Obstacle]]) -> 
         if all(one.kind is ObstacleKind.NO_CAPACITY for one in obstacles_found) and not worker.free.is_negative():
             free += worker.free
     return free
-
-
-def _not_negative(resources: Resources) -> Resources:
-    return Resources(*(max(0, getattr(resources, name)) for name in NAMES))
 
 
 # without a match
