@@ -31,6 +31,11 @@ class Fault(msgspec.Struct, frozen=True):
     """A stable code, for faults that clients act on; otherwise empty."""
 
 
+def faults_at(where: str, why: str | None) -> Sequence[Fault]:
+    """Return the fault of a field, if there is one."""
+    return () if why is None else (Fault(where, why),)
+
+
 class MainspringError(Exception):
     """Base class of all errors that Mainspring raises on purpose."""
 

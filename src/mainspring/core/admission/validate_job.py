@@ -70,8 +70,10 @@ class Faults:
         self.named: list[Fault] = []
         self.unnamed = 0
 
-    def add(self, where: str, why: str) -> None:
-        """Add a fault."""
+    def add(self, where: str, why: str | None) -> None:
+        """Add a fault, if there is one."""
+        if why is None:
+            return
         if len(self.named) < self.MOST:
             if len(where) > self.MAX_PATH_CHARS:
                 where = f"{where[: self.MAX_PATH_CHARS // 2]}…{where[-self.MAX_PATH_CHARS // 2 :]}"
@@ -253,9 +255,7 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults, wher
                     faults.add(where, f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
                     return
                 readable[when, names] = expressions.check(when, names)
-            fault = readable[when, names]
-            if fault is not None:
-                faults.add(f"{where}[{number}].{'' if index is None else f'needs[{index}].'}when", fault)
+            faults.add(f"{where}[{number}].{'' if index is None else f'needs[{index}].'}when", readable[when, names])
 
 
 def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:

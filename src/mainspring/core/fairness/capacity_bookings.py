@@ -85,8 +85,7 @@ def check(booking: Booking, now: datetime, faults: Faults) -> None:
     if booking.guaranteed == ZERO_RESOURCES:
         faults.add("guaranteed", "must reserve at least one resource")
     fault = zone_fault(booking.zone)
-    if fault is not None:
-        faults.add("zone", fault)
+    faults.add("zone", fault)
     invalid = cron.faults_in(booking.cron)
     for why in invalid:
         faults.add("cron", why)

@@ -166,8 +166,7 @@ def _check_edges(
             fault = run.can_wait(run.positions[further.task])
         else:
             fault = f"unknown task {further.task!r}"
-        if fault is not None:
-            faults.add(f"edges[{number}].task", fault)
+        faults.add(f"edges[{number}].task", fault)
         for index, edge in enumerate(further.all_needs()):
             if edge.task not in new and edge.task not in run.positions:
                 faults.add(f"edges[{number}].needs[{index}]", f"unknown task {edge.task!r}")

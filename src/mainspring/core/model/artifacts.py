@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 MAX_ARTIFACTS = 1_000
 """Per attempt."""
@@ -99,8 +99,7 @@ def faults_in_fetches(fetches: Sequence[str], where: str) -> Iterator[Fault]:
         yield Fault(where, f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
         return
     for number, text in enumerate(fetches):
-        if (fault := fault_in_fetch(text)) is not None:
-            yield Fault(f"{where}[{number}]", fault)
+        yield from faults_at(f"{where}[{number}]", fault_in_fetch(text))
 
 
 def task_of(fetch: str) -> str:

@@ -158,8 +158,7 @@ def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
                 expressions.render(template, values)
             except ExpressionFailed as failed:
                 fault = str(failed)
-        if fault is not None:
-            faults.add(path, fault)
+        faults.add(path, fault)
 
 
 def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
@@ -173,9 +172,7 @@ def _check_condition(condition: Condition, faults: Faults) -> None:
     if condition.expression is None and condition.file_exists is None:
         faults.add("condition", "must have an expression, or file_exists, or both")
     if condition.expression is not None:
-        fault = expressions.check(condition.expression, CONDITION_NAMES)
-        if fault is not None:
-            faults.add("condition.expression", fault)
+        faults.add("condition.expression", expressions.check(condition.expression, CONDITION_NAMES))
     path = condition.file_exists
     if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= MAX_PATH_CHARS):
         faults.add(

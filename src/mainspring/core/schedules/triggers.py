@@ -175,9 +175,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case EventTrigger():
             if not 1 <= len(trigger.type) <= MAX_EVENT_TYPE_CHARS or not trigger.type.isprintable():
                 faults.add(f"{where}.type", f"must have 1 to {MAX_EVENT_TYPE_CHARS} printable characters")
-            unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
-            if unreadable is not None:
-                faults.add(f"{where}.filter", unreadable)
+            if trigger.filter is not None:
+                faults.add(f"{where}.filter", expressions.check(trigger.filter, FILTER_NAMES))
             if trigger.expected is not None:
                 _check_expected(trigger.expected, f"{where}.expected", now, faults)
         case ManualTrigger():
@@ -205,8 +204,7 @@ def describe_trigger(trigger: Trigger) -> str:
 
 def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults) -> None:
     unknown = zone_fault(trigger.timezone)
-    if unknown is not None:
-        faults.add(f"{where}.timezone", unknown)
+    faults.add(f"{where}.timezone", unknown)
     invalid = faults_in(trigger.cron)
     if not invalid and unknown is None and next_window(trigger, now) is None:
         invalid = ["cron expression never matches (no such date)"]

@@ -172,8 +172,7 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
     while ahead:
         one, step, depth = ahead.pop()
         if isinstance(one, str):
-            fault = fault_in_text(one)
-            if fault is not None:
+            if (fault := fault_in_text(one)) is not None:
                 yield Fault(_path(where, step), fault)
         elif isinstance(one, InvalidValue):
             yield Fault(_path(where, step), one.why)

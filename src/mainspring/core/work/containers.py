@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 PULLS = ("missing", "always", "never")
 MAX_IMAGE_LENGTH = 500
@@ -40,8 +40,7 @@ class ContainerRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def faults_in(container: ContainerRun, where: str) -> Iterator[Fault]:
     """Yield the faults in a definition, except in its templates."""
-    if (why := fault_in_image(container.image)) is not None:
-        yield Fault(f"{where}.image", why)
+    yield from faults_at(f"{where}.image", fault_in_image(container.image))
     if container.run and not container.run[0]:
         yield Fault(f"{where}.run", "must begin with a program, or be left out")
     if len(container.run) > MAX_ARGUMENTS:

@@ -19,7 +19,7 @@ from mainspring.core.expressions.grammar import split_template
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
-from mainspring.protocol.errors import ExpressionFailed, Fault, Refused
+from mainspring.protocol.errors import ExpressionFailed, Fault, Refused, faults_at
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_TIMEOUT_SECONDS = 3_600.0
@@ -69,8 +69,7 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
     """Yield the faults in a request that can be found before its templates are rendered."""
-    if (why := _fault_of_url_template(request.url) or check(request.url)) is not None:
-        yield Fault(f"{where}.url", why)
+    yield from faults_at(f"{where}.url", _fault_of_url_template(request.url) or check(request.url))
     if request.method not in METHODS:
         hint = did_you_mean(request.method.upper(), METHODS)
         yield Fault(f"{where}.method", f"must be one of {', '.join(METHODS)}{hint}")
@@ -196,8 +195,7 @@ def _fault_in_header(text: str) -> str | None:
 
 
 def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
-    if (why := check(text)) is not None:
-        yield Fault(where, why)
+    yield from faults_at(where, check(text))
     for name in sorted({name for name in _SECRET.findall(text) if name not in secrets}):
         hint = did_you_mean(name, secrets) or ": declare it in secrets"
         yield Fault(where, f"has ${{{name}}}, which is not a secret of the task{hint}")

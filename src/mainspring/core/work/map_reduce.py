@@ -19,7 +19,7 @@ import msgspec
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 MAX_CONCURRENCY = 64
 MAX_ITEM_ATTEMPTS = 10
@@ -193,9 +193,9 @@ def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
 
 
 def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) -> Iterator[Fault]:
-    fault = _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
-    if fault is not None:
-        yield Fault(f"{where}.prompt", fault)
+    yield from faults_at(
+        f"{where}.prompt", _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
+    )
     yield from _faults_in_output(step.output, where)
     for name, value, least, most in (
         ("concurrency", step.concurrency, 1, MAX_CONCURRENCY),
@@ -215,8 +215,8 @@ def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
                 yield Fault(f"{where}.{field}", "requires the type prompt")
     elif step.prompt is None:
         yield Fault(f"{where}.prompt", "is required for the type prompt")
-    elif (fault := _fault_in_prompt(step.prompt, REDUCE_NAMES)) is not None:
-        yield Fault(f"{where}.prompt", fault)
+    else:
+        yield from faults_at(f"{where}.prompt", _fault_in_prompt(step.prompt, REDUCE_NAMES))
 
 
 def _faults_in_output(names: Sequence[str], where: str) -> Iterator[Fault]:

@@ -38,7 +38,7 @@ from mainspring.core.work.http_calls import HttpRequest
 from mainspring.core.work.isolation import Isolation, label_of
 from mainspring.core.work.map_reduce import Input, Invoker, MapStep, ReduceStep
 from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, KubernetesRun, RayRun
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
 """Names in a task's templates: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`, `task.name`,
@@ -265,8 +265,7 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
             if not work.shell.strip():
                 yield Fault(f"{where}.shell", "is empty")
         case ImportedFunction():
-            if (fault := fault_in_import_path(work.python)) is not None:
-                yield Fault(f"{where}.python", fault)
+            yield from faults_at(f"{where}.python", fault_in_import_path(work.python))
         case ServedFunction():
             if not _HANDLER.fullmatch(work.handler):
                 yield Fault(f"{where}.handler", "must be 1 to 100 letters, digits, dots, hyphens, underscores")
@@ -304,9 +303,7 @@ def _faults_of_remote_work(
 
 def _faults_of_arguments(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
     for number, word in enumerate(words):
-        fault = _fault_of_template(word, known)
-        if fault is not None:
-            yield Fault(f"{where}[{number}]", fault)
+        yield from faults_at(f"{where}[{number}]", _fault_of_template(word, known))
 
 
 def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:
@@ -318,11 +315,8 @@ def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator
             if not _VARIABLE.fullmatch(name) or name.startswith(RESERVED):
                 yield Fault(f"{where}.{field}.{name[:40]}", f"is not a variable name, or begins with {RESERVED}")
     for name, template in work.env.items():
-        fault = _fault_of_template(template, known)
-        if fault is not None:
-            yield Fault(f"{where}.env.{name[:40]}", fault)
+        yield from faults_at(f"{where}.env.{name[:40]}", _fault_of_template(template, known))
     for name, reference in work.secrets.items():
-        if (fault := fault_in_secret(reference)) is not None:
-            yield Fault(f"{where}.secrets.{name[:40]}", fault)
+        yield from faults_at(f"{where}.secrets.{name[:40]}", fault_in_secret(reference))
         if name in work.env:
             yield Fault(f"{where}.secrets.{name[:40]}", "is also in env")
