@@ -63,17 +63,17 @@ def frozen(row: FreezeRow, now: datetime) -> str:
 
 
 def paused(why: str) -> str:
-    """The task\'s run is paused."""
+    """The task's run is paused."""
     return f"Its run is paused ({why}); nothing more of it starts until it is resumed"
 
 
 def held(why: str) -> str:
-    """The task\'s run was held by a fault at intake."""
+    """The task's run was held by a fault at intake."""
     return f"Its run is held ({why}); nothing more of it starts until the fault is fixed and the run resumed"
 
 
 def stopped(why: str) -> str:
-    """The task\'s run is ending, and the task is about to be cancelled."""
+    """The task's run is ending, and the task is about to be cancelled."""
     return f"Will never start: its run is ending ({why}); the task is about to be cancelled"
 
 
@@ -121,7 +121,7 @@ def throttled(tenant: str, why: str) -> str:
 
 
 def over_quota(tenant: str, why: str, soonest: str) -> str:
-    """The task\'s tenant is at its quota; `soonest` is the task of the tenant that should finish first."""
+    """The task's tenant is at its quota; `soonest` is the task of the tenant that should finish first."""
     return f"{tenant} is at its quota: {why}{f'; first to finish: {soonest}' if soonest else ''}"
 
 
@@ -136,7 +136,7 @@ def beyond_quota(tenant: str, wants: str, why: str) -> str:
 
 
 def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[str], count: int) -> str:
-    """The task\'s concurrency group is full; `granted` is the pool's share of the limit."""
+    """The task's concurrency group is full; `granted` is the pool's share of the limit."""
     held = f"; held by {list_some(holders, count)}" if holders else ""
     if used < group.most and granted < group.most:
         return f"Group {group.name} allows {group.most} at a time; this pool's share of {granted} is in use{held}"
@@ -144,7 +144,7 @@ def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[st
 
 
 def rate_is_used(group: GroupRow, more_at: datetime | None, now: datetime) -> str:
-    """The task\'s rate group is used up."""
+    """The task's rate group is used up."""
     then = "more is requested" if more_at is None else f"next start {format_relative(more_at, now)}"
     return f"Group {group.name} allows {group.most} starts every {format_seconds(group.per_seconds or 0)}; {then}"
 
@@ -311,7 +311,7 @@ def behind_in_group(worker: str, before: int) -> str:
 
 
 def worker_is_silent(worker: str, seconds: float, lost_in_seconds: float, again: str) -> str:
-    """The task\'s worker has missed heartbeats."""
+    """The task's worker has missed heartbeats."""
     return (
         f"No heartbeat from {worker} for {format_seconds(seconds)}; "
         f"after another {format_seconds(lost_in_seconds)} it counts as lost, and the task {again}"
@@ -319,7 +319,7 @@ def worker_is_silent(worker: str, seconds: float, lost_in_seconds: float, again:
 
 
 def worker_gone(worker: str) -> str:
-    """The task\'s worker is not known any more."""
+    """The task's worker is not known any more."""
     return f"{worker or 'Its worker'} is gone; the task is about to be requeued"
 
 
@@ -356,6 +356,6 @@ def stuck(seconds: float, highest: float | None, silent: float) -> str:
 
 
 def format_progress(percent: float | None, note: str) -> str:
-    """The task\'s progress, as the end of a sentence."""
+    """The task's progress, as the end of a sentence."""
     said = f"{percent:.0f} %" if percent is not None else note
     return f", still making progress ({said})" if said else ""

@@ -82,21 +82,17 @@ def _person(row: FreezeRow) -> Blocker:
 
 
 def paused(context: TaskContext) -> GateBlock | None:
-    """The task\'s run is paused, held or ending."""
+    """The task's run is paused, held or ending."""
     run = context.run.run
     if context.run.is_stopped():
         why = run.because or "it was cancelled, or failed"
         ends = Finding(reason=None, verdict=words.stopped(why), expected=Expected.never("its run is ending"))
         return GateBlock(words.PAUSED, Reason.PAUSED, "its run is ending", lambda: ends)
-    if run.held is not None:
-        why = words.held(run.held)
-    elif run.paused:
-        why = words.paused(run.because or "paused")
-    else:
+    if run.held is None and not run.paused:
         return None
     found = Finding(
         reason=Reason.PAUSED,
-        verdict=why,
+        verdict=words.paused(run.because or "paused") if run.held is None else words.held(run.held),
         expected=Expected.unknown("someone has to resume it"),
         blockers=named([Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}")]),
     )
@@ -104,26 +100,21 @@ def paused(context: TaskContext) -> GateBlock | None:
 
 
 def forbidden(context: TaskContext) -> GateBlock | None:
-    """A policy keeps its job out of this pool."""
+    """A policy keeps the task's job out of this pool."""
     policy = context.memory.rules.forbids(context.run.job.spec.labels)
     if policy is None:
         return None
-    why = gates.format_policy(policy)
-    basis = "a policy keeps its job out of this pool"
-    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=Expected.never(basis))
+    why, expected = gates.format_policy(policy), Expected.never("a policy keeps its job out of this pool")
+    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=expected)
     return GateBlock(words.POLICY, Reason.NO_MATCHING_WORKER, why, lambda: found)
 
 
 def store_is_slow(context: TaskContext) -> GateBlock | None:
     """The store is slow, or placing such a task failed."""
-    dispatch_paused_from = context.memory.suspended_from
-    if dispatch_paused_from is not None and context.task.priority >= dispatch_paused_from:
-        found = Finding(
-            reason=Reason.SCHEDULER_LAG,
-            verdict=words.store_is_slow(dispatch_paused_from),
-            expected=Expected.unknown("the store is slow"),
-        )
-        why = "the store is slow; lower priorities are not dispatched"
+    paused_from = context.memory.suspended_from
+    if paused_from is not None and context.task.priority >= paused_from:
+        slow, why = words.store_is_slow(paused_from), "the store is slow; lower priorities are not dispatched"
+        found = Finding(reason=Reason.SCHEDULER_LAG, verdict=slow, expected=Expected.unknown("the store is slow"))
         return GateBlock(words.STORE, Reason.SCHEDULER_LAG, why, lambda: found)
     if context.shape not in context.memory.faulty_shapes:
         return None
@@ -187,7 +178,7 @@ def _describe_throttled(context: TaskContext, why: str) -> Finding:
 
 
 def over_quota(context: TaskContext) -> GateBlock | None:
-    """The task\'s tenant is at its quota, or this task alone exceeds it."""
+    """The task's tenant is at its quota, or this task alone exceeds it."""
     memory, task, now = context.memory, context.task, context.now
     if task.priority is Priority.P0 or task.tenant not in memory.rules.quotas:
         return None
