@@ -1,4 +1,4 @@
-"""Cron expressions made up at random, each with what it means, and zones with their changes: found without our code.
+"""Random cron expressions with their meaning, and zones with their clock changes, computed independently of our code.
 
 An `Expression` knows the values of its fields from how it was put together, not from reading it.
 """

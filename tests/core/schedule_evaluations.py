@@ -113,27 +113,29 @@ class FakeServer:
 
     def answer(self, now: datetime, *, exists: bool) -> ScheduleDecision:
         """Answer the latest file probe."""
-        wish = msgspec.json.decode(self.questions()[-1].payload, type=FileProbeRequest)
-        looked = evaluate.FileProbeResult(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
+        command = msgspec.json.decode(self.questions()[-1].payload, type=FileProbeRequest)
+        answer = evaluate.FileProbeResult(
+            key=(command.window_at, command.generation), asked_at=command.asked_at, exists=exists
+        )
         return self.settle(
-            now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, looked)
+            now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, answer)
         )
 
-    def backfill(self, now: datetime, wish: schedule_actions.BackfillCommand) -> ScheduleDecision:
+    def backfill(self, now: datetime, command: schedule_actions.BackfillCommand) -> ScheduleDecision:
         """Request past windows."""
-        past = [fire for fire in self.fires.values() if wish.since <= fire.window_at < wish.before]
+        past = [fire for fire in self.fires.values() if command.since <= fire.window_at < command.before]
         name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.version_of(self.row)
         return self.settle(
             now,
             lambda evaluation_batch, context: schedule_actions.backfill(
-                evaluation_batch, context, wish, past, id=name, read=read
+                evaluation_batch, context, command, past, id=name, read=read
             )[0],
         )
 
-    def trigger(self, now: datetime, wish: schedule_actions.TriggerCommand) -> FireRow:
+    def trigger(self, now: datetime, command: schedule_actions.TriggerCommand) -> FireRow:
         """Request a run."""
-        past = tuple(fire for fire in self.fires.values() if fire.window_at == wish.window_at)
-        whole, read = replace(wish, past=past), schedule_actions.version_of(self.row)
+        past = tuple(fire for fire in self.fires.values() if fire.window_at == command.window_at)
+        whole, read = replace(command, past=past), schedule_actions.version_of(self.row)
         decision = self.settle(
             now,
             lambda evaluation_batch, context: schedule_actions.trigger_now(evaluation_batch, context, whole, read=read),
@@ -155,7 +157,7 @@ class FakeServer:
     # state
 
     def case(self) -> ScheduleSnapshot:
-        """What a store would load."""
+        """Return the snapshot that a store would load."""
         fires = self.sorted_fires()
         ended = sorted(
             (one for one in fires if one.run_ended_at is not None and one.run_ended_at > self.row.enabled_since),
@@ -172,7 +174,7 @@ class FakeServer:
         )
 
     def as_other(self) -> UpstreamSchedule:
-        """What a downstream schedule sees."""
+        """Return the state that a downstream schedule depends on."""
         ends = [one.run_ended_at for one in self.fires.values() if one.run_state is RunState.SUCCEEDED]
         return UpstreamSchedule(
             schedule=self.row,

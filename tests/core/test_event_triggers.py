@@ -37,7 +37,7 @@ def test_an_event_starts_a_run() -> None:
 
 
 def test_events_of_one_instant_are_windows_of_their_own() -> None:
-    """And of another type none at all."""
+    """Events of another type start none."""
     desk = FakeServer(a_spec(READY, max_active=5))
     desk.receive(NOON, an_event(1, NOON), an_event(2, NOON), an_event(3, NOON, type="other"))
     desk.receive(NOON, an_event(4, NOON))

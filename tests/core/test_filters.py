@@ -17,12 +17,12 @@ NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
 
 
 def read(text: str, listed: ListKind = ListKind.RUNS) -> Filter:
-    """What a filter says."""
+    """Parse a filter."""
     return read_filter(text, listed, now=NOW, where="query:q")
 
 
 def faults(text: str, listed: ListKind = ListKind.RUNS) -> list[Fault]:
-    """What is wrong with a filter."""
+    """Return the faults of a filter."""
     with pytest.raises(Refused) as refused:
         read(text, listed)
     return list(refused.value.faults)

@@ -35,7 +35,7 @@ def sound_graphs(draw: st.DrawFn) -> list[list[int]]:
 
 
 def has_cycle(needs: list[list[int]]) -> bool:
-    """What the standard library says."""
+    """Return the result of the standard library."""
     try:
         TopologicalSorter(dict(enumerate(needs))).prepare()
     except CycleError:

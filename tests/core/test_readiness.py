@@ -1,4 +1,4 @@
-"""What becomes of a task when everything upstream is over (DAG-1, DAG-3, DAG-4)."""
+"""Readiness: the next state of a task once all upstream tasks have ended (DAG-1, DAG-3, DAG-4)."""
 
 from __future__ import annotations
 

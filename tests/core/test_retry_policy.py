@@ -1,4 +1,4 @@
-"""Again, or not (RTY-1 to RTY-3, RTY-5)."""
+"""Retry policy: the next state after an unsuccessful attempt (RTY-1 to RTY-3, RTY-5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decide(
     on: str = "w1", worker_lost: bool = False, is_widespread: bool = False, retries: int = 0,
     max_memory: int | None = None, **job: Any,
 ) -> RetryDecision:  # fmt: skip
-    """What follows this failure of a task, which is told of it."""
+    """Decide what follows a failure, and update the task."""
     spec = spec or a_spec("extract")
     ending = FailedAttempt(end=end, failure=failure, worker=on, worker_lost=worker_lost, is_widespread=is_widespread)
     step = decide_failure(
@@ -56,7 +56,7 @@ def decide(
 
 
 def after(step: RetryDecision) -> float:
-    """In how many seconds the next try is made."""
+    """Return the delay of the next attempt in seconds."""
     assert step.due_at is not None
     return (step.due_at - NOON).total_seconds()
 
@@ -253,7 +253,7 @@ def test_a_linear_delay_is_the_base_times_the_attempt_number(failure: str) -> No
 
 
 def test_a_linear_policys_class_takes_precedence() -> None:
-    """And what the other side says before everything."""
+    """A delay given by the failing service takes precedence."""
     policy = RetryPolicy(linear=True, classes={C.RATE_LIMITED: Backoff(base_seconds=7, cap_seconds=15, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
     assert [delay_seconds(a_task(tries=n), a_spec("a"), policy, limited, DEFAULTS) for n in (1, 2, 3)] == [7, 14, 15]

@@ -101,7 +101,7 @@ def test_a_change_follows_to_the_columns() -> None:
 
 
 def test_a_definition_can_disable() -> None:
-    """And only a definition enables it again; failures are forgotten then."""
+    """Only a definition enables it again; failures are forgotten then."""
     desk = FakeServer(a_spec(enabled=False))
     assert (desk.row.enabled, desk.row.next_at) == (False, None)
     with pytest.raises(Conflict, match="disabled in its definition"):
@@ -189,7 +189,7 @@ def test_a_past_window_again() -> None:
 
 
 def test_a_named_window_is_validated() -> None:
-    """And converted to UTC."""
+    """It is converted to UTC."""
     assert acts.check_window(NOON.astimezone(timezone(HOUR))).isoformat() == "2026-01-01T12:00:00+00:00"
     for bad in (NOON.replace(tzinfo=None), datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
         with pytest.raises(Refused, match="window_at"):

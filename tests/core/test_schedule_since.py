@@ -21,7 +21,7 @@ EVERY_SECOND = CronTrigger(cron="* * * * * *")
 
 
 def test_windows_since_then_count_as_missed() -> None:
-    """Those at or before it don't, regardless of the catch-up limit."""
+    """Windows at or before it don't, regardless of the catch-up limit."""
     desk = FakeServer(a_spec(max_catch_up_windows=9, max_active=9), NOON, since=NOON - 3 * HOUR)
     assert (desk.row.planned_through, desk.row.next_at) == (NOON - 3 * HOUR, NOON - 2 * HOUR)
     assert (desk.row.enabled_since, desk.row.created_at) == (NOON, NOON)

@@ -1,4 +1,4 @@
-"""For each reason why a schedule may not run its job: what is advised is done, and has the effect that was said."""
+"""Each suggestion for a schedule is carried out, and has the described effect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     suggestions: tuple[str, ...] = ()
     """The commands that are advised, or the words if there is none to type."""
     passes: Callable[[FakeServer, datetime], object] | None = None
-    """What is waited for."""
+    """The event that ends the wait."""
 
 
 def _for_its_time() -> FakeServer:

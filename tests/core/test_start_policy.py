@@ -1,4 +1,4 @@
-"""Whether the run of a window may start, backfills, and when a schedule is stopped (TRG-8, TRG-9, TRG-10, TRG-12)."""
+"""Start policy, backfills and failure streaks (TRG-8, TRG-9, TRG-10, TRG-12)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def started(situation: Situation, *, overlap: Overlap = Overlap.QUEUE, max_activ
 
 
 def gated(start: Start) -> tuple[Outcome, StartGate | None]:
-    """The outcome of a decision, and what it comes from."""
+    """Return the outcome of a decision, and its gate."""
     return start.outcome, start.gate
 
 

@@ -1,4 +1,4 @@
-"""A task's own condition: what may be written, what it sees, and what follows (DAG-4)."""
+"""A task's own condition: validation, its values, and its result (DAG-4)."""
 
 from __future__ import annotations
 

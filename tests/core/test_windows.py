@@ -1,4 +1,4 @@
-"""Which windows are due, and what becomes of each (TRG-4, TRG-5, TRG-6)."""
+"""Due windows, and the outcome of each (TRG-4, TRG-5, TRG-6)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_nothing_is_due_before_its_time() -> None:
 
 
 def test_a_clock_that_goes_ahead_and_back_doubles_nothing() -> None:
-    """A day of windows is caught up as it is; then there is nothing until that day is over."""
+    """A day of windows is caught up; then there are no windows until the end of that day."""
     ahead = planned(HOURLY, NOON, NOON + DAY)
     assert ahead.planned_through == NOON + DAY
     back = planned(HOURLY, ahead.planned_through, NOON + HOUR)
@@ -125,7 +125,7 @@ def test_a_one_time_window_is_caught_up() -> None:
 
 
 def test_a_disabled_schedule_plans_nothing() -> None:
-    """And has no next window. Resumed, it begins at that instant."""
+    """It has no next window. Resumed, it begins at that instant."""
     spec = msgspec.structs.replace(HOURLY, enabled=False)
     assert planned(spec, NOON - DAY, NOON) == Plan(fires=(), planned_through=NOON - DAY, next_at=None)
     assert upcoming(spec, NOON, 3) == []
@@ -144,7 +144,7 @@ def test_a_disabled_schedule_plans_nothing() -> None:
 def test_every_window_is_covered_once(
     every: int, away: int, late: int, catch_up: int, missed: Missed, max_delay: int | None
 ) -> None:
-    """However long nobody looked: the fires follow on each other, and count all that there are."""
+    """After any time without evaluation: the fires are consecutive, and count all windows."""
     spec = ScheduleSpec(
         name="any", job="etl", trigger=IntervalTrigger(every_seconds=every), missed=missed,
         max_catch_up_windows=catch_up, max_delay_seconds=max_delay,
@@ -184,7 +184,7 @@ def test_jitter_delays_the_start() -> None:
 
 
 def test_the_key_of_a_fire() -> None:
-    """TRG-4: the schedule, the window in UTC, and which time somebody asked for it."""
+    """TRG-4: the schedule, the window in UTC, and the generation."""
     assert fire_key("sched_1", NOON.astimezone(), 2) == "sched_1@2026-01-01T12:00:00+00:00#2"
 
 

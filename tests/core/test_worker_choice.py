@@ -221,7 +221,7 @@ def test_p2_finds_the_tightest_fit_among_many() -> None:
 
 
 def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where they differ, some of every size."""
+    """If they differ, some of every size are compared."""
     compared: list[str] = []
 
     def watched(shape: Shape, worker: Worker, *rest: Any) -> float:
