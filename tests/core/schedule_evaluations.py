@@ -35,7 +35,7 @@ from mainspring.core.model.schedule_rows import (
     ScheduleSnapshot,
     UpstreamSchedule,
 )
-from mainspring.core.schedules import evaluate, event_triggers, schedule_actions
+from mainspring.core.schedules import evaluate, schedule_actions
 from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, Trigger
@@ -109,7 +109,7 @@ class FakeServer:
 
     def receive(self, now: datetime, *events: EventRow) -> ScheduleDecision:
         """Receive events."""
-        return self.settle(now, event_triggers.receive, events)
+        return self.settle(now, evaluate.receive_events, events)
 
     def answer(self, now: datetime, *, exists: bool) -> ScheduleDecision:
         """Answer the latest file probe."""

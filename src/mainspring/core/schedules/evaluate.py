@@ -1,13 +1,14 @@
 """Evaluate schedules as time passes and runs end: from their state to the rows to write (TRG-4 to 12).
 
-    evaluate_due       windows are due: each gets its fire, and a run if nothing blocks it
-    evaluate_waiting   windows wait: decide again, in case the block is gone
-    record_run_ends        runs have ended: record it, assess the failure streak, then decide what waits
-    record_file_probe        a worker has reported whether a file exists
+    evaluate_due          windows are due: each gets its fire, and a run if nothing blocks it
+    evaluate_waiting      windows wait: decide again, in case the block is gone
+    record_run_ends       runs have ended: record it, assess the failure streak, then decide what waits
+    record_file_probe     a worker has reported whether a file exists
     record_run_ends_only  runs have ended of a schedule that can't be evaluated
+    receive_events        events from outside have arrived
 
 Pure, and called under the lock of the schedules' rows: the decisions are committed together.
-`schedule_actions.py` has the actions of users, `event_triggers.py` events from outside.
+`schedule_actions.py` has the actions of users.
 
     planned ──► its parameters can't be computed         SKIPPED
             ──► condition false                          CONDITION_FALSE
@@ -36,6 +37,7 @@ from mainspring.core.model.alerts import AlertKind, Severity
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
     EvaluationBatch,
+    EventRow,
     FireRow,
     ScheduleDecision,
     ScheduleSnapshot,
@@ -129,6 +131,22 @@ def record_file_probe(
 ) -> list[ScheduleDecision]:
     """Decide the window that waits for this answer, and the others with it. A stale answer is dropped."""
     return evaluate_each(evaluation_batch, context, lambda evaluation: decide_open(evaluation, probe))
+
+
+def receive_events(evaluation_batch: EvaluationBatch, context: Context) -> list[ScheduleDecision]:
+    """Fire the schedules that these events trigger, each by a window at the instant of receipt, made unique (TRG-7).
+
+    Due windows are planned first, so that a window that expected an event sees only the events that arrived in time. A
+    filter that can't be evaluated is recorded as CONDITION_FALSE; an event that it excludes is ignored.
+    """
+
+    def step(evaluation: Evaluation) -> None:
+        plan_due(evaluation)
+        for event in evaluation_batch.events:
+            _take_event(evaluation, event)
+        decide_open(evaluation)
+
+    return evaluate_each(evaluation_batch, context, step)
 
 
 def plan_due(evaluation: Evaluation) -> None:
@@ -354,6 +372,40 @@ def _request_file_probe(evaluation: Evaluation, fire: FireRow, path: str, situat
         evaluation.request_file_probe(fire, path, bounded.because)
     else:
         evaluation.record_skipped(fire, bounded.outcome, bounded.because)
+
+
+# events
+
+
+def _take_event(evaluation: Evaluation, event: EventRow) -> None:
+    trigger = evaluation.spec.trigger
+    if not isinstance(trigger, EventTrigger) or trigger.type != event.type or not evaluation.plans_windows():
+        return
+    fault = None
+    if trigger.filter is not None:
+        try:
+            if not expressions.is_true(trigger.filter, {"event": msgspec.Raw(event.document.encode())}):
+                return
+        except ExpressionFailed as failed:
+            fault = f"filter failed: {failed}"
+    window_at = evaluation.free_instant(event.received_at)
+    fire = replace(evaluation.new_fire(window_at, f"event {expressions.shorten(event.id)}"), event=event.document)
+    if fault is not None:
+        evaluation.record_skipped(fire, Outcome.CONDITION_FALSE, fault)
+        return
+    evaluation.waiting.append(fire)
+    _resolve_missing(evaluation, event)
+    evaluation.update(replace(evaluation.row, latest_event_at=window_at))
+
+
+def _resolve_missing(evaluation: Evaluation, event: EventRow) -> None:
+    """Resolve the missing-event alert of the latest expected window, if no event had come for it."""
+    latest = previous_window(evaluation.spec.trigger, evaluation.row.planned_through)
+    if latest is None or received_event_since(evaluation, latest):
+        return
+    summary = f"{evaluation.row.name}: event {event.type} received"
+    occasion = event.received_at.isoformat()
+    evaluation.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, occasion, resolved=True)
 
 
 # failure streaks

@@ -35,8 +35,8 @@ from mainspring.core.model.schedule_rows import (
 )
 from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill
+from mainspring.core.schedules.evaluate import receive_events
 from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
-from mainspring.core.schedules.event_triggers import receive
 from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
@@ -277,7 +277,7 @@ class ScheduleActions:
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
     ) -> list[bool]:
         """Record events and fire the schedules that wait for them; return for each event whether it was new (TRG-7)."""
-        decide = isolate_failures(receive, self._context)
+        decide = isolate_failures(receive_events, self._context)
         decided: list[str] = []
 
         def note(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
