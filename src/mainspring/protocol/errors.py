@@ -47,11 +47,6 @@ class MainspringError(Exception):
     problem: msgspec.Struct | None = None
     """The server's response (`rest.Problem`), if a client got the error from a server."""
 
-    @property
-    def summary(self) -> str:
-        """What happened, without the faults."""
-        return str(self)
-
 
 class Refused(MainspringError):
     """Invalid request (not retryable). Lists every fault, not just the first."""
@@ -65,10 +60,10 @@ class Refused(MainspringError):
         self.faults = tuple(faults)
         self.reason = reason
 
-    @property
-    def summary(self) -> str:
-        """What is wrong, without the faults."""
-        return self._summary
+
+def summary_of(error: MainspringError) -> str:
+    """Return what happened, without the faults."""
+    return error._summary if isinstance(error, Refused) else str(error)
 
 
 def refusal(subject: str, faults: Sequence[Fault], total: int | None = None) -> Refused:

@@ -47,6 +47,7 @@ from mainspring.protocol.errors import (
     Unauthenticated,
     Unavailable,
     VersionMismatch,
+    summary_of,
 )
 from mainspring.protocol.rest.runs import FaultView, Problem
 
@@ -99,7 +100,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
         title=code.replace("_", " ").capitalize(),
         status=status,
         code=code,
-        detail=error.summary if _is_about_request(error) else _INTERNAL_DETAILS[status],
+        detail=summary_of(error) if _is_about_request(error) else _INTERNAL_DETAILS[status],
         hint=_HINTS.get(status, ""),
         instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
         errors=[FaultView(pointer=pointer(fault.where), detail=fault.why, code=fault.code) for fault in faults],

@@ -24,7 +24,7 @@ DEFAULT_RESOURCES = Resources(cpu_millis=1000, memory_bytes=256 * 1024 * 1024)
 
 
 class OnSkip(StrEnum):
-    """Reaction of a task to a skipped upstream task (DAG-4)."""
+    """What a task does when an upstream task was skipped (DAG-4)."""
 
     SKIP = "skip"
     RUN = "run"

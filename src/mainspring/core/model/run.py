@@ -38,7 +38,7 @@ _END_REASONS = {
 
 
 class FailurePolicy(StrEnum):
-    """Effect of a failed task on the others (DAG-3)."""
+    """What the failure of one task means for the others (DAG-3)."""
 
     FAIL_FAST = "fail_fast"
     """Cancel what has not started. The default."""
