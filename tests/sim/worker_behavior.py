@@ -39,7 +39,7 @@ class WorkerBehavior:
         """An attempt that runs somewhere saves something, not always anything that can be kept."""
         world, random = self._world, self._random
         worker = random.choice(world.workers)
-        attempts = worker.running()
+        attempts = worker.processes()
         if not attempts:
             return
         self._saved += 1

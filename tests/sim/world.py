@@ -129,7 +129,7 @@ class World:
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """A log event of the real code."""
         self.trace.say(f"log.{event}", fields)
-        if level == "error" or event == "schedule.set_aside":
+        if level == "error" or event == "schedule.pause_broken":
             self.findings.require("CRASH", False, f"{event} {fields}")
 
     async def _look(self) -> None:
