@@ -25,10 +25,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-import uvloop
 
 from benchmarks.load import accuracy, declared, probe, submit
-from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
+from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, run_benchmark
 from mainspring.app.build import POOL, Engine, run_virtual_worker
 from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
 from mainspring.core.model.job import JobSpec, TaskSpec
@@ -243,9 +242,4 @@ async def measure_return(store: Store) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=40.0)
-    parser.add_argument("--probes", type=int, default=400)
-    parser.add_argument("--flood", type=int, default=500_000)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.seconds, options.probes, options.flood)), options.output)
+    run_benchmark(__doc__, main, seconds=40.0, probes=400, flood=500_000)

@@ -63,7 +63,7 @@ class World:
         self.mix = mix
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop, verbose=verbose)
-        self.clock = HostClock(self.loop)
+        self.clock = HostClock(loop=self.loop)
         self.store_clock = StoreClock(self.loop, mix.store_rate)
         self.calm_at = mix.chaos_seconds
         self.done: asyncio.Future[None] = self.loop.create_future()
