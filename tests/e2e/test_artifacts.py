@@ -32,19 +32,6 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
-    """A cluster shared by all tests."""
-    with ServerCluster(tmp_path_factory.mktemp("artifacts")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def server(cluster: ServerCluster) -> Server:
-    """Its server. Each test has its own workers, with a label that its tasks require."""
-    return cluster.server()
-
-
 def test_artifacts_are_shared_between_workers_of_one_bucket(
     cluster: ServerCluster, server: Server, stack: ExitStack
 ) -> None:
