@@ -1,7 +1,7 @@
 """The expected content of the store: an independent model, built from the accepted batches.
 
 Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what can't be undone by a store
-that goes back in time: what has been seen by somebody.
+that goes back in time: what clients and workers have seen.
 """
 
 from __future__ import annotations

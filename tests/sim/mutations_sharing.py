@@ -75,7 +75,7 @@ def _below_promises() -> AbstractContextManager[None]:
 
 
 def _more_than_needed() -> AbstractContextManager[None]:
-    """Whoever could go goes, whether or not it helps."""
+    """Any candidate is preempted, whether or not it helps."""
 
     def pick(needs: Any, room: Any, parts: Any) -> Any:
         chosen = list(parts)[:1]
@@ -200,7 +200,7 @@ SHARING_MUTATIONS = (
     Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
-    Mutation("nothing without a gain", "somebody is stopped whether or not that helps", _more_than_needed, 3),
+    Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
     Mutation("time of a kept room", "room is kept for ever", without(reservations, "due"), 25, only=_PREEMPTION),
     Mutation(
         "kept room of a new leader", "a new leader does not know what is kept", _kept_in_mind, 3, only=_PREEMPTION
@@ -211,10 +211,10 @@ SHARING_MUTATIONS = (
     Mutation(
         "no tenant is passed over", "P1 of one tenant never gets anything", _passed_over, 33, only=frozenset({"L-6"})
     ),
-    Mutation("quota", "nobody looks at quotas", without(gates, "exceeds")),
-    Mutation("freeze", "nobody looks at freezes of a tenant", without(gates, "freezes"), 2),
-    Mutation("policy", "nobody looks at policies", _no_policies, 30),
-    Mutation("zones of a pool", "nobody looks at the zones of the pool", _no_zones, 35),
+    Mutation("quota", "quotas are ignored", without(gates, "exceeds")),
+    Mutation("freeze", "freezes of a tenant are ignored", without(gates, "freezes"), 2),
+    Mutation("policy", "policies are ignored", _no_policies, 30),
+    Mutation("zones of a pool", "zones of the pool are ignored", _no_zones, 35),
     Mutation("slot of a group", "what is in does not count", _no_slots, 2),
     Mutation("share of a group", "a shard uses the whole limit, whatever its part is", _whole_limit, 2),
     Mutation("rate of a group", "what starts is not taken from the allowance", without(concurrency_groups, "spend"), 5),

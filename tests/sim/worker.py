@@ -115,7 +115,7 @@ class SimWorker(SimulatedWorker):
     # the agent
 
     def _go(self) -> None:
-        """Shut down once nothing is held, or the wait is over."""
+        """Shut down once nothing is held, or when faults have stopped."""
         if self.state_machine.holds() and not self._world.is_calm():
             self._world.loop.call_later(0.5, self._go)
             return

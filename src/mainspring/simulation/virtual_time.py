@@ -65,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jump.passed
 
     def count_threads(self, change: int) -> None:
-        """A thread has started to compute (1), or is no longer waited for (-1)."""
+        """Count a thread that starts (1), or that is not awaited any more (-1)."""
         self._jump.threads += change
 
     def set_idle_estimate(self, idle_seconds: Callable[[], float | None]) -> None:

@@ -44,7 +44,7 @@ class LocalWorker(VirtualWorker):
         clock: Clock,
         on_threads: Callable[[int], None],
     ) -> None:
-        """`on_threads` is called when a thread begins (1) and when it is no longer waited for (-1)."""
+        """`on_threads` is called with 1 when a thread starts, and with -1 when it is not awaited any more."""
         super().__init__("local", offer, clock, labels)
         self.raised: dict[str, BaseException] = {}
         """The last exception of each task's function, by task id."""
@@ -106,7 +106,7 @@ class LocalWorker(VirtualWorker):
         self.execute(self.state_machine.extension_requested(attempt, seconds))
 
     async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
-        """Call a function in its own thread. When cancelled, it is asked to stop, and no longer waited for."""
+        """Call a function in its own thread. When cancelled, it is asked to stop, and not awaited."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[object] = loop.create_future()
         context = copy_context()
