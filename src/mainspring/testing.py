@@ -31,7 +31,7 @@ from mainspring.client.results import RunResult
 from mainspring.definitions.quantities import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import Refused
-from mainspring.simulation import virtual_time
+from mainspring.simulation.inprocess import virtual_time
 from mainspring.simulation.inprocess.runner import run_in_virtual_time
 from mainspring.simulation.inprocess.virtual_server import World
 from mainspring.task_context.task_context import Context, Identity, inside

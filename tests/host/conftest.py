@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
-from mainspring.simulation.virtual_time import VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualLoop
 from tests.host.host_harness import HostHarness
 
 

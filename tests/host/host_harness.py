@@ -44,7 +44,7 @@ from mainspring.protocol.wire import (
 )
 from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import RunAction
-from mainspring.simulation.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.schedules import Decide, EvaluationResult
 from mainspring.store.ports.store import ShardRows, Term, Waiting

@@ -16,7 +16,7 @@ from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority
 from mainspring.host.degradation import DegradationMonitor
 from mainspring.protocol.errors import Unavailable
-from mainspring.simulation.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.store.ports.store import ShardRow
 from tests.host.host_harness import SHARD, HostHarness
 

@@ -19,7 +19,7 @@ from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.trigger_loop import MAX_PER_PASS, TriggerLoop
 from mainspring.protocol.errors import Refused
-from mainspring.simulation.virtual_time import START
+from mainspring.simulation.inprocess.virtual_time import START
 from tests.host.host_harness import SHARD, HostHarness
 from tests.host.schedule_harness import SECOND, ScheduleHarness
 

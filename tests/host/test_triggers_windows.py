@@ -19,7 +19,7 @@ from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, Expect
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Conflict, NotFound, Refused
 from mainspring.protocol.wire import FileProbed, ProbeFile
-from mainspring.simulation.virtual_time import START
+from mainspring.simulation.inprocess.virtual_time import START
 from tests.host.host_harness import HostHarness, ScriptedWorker
 from tests.host.schedule_harness import SECOND, ScheduleHarness
 

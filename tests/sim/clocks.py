@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from mainspring.simulation.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from tests.sim.loop import VirtualLoop
 
 BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)

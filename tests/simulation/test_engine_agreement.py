@@ -13,7 +13,7 @@ from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.report import Report
 from mainspring.simulation.capacity.scenario import Scenario
 from mainspring.simulation.inprocess.engine import quiet
-from mainspring.simulation.virtual_time import VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.simulation.real_engine import play_real
 from tests.simulation.small_fleet import report_of, small

@@ -21,7 +21,7 @@ from mainspring.protocol.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.simulation.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.simulation.virtual_worker import BEAT_SECONDS, VirtualWorker
 from tests.worker.message_builders import OFFER, assign
 

@@ -13,7 +13,7 @@ from mainspring.dsl.job import Job
 from mainspring.protocol.clock import SystemClock
 from mainspring.shard.state.memory import MAX_TURN_SECONDS
 from mainspring.simulation.inprocess.engine import LocalEngine, quiet
-from mainspring.simulation.virtual_time import VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 
 
 def run_in_process(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:

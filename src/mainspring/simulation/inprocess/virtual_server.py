@@ -25,7 +25,7 @@ from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess.engine import POOL, TENANT, LocalEngine, quiet
 from mainspring.simulation.inprocess.runner import idle_seconds
-from mainspring.simulation.virtual_time import START, VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import START, VirtualClock, VirtualLoop
 from mainspring.store.ports.front import RunFilter
 
 _MAX_RUNS = 1_000

@@ -94,7 +94,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
 
-class VirtualClock:
+class VirtualClock(SystemClock):
     """Clock of a virtual loop, by default the running one, with dates from `start` on."""
 
     def __init__(self, start: datetime = START, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -110,7 +110,3 @@ class VirtualClock:
     def wall(self) -> datetime:
         """The current date."""
         return self._start + timedelta(seconds=self.monotonic()) + self.skew
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for virtual seconds."""
-        await asyncio.sleep(seconds)
