@@ -112,7 +112,9 @@ AREAS: dict[str, Area] = {
         "msgspec structlog watchfiles psutil",
     ),
     "mainspring.doctor": _area(
-        f"doctor {_DSL} protocol.rest protocol.errors protocol.clock store.sqlite.file", "msgspec psutil"
+        f"doctor {_DSL} protocol.rest protocol.errors protocol.clock core.text.durations core.text.quantities "
+        "store.sqlite.file",
+        "msgspec psutil",
     ),
     "mainspring.smoke": _area(
         f"smoke {_DSL} protocol.rest {_BASICS} core.admission.validate_job core.work.isolation core.work.remote_jobs "
@@ -121,7 +123,7 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.simulation.capacity": _area(
         "simulation.capacity simulation.virtual_worker shard core host.batch_sizer host.intake host.loop "
-        f"protocol.wire {_BASICS} definitions.files definitions.quantities",
+        f"protocol.wire {_BASICS} definitions.files core.text.durations core.text.quantities",
         "msgspec",
     ),
     "mainspring.simulation.inprocess": Area(_EVERYTHING, _EVERYTHING),
@@ -129,12 +131,12 @@ AREAS: dict[str, Area] = {
     "mainspring.cli": _area(
         f"cli doctor folder smoke {_DSL} app.build app.standalone protocol.certificates protocol.clock protocol.errors "
         "protocol.rest core.model.audit_entry core.schedules.clock_changes core.schedules.schedule_spec "
-        "core.schedules.time_zones core.schedules.triggers core.text.suggestions core.work.invoker_options "
-        "core.work.isolation",
+        "core.schedules.time_zones core.schedules.triggers core.text core.work.invoker_options core.work.isolation",
         "click rich_click rich msgspec yaml",
     ),
     "mainspring.cli.commands.pipelines.folder_view": _area(
-        "cli folder app.folder_scheduler client.api_calls definitions.quantities protocol.clock protocol.errors", "rich"
+        "cli folder app.folder_scheduler client.api_calls core.text.durations protocol.clock protocol.errors",
+        "rich",
     ),
     "mainspring.cli.commands.processes.up": _area(
         "cli event_loop folder app.folder_scheduler app.server telemetry.log_output", "rich_click"
@@ -143,16 +145,18 @@ AREAS: dict[str, Area] = {
         f"cli {_DSL} app.standalone protocol.clock telemetry.log_output", "rich_click"
     ),
     "mainspring.cli.commands.processes.worker": _area(
-        "cli worker.agent.launch core.work.isolation definitions.quantities protocol.errors", "rich_click"
+        "cli worker.agent.launch core.work.isolation core.text.quantities protocol.errors", "rich_click"
     ),
-    "mainspring.cli.commands.processes.server": _area("cli app.server definitions.quantities", "rich_click"),
-    "mainspring.cli.commands.local.demo": _area("cli demo definitions.quantities protocol.errors", "rich_click rich"),
+    "mainspring.cli.commands.processes.server": _area("cli app.server core.text.quantities", "rich_click"),
+    "mainspring.cli.commands.local.demo": _area("cli demo core.text.durations protocol.errors", "rich_click rich"),
     "mainspring.cli.commands.operations.simulate": _area("cli protocol.errors simulation.capacity", "rich_click"),
     "mainspring.cli.commands.operations.simulate_tables": _area("cli simulation.capacity", "msgspec"),
     "mainspring.cli.commands.local.openapi": _area("cli api.app api.http.openapi", "rich_click msgspec"),
     "mainspring.app": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.testing": _area("simulation.inprocess client definitions dsl task_context protocol.errors", "msgspec"),
+    "mainspring.testing": _area(
+        "simulation.inprocess client definitions dsl task_context protocol.errors core.text.durations", "msgspec"
+    ),
     "mainspring": _area("client dsl task_context protocol.errors app.folder_scheduler"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_bytes
+from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import LocalFacts
 from mainspring.doctor.findings import Check, Topic
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, REASONS, Facts, PoolFacts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.schedules import BreakerView

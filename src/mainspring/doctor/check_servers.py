@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.overviews import ServerHealthView

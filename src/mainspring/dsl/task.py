@@ -29,7 +29,8 @@ import msgspec
 
 from mainspring.core.graph.references import Path
 from mainspring.core.model.job import DEFAULT_RESOURCES
-from mainspring.definitions.quantities import parse_bytes, parse_millis, parse_seconds
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.dsl.deferred import Deferred, condition_of
 from mainspring.dsl.graph_builder import CallOptions, Recorder, name_of, recorder
 from mainspring.dsl.retry import Retry

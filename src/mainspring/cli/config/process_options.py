@@ -63,7 +63,7 @@ class ProcessCommand(click.RichCommand):
 
 
 def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """Return the callback of an option parsed by a function of `definitions.quantities`."""
+    """Return the callback of an option parsed by a function of `core/text`."""
 
     def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
         from mainspring.definitions import quantities

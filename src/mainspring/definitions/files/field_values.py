@@ -13,9 +13,10 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, plain
-from mainspring.definitions.quantities import parse_bytes, parse_seconds
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """Path to a value of the strict form."""

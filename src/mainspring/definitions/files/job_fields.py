@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.core.work.isolation import Isolation
 from mainspring.definitions.files.field_values import (
     Field,
@@ -33,7 +34,6 @@ from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, a
 from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
 from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
 from mainspring.definitions.files.sources import Entry, Node, plain
-from mainspring.definitions.quantities import parse_bytes, parse_millis
 
 _MOST_RETRIES = 4
 _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")

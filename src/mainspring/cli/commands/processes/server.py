@@ -101,7 +101,7 @@ def server(
 
 
 def _bytes(size: str) -> int:
-    from mainspring.definitions.quantities import parse_bytes
+    from mainspring.core.text.quantities import parse_bytes
 
     try:
         return parse_bytes(size)
