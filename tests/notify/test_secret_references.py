@@ -13,9 +13,9 @@ import pytest
 from mainspring.core.model.alerts import AlertKind
 from mainspring.core.model.notices import AlertFilter
 from mainspring.notify.channels import read_channels
-from mainspring.notify.secret_references import Secret
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
+from mainspring.secret_references import Secret
 from tests.notify.servers import http_server, notice
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "alerts.md").read_text()

@@ -13,11 +13,11 @@ import pytest
 import trustme
 
 from mainspring.core.model.notices import AlertFilter, Notice
-from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 from tests.notify.servers import http_server, notice
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -35,6 +35,7 @@ import msgspec
 import psutil
 import structlog
 
+from mainspring.atomic_files import rename_without_replacing
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import LOCK_FILE, LockRecord
 from mainspring.protocol.clock import Clock
@@ -136,7 +137,7 @@ class FolderLock:
         try:
             self._lock(file)
             _write(file, record)
-            _publish(new, self._path)
+            rename_without_replacing(new, self._path)
         except (FileExistsError, FileNotFoundError):
             os.close(file)
             return False
@@ -278,21 +279,6 @@ def _is_process_alive(record: LockRecord) -> bool:
         return False
     # A process that started after the lock was taken is another one with the same id.
     return not is_zombie and began <= (record.started_at + _START_TIME_TOLERANCE).timestamp()
-
-
-def _publish(new: Path, path: Path) -> None:
-    """Move a file to `path`, unless that exists."""
-    try:
-        os.link(new, path, follow_symlinks=False)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-            raise
-        # A file system without hard links. If two processes race here, the first detects that its lock was replaced.
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-        new.rename(path)
 
 
 def _write(file: int, record: LockRecord) -> None:

@@ -31,11 +31,11 @@ from mainspring.notify import apprise_channel
 from mainspring.notify.apprise_channel import AppriseChannel
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.fields import Fields
-from mainspring.notify.secret_references import Secret, is_reference
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import InvalidFile, Refused
+from mainspring.secret_references import Secret, is_reference
 
 Channel: TypeAlias = "Webhook | Email | AppriseChannel"
 

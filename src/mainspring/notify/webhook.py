@@ -8,9 +8,9 @@ import msgspec
 
 from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.egress.addresses import Resolve, resolve
-from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import TIMEOUT_SECONDS, SignedPost
 from mainspring.protocol.clock import Clock
+from mainspring.secret_references import Secret
 
 
 class Webhook:
