@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TypeAlias
 
 import httpx2
@@ -11,7 +12,7 @@ import httpx2
 from mainspring.protocol.errors import Unreachable
 
 API = "/api/v1"
-Parameters: TypeAlias = "Mapping[str, str | int | bool | Sequence[str] | None]"
+Parameters: TypeAlias = "Mapping[str, str | int | bool | datetime | Sequence[str] | None]"
 
 
 def read_address(url: str) -> httpx2.URL:
@@ -33,6 +34,8 @@ def query_params(params: Parameters | None) -> httpx2.QueryParams:
             words.append((name, "true" if value else "false"))
         elif isinstance(value, str | int):
             words.append((name, str(value)))
+        elif isinstance(value, datetime):
+            words.append((name, value.isoformat()))
         elif value is not None:
             words.extend((name, text) for text in value)
     return httpx2.QueryParams(tuple(words))
