@@ -127,6 +127,14 @@ def as_count(node: Node) -> int:
     return int(measured(node, whole_number))
 
 
+def count_between(node: Node, least: int, most: int) -> int:
+    """Read an integer in this range."""
+    count = as_count(node)
+    if not least <= count <= most:
+        raise mismatch(node, f"must be from {least} to {most}")
+    return count
+
+
 def as_bytes(node: Node) -> int:
     """Read a size."""
     return int(measured(node, parse_bytes))
