@@ -45,16 +45,8 @@ async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
 
 async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
     """Send like an alert channel."""
-    channel = Webhook(
-        "ops",
-        AlertFilter(),
-        SystemClock(),
-        url=_url(url),
-        secret=Secret("hush"),
-        allow_private=allowed,
-        resolve=resolve,
-    )
-    await channel.send("d1", notice())
+    post = SignedPost(_url(url), Secret("hush"), SystemClock(), allow_private=allowed, resolve=resolve)
+    await Webhook("ops", AlertFilter(), post).send("d1", notice())
     return None
 
 

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from mainspring.core.model.notices import AlertFilter, Notice
-from mainspring.notify.signed_post import key_of
+from mainspring.notify.signed_post import SignedPost, key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, Unavailable
@@ -27,9 +27,8 @@ DELIVERY = "notify:alert_1:ops:on"
 
 def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
     """A channel to a URL."""
-    return Webhook(
-        "ops", AlertFilter(), SystemClock(), url=Secret(url), secret=Secret(SECRET), allow_private=allow_private, **more
-    )
+    post = SignedPost(Secret(url), Secret(SECRET), SystemClock(), allow_private=allow_private, **more)
+    return Webhook("ops", AlertFilter(), post)
 
 
 async def loopback(host: str, port: int) -> list[str]:

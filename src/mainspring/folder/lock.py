@@ -235,8 +235,8 @@ class FolderLock:
             hint = f"use that one, or stop it with `kill {record.pid}`"
         return SchedulerLockError(
             f"another scheduler has {self._root}: process {record.pid} on {record.hostname}, since "
-            f"{_format_time(record.started_at)}, last heartbeat {silent_seconds} s ago "
-            f"({_format_time(record.heartbeat)})\nhint: {hint}"
+            f"{safe_files.format_time(record.started_at)}, last heartbeat {silent_seconds} s ago "
+            f"({safe_files.format_time(record.heartbeat)})\nhint: {hint}"
         )
 
     def _unusable_error(self, error: OSError) -> Refused:
@@ -301,19 +301,15 @@ def _decode(data: bytes) -> LockRecord | None:
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
-    return (one.pid, one.hostname, _format_time(one.started_at)) == (
+    return (one.pid, one.hostname, safe_files.format_time(one.started_at)) == (
         other.pid,
         other.hostname,
-        _format_time(other.started_at),
+        safe_files.format_time(other.started_at),
     )
 
 
 def _hostname() -> str:
     return socket.gethostname()[:255]
-
-
-def _format_time(at: datetime) -> str:
-    return safe_files.format_time(at)
 
 
 def _not_a_file_error(path: Path, what: str) -> Refused:
@@ -330,5 +326,5 @@ def _log_takeover(path: Path, record: LockRecord | None) -> None:
             pid=record.pid,
             hostname=record.hostname,
             because="its process is gone" if record.hostname == _hostname() else "its heartbeat is old",
-            heartbeat=_format_time(record.heartbeat),
+            heartbeat=safe_files.format_time(record.heartbeat),
         )
