@@ -130,7 +130,7 @@ def locate_faults(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
                 places = pipeline.places
             case steps:
                 places, inner = pipeline.places, list(steps)
-        issues.append(issue_of(fault, tuple(inner), places))
+        issues.append(issue_of(fault, places, steps=tuple(inner)))
     return invalid(pipeline.file, pipeline.text, issues)
 
 

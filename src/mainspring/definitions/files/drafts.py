@@ -39,7 +39,7 @@ class ParsedFile(msgspec.Struct, frozen=True, kw_only=True):
         for fault in refused.faults:
             steps = path_steps(fault.where)
             inside = steps[1:] if steps[:1] == (_SCHEDULE_IN_BODY,) else steps
-            issues.append(issue_of(fault, inside, self.places))
+            issues.append(issue_of(fault, self.places, steps=inside))
         error = invalid(self.file, self.text, issues)
         error.problem = refused.problem
         return error
@@ -94,9 +94,8 @@ class Draft:
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Add faults of the strict form, except those caused by unread parts."""
-        complete = [(fault, path) for fault in faults if self.is_complete_at(path := path_steps(fault.where))]
-        for fault, path in complete:
-            self._add(issue_of(fault, path, self.places, self._written), ())
+        for fault in [fault for fault in faults if self.is_complete_at(path_steps(fault.where))]:
+            self._add(issue_of(fault, self.places, self._written), ())
 
     def add(self, place: Position, why: str, note: str = "", *, at: Path = ()) -> None:
         """Add an issue of a part of the strict form; without `at`, of the whole."""
@@ -142,9 +141,17 @@ def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[t
 
 
 def issue_of(
-    fault: Fault, steps: Path, places: Mapping[Path, Position], written: Mapping[Path, str] | None = None
+    fault: Fault,
+    places: Mapping[Path, Position],
+    written: Mapping[Path, str] | None = None,
+    *,
+    steps: Path | None = None,
 ) -> FileIssue:
-    """Map a fault to the position of the nearest part in the file, under its name in the file."""
+    """Map a fault to the position of the nearest part in the file, under its name in the file.
+
+    `steps` is the path in the strict form, if it is not that of the fault.
+    """
+    steps = path_steps(fault.where) if steps is None else steps
     key = (written or {}).get(steps) or next((step for step in reversed(steps) if isinstance(step, str)), "")
     why = SUGGESTION.sub("", fault.why)
     while steps and steps not in places:
