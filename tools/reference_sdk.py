@@ -23,9 +23,13 @@ _BEGINNING = """\
 # The SDK
 
 The exports of `mainspring` and `mainspring.testing`, with the first sentence of each docstring; `help()` shows the
-rest. [A job in Python](../guides/python-jobs.md) is the guide. For errors, see [Errors](errors.md).
+rest. [A job in Python](../guides/python-jobs.md) is the guide.
 """
 _CLIENTS = "`AsyncClient` has the same constructor and methods; they are awaited, and iterators are for `async for`."
+_ABOUT_ERRORS = """\
+Errors of clients, and of the scheduler of a folder. Catch a family (`Refused`, `Conflict`, `Unavailable`, `Broken`) or
+one error of it. Each has a `code` ([Errors](errors.md)), a `hint`, and `problem`, the response of the server.
+"""
 _EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
     ("Jobs and tasks", ("task", "Task", "job", "Job", "Retry", "serve")),
     ("Schedules", ("every", "cron", "once", "on_event", "after")),
@@ -45,18 +49,35 @@ _OUR_OWN = frozenset({"record", "record_map", "recorded", "bind", "fields"})
 
 def sdk_page() -> str:
     """Return the text of the page. Raises ValueError if an export is missing on it."""
-    documented = {name for _, names in _EXPORTED for name in names} | {_DOCUMENTED_BY_CLIENT}
+    errors = [name for name in mainspring.__all__ if _is_error(getattr(mainspring, name))]
+    documented = {name for _, names in _EXPORTED for name in names} | {_DOCUMENTED_BY_CLIENT, *errors}
     undocumented = {name for name in mainspring.__all__ if not name.startswith("_")} ^ documented
     if undocumented:
         raise ValueError(f"tools/reference_sdk.py has no section for {sorted(undocumented)}")
     lines = [_BEGINNING]
     for heading, names in _EXPORTED:
         lines += _section(heading, [getattr(mainspring, name) for name in names])
-    lines += [_CLIENTS, ""]
+    lines += [_CLIENTS, "", "## Errors", "", _ABOUT_ERRORS]
+    lines += _errors([getattr(mainspring, name) for name in errors])
     lines += _section("Options", _OPTIONS)
     lines += _section("Results", _RESULTS)
     lines += _section("mainspring.testing", [getattr(testing, name) for name in _TESTING])
     return "\n".join(lines)
+
+
+def _is_error(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, mainspring.MainspringError)
+
+
+def _errors(kinds: Sequence[type[mainspring.MainspringError]]) -> Iterator[str]:
+    """Return a table of the errors."""
+    yield "| Error | Is a | When |"
+    yield "|---|---|---|"
+    for kind in kinds:
+        parent = kind.__base__
+        assert parent is not None, "an error has a base"
+        yield f"| `{kind.__name__}` | `{parent.__name__}` | {first_sentence(kind)} |"
+    yield ""
 
 
 def _section(heading: str, things: Sequence[object]) -> Iterator[str]:

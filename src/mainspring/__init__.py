@@ -1,6 +1,6 @@
 """Mainspring: workflow orchestrator and job scheduler for Python.
 
-    from mainspring import Client, Context, Retry, TaskError, current, every, job, serve, task
+    from mainspring import Client, Context, Refused, Retry, TaskError, Unavailable, current, every, job, serve, task
 
 Start reading at `host/loop.py`, the scheduler's main loop.
 """
@@ -19,15 +19,43 @@ if TYPE_CHECKING:
     from mainspring.dsl.serve import serve
     from mainspring.dsl.task import Task, task
     from mainspring.dsl.triggers import after, cron, every, on_event, once
-    from mainspring.protocol.errors import TaskError
+    from mainspring.protocol.errors import (
+        AttemptOver,
+        Broken,
+        ClaimExpired,
+        Closed,
+        Conflict,
+        Forbidden,
+        InvalidFile,
+        JobMissing,
+        KeyReused,
+        MainspringError,
+        NotFound,
+        NotLeading,
+        NotReady,
+        Overloaded,
+        Refused,
+        SchedulerLockError,
+        TaskError,
+        TooLarge,
+        Unauthenticated,
+        Unavailable,
+        Unreachable,
+        VersionMismatch,
+        WrongWorker,
+    )
     from mainspring.task_context.task_context import Context, current
 
 __all__ = [
-    "AsyncClient", "Client", "Context", "Job", "PipelineScheduler", "Retry", "Task", "TaskError", "__version__",
-    "after", "cron", "current", "every", "job", "on_event", "once", "serve", "task",
+    "AsyncClient", "AttemptOver", "Broken", "ClaimExpired", "Client", "Closed", "Conflict", "Context", "Forbidden",
+    "InvalidFile", "Job", "JobMissing", "KeyReused", "MainspringError", "NotFound", "NotLeading", "NotReady",
+    "Overloaded", "PipelineScheduler", "Refused", "Retry", "SchedulerLockError", "Task", "TaskError", "TooLarge",
+    "Unauthenticated", "Unavailable", "Unreachable", "VersionMismatch", "WrongWorker", "__version__", "after",
+    "cron", "current", "every", "job", "on_event", "once", "serve", "task",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
+_ERRORS = "protocol.errors"
 _HOMES = {
     "AsyncClient": "client.aio.client",
     "Client": "client.client",
@@ -36,7 +64,6 @@ _HOMES = {
     "PipelineScheduler": "app.folder_scheduler",
     "Retry": "dsl.retry",
     "Task": "dsl.task",
-    "TaskError": "protocol.errors",
     "after": "dsl.triggers",
     "cron": "dsl.triggers",
     "current": "task_context.task_context",
@@ -51,6 +78,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import public names lazily, so that the command line starts without them."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"mainspring.{_HOMES[name]}"), name)
+    return getattr(import_module(f"mainspring.{_HOMES.get(name, _ERRORS)}"), name)

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from mainspring.client.results import RunResult
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess import virtual_time

@@ -18,7 +18,8 @@ from mainspring.host import links
 from mainspring.mapreduce import items, prompts
 from mainspring.notify import channels
 from mainspring.protocol import wire
-from mainspring.worker.executors import attempt_files, secret_values
+from mainspring.secret_references import MAX_SECRET_BYTES
+from mainspring.worker.executors import attempt_files
 from tests.api.limit_format import characters, size
 
 Cells = tuple[str, str, str]
@@ -45,7 +46,7 @@ def of_tasks() -> Iterable[Cells]:
     yield "`$MAINSPRING_CHECKPOINT`", size(work.MAX_CHECKPOINT_BYTES), "not taken; the last one stays"
     yield "`$MAINSPRING_PROGRESS`", size(attempt_files.MAX_PROGRESS_BYTES), "not taken"
     yield "a note of its progress", characters(attempt_files.MAX_NOTE_LENGTH), "cut"
-    yield "a secret", size(secret_values.LARGEST_BYTES), "the attempt fails: `Secret`"
+    yield "a secret", size(MAX_SECRET_BYTES), "the attempt fails: `Secret`"
     yield "files in `$MAINSPRING_ARTIFACTS`", f"{artifacts.MAX_ARTIFACTS:,}", "the attempt fails: `Artifacts`"
     yield "the path of one", characters(artifacts.MAX_PATH_CHARS), "the attempt fails: `Artifacts`"
     yield "items of a map-reduce", f"{map_reduce.MAX_ITEMS:,}", "refused with the job, or the attempt fails"

@@ -20,10 +20,10 @@ from mainspring.api.services import Role
 from mainspring.app.build import run_virtual_worker
 from mainspring.core.model.webhook_events import CloudEvent
 from mainspring.host.outbox import delivery
-from mainspring.notify.secret_references import resolve_url_reference
 from mainspring.protocol.rest.admin import DeliveryView, WebhookView
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.wire import Offer, Outcome, Result
+from mainspring.secret_references import resolve_url_reference
 from mainspring.simulation.virtual_worker import VirtualWorker
 from tests.api.api_harness import ApiHarness, problem, read, submit, until
 from tests.host.host_harness import ScriptedWorker

@@ -11,7 +11,7 @@ import pytest
 from mainspring.core.admission.validate_submission import Limits, decode_job
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.work.work import KINDS
-from mainspring.definitions.job_file import locate_faults, read_definition
+from mainspring.definitions.job_file import read_definition
 from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -357,8 +357,7 @@ def test_a_task_with_a_misspelled_name_is_not_missing_downstream() -> None:
 def test_faults_of_the_server_are_mapped_to_lines() -> None:
     definition = read_definition("name: a\ntasks:\n  - id: a\n  - id: b\n    needs: [a]\n    retries: 1\n", "a.yaml")
 
-    blamed = locate_faults(
-        definition,
+    blamed = definition.locate_faults(
         Refused(
             "the job has 2 faults",
             [Fault(where="/tasks/1/max_attempts", why="must be 1 here"), Fault(where="/tasks/1/needs/0", why="is odd")],

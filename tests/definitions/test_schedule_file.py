@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.definitions.schedule_file import locate_faults, read_schedule
+from mainspring.definitions.schedule_file import read_schedule
 from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 START = "name: nightly\njob: etl\n"
@@ -104,8 +104,7 @@ def test_a_file_without_a_schedule_is_refused(text: str) -> None:
 def test_faults_of_the_server_are_mapped_to_lines() -> None:
     file = read_schedule(START + "manual: true\nafter: {job: load, within: 2h}\n", "s.yaml")
 
-    error = locate_faults(
-        file,
+    error = file.locate_faults(
         Refused("no", [
             Fault(where="/definition/job", why="there is no job 'etl'"),
             Fault(where="/definition/after/within_seconds", why="is too long"),

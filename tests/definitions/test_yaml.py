@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mainspring.core.text.durations import format_seconds, parse_seconds
+from mainspring.core.text.quantities import format_bytes, parse_bytes, parse_millis
 from mainspring.definitions.files.sources import MAX_DEPTH, parse, plain
-from mainspring.definitions.quantities import format_bytes, format_seconds, parse_bytes, parse_millis, parse_seconds
 
 
 def value(text: str) -> object:

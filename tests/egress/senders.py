@@ -10,11 +10,11 @@ from mainspring.core.model.notices import AlertFilter
 from mainspring.core.text.urls import fault_of_url
 from mainspring.core.work.http_calls import PreparedRequest
 from mainspring.egress.addresses import Resolve
-from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import SignedPost
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 from mainspring.worker.executors.http_exchange import Exchange
 from tests.notify.servers import notice
 
@@ -45,16 +45,8 @@ async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
 
 async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
     """Send like an alert channel."""
-    channel = Webhook(
-        "ops",
-        AlertFilter(),
-        SystemClock(),
-        url=_url(url),
-        secret=Secret("hush"),
-        allow_private=allowed,
-        resolve=resolve,
-    )
-    await channel.send("d1", notice())
+    post = SignedPost(_url(url), Secret("hush"), SystemClock(), allow_private=allowed, resolve=resolve)
+    await Webhook("ops", AlertFilter(), post).send("d1", notice())
     return None
 
 

@@ -31,8 +31,8 @@ from mainspring.protocol.clock import SystemClock
 from mainspring.shard import effects, events
 from mainspring.smoke.outcomes import FaultCode
 from mainspring.telemetry import metrics
-from mainspring.telemetry.degradation import DegradationCollector
 from mainspring.telemetry.schedule_metrics import ScheduleCollector
+from mainspring.telemetry.server_gauges import DegradationCollector
 from mainspring.telemetry.tracing import NAMES
 from mainspring.worker.executors.python import function_calls
 from tests.golden.shapes import compact

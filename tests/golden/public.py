@@ -85,4 +85,7 @@ def _signature(call: Callable[..., object]) -> str:
     if isinstance(call, type) and issubclass(call, msgspec.Struct):
         fields = msgspec.structs.fields(call)
         return f"({', '.join(field.name if field.required else f'{field.name}=..' for field in fields)})"
-    return _QUOTED.sub(r"\1\2", str(inspect.signature(call)))
+    try:
+        return _QUOTED.sub(r"\1\2", str(inspect.signature(call)))
+    except ValueError:
+        return "(*args)"  # the constructor of Exception

@@ -38,7 +38,7 @@ _DSL = "client definitions dsl task_context"
 
 # Jobs in Python, definition files, and the client: what users write and call.
 _AUTHORING = _area(
-    f"{_DSL} simulation.inprocess protocol.rest {_BASICS} core.admission.validate_job "
+    f"{_DSL} simulation.inprocess atomic_files protocol.rest protocol.trust {_BASICS} core.admission.validate_job "
     "core.admission.validate_submission core.expressions.engine core.graph.references core.lifecycle.failure_policy "
     "core.model.artifacts "
     "core.model.audit_entry core.model.job core.model.run core.model.trace_ids core.model.webhook_events "
@@ -50,12 +50,15 @@ _AUTHORING = _area(
 
 # The longest prefix wins: `mainspring.store.ports` is one part, the rest of the store another.
 AREAS: dict[str, Area] = {
+    "mainspring.atomic_files": _area(),
+    "mainspring.secret_references": _area("core.text.urls protocol.errors", "msgspec"),
     "mainspring.protocol.errors": _area("", "msgspec", _DATA_MODULES),
     "mainspring.protocol.wire": _area("", "msgspec", _DATA_MODULES),
     "mainspring.protocol.ids": _area("protocol.errors", "uuid_utils"),
     "mainspring.protocol.clock": _area("protocol.errors"),
-    "mainspring.protocol.certificates": _area("protocol.errors", "msgspec cryptography"),
+    "mainspring.protocol.certificates": _area("atomic_files protocol.errors", "msgspec cryptography"),
     "mainspring.protocol.rest": _area("protocol.rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.trust": _area("protocol.errors"),
     "mainspring.protocol": _area(),
     "mainspring.event_loop": _area("", "uvloop structlog"),
     "mainspring.core": _area("core protocol.errors", "msgspec minijinja", _DATA_MODULES),
@@ -81,7 +84,7 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.egress": _area("egress protocol.errors protocol.trust", "httpx2"),
     "mainspring.notify": _area(
-        "notify egress core protocol.clock protocol.errors definitions.files.sources",
+        "notify egress core secret_references protocol.clock protocol.errors protocol.trust definitions.files.sources",
         "msgspec httpx2 aiosmtplib apprise",
     ),
     "mainspring.api": _area(
@@ -90,8 +93,9 @@ AREAS: dict[str, Area] = {
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        f"worker egress event_loop host.background telemetry.log_output protocol.certificates protocol.wire {_BASICS} "
-        "protocol.rest.admin protocol.rest.artifacts client.addresses client.aio client.artifact_files "
+        f"worker egress atomic_files event_loop secret_references host.background telemetry.log_output {_BASICS} "
+        "protocol.certificates protocol.rest.admin protocol.rest.artifacts protocol.trust protocol.wire "
+        "client.addresses client.aio client.artifact_files "
         "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "
         "core.model.artifacts core.model.trace_ids core.text.urls core.work.containers core.work.http_calls "
         "core.work.invoker_options core.work.isolation core.work.map_reduce core.work.remote_jobs core.work.work",
@@ -102,17 +106,19 @@ AREAS: dict[str, Area] = {
     "mainspring.dsl": _AUTHORING,
     "mainspring.task_context": _AUTHORING,
     "mainspring.mapreduce": _area(
-        "mapreduce egress core.expressions core.text.suggestions core.work.map_reduce core.work.work protocol.clock "
-        "protocol.errors task_context.task_context",
+        "mapreduce egress atomic_files core.expressions core.text.suggestions core.work.map_reduce core.work.work "
+        "protocol.clock protocol.errors protocol.trust task_context.task_context",
         "msgspec httpx2",
     ),
     "mainspring.folder": _area(
-        f"folder {_DSL} protocol.rest {_BASICS} core.schedules.schedule_json core.schedules.schedule_spec "
+        f"folder {_DSL} atomic_files protocol.rest {_BASICS} core.schedules.schedule_json core.schedules.schedule_spec "
         "core.schedules.triggers core.schedules.windows core.text.suggestions",
         "msgspec structlog watchfiles psutil",
     ),
     "mainspring.doctor": _area(
-        f"doctor {_DSL} protocol.rest protocol.errors protocol.clock store.sqlite.file", "msgspec psutil"
+        f"doctor {_DSL} protocol.rest protocol.errors protocol.clock core.text.durations core.text.quantities "
+        "store.sqlite.file",
+        "msgspec psutil",
     ),
     "mainspring.smoke": _area(
         f"smoke {_DSL} protocol.rest {_BASICS} core.admission.validate_job core.work.isolation core.work.remote_jobs "
@@ -121,38 +127,41 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.simulation.capacity": _area(
         "simulation.capacity simulation.virtual_worker shard core host.batch_sizer host.intake host.links host.loop "
-        f"protocol.wire {_BASICS} definitions.files definitions.quantities",
+        f"protocol.wire {_BASICS} definitions.files core.text.durations core.text.quantities",
         "msgspec",
     ),
     "mainspring.simulation.inprocess": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.simulation": _area(f"worker protocol.wire {_BASICS} core.work", "msgspec structlog"),
     "mainspring.cli": _area(
-        f"cli doctor folder smoke {_DSL} app.build app.standalone protocol.certificates protocol.clock protocol.errors "
-        "protocol.rest core.model.audit_entry core.schedules.clock_changes core.schedules.schedule_spec "
-        "core.schedules.time_zones core.schedules.triggers core.text.suggestions core.work.invoker_options "
-        "core.work.isolation",
+        f"cli doctor folder smoke {_DSL} atomic_files secret_references app.build app.standalone protocol.certificates "
+        "protocol.clock protocol.errors protocol.rest core.model.audit_entry core.schedules.clock_changes "
+        "core.schedules.schedule_spec core.schedules.time_zones core.schedules.triggers core.text "
+        "core.work.invoker_options core.work.isolation",
         "click rich_click rich msgspec yaml",
     ),
     "mainspring.cli.commands.pipelines.folder_view": _area(
-        "cli folder app.folder_scheduler client.api_calls definitions.quantities protocol.clock protocol.errors", "rich"
+        "cli folder app.folder_scheduler client.api_calls core.text.durations protocol.clock protocol.errors",
+        "rich",
     ),
     "mainspring.cli.commands.processes.up": _area(
-        "cli event_loop folder app.folder_scheduler app.server telemetry.log_output", "rich_click"
+        "cli event_loop folder app.folder_scheduler app.server core.text telemetry.log_output", "rich_click"
     ),
     "mainspring.cli.commands.runs.run": _area(
         f"cli {_DSL} app.standalone protocol.clock telemetry.log_output", "rich_click"
     ),
     "mainspring.cli.commands.processes.worker": _area(
-        "cli worker.agent.launch core.work.isolation definitions.quantities protocol.errors", "rich_click"
+        "cli worker.agent.launch core.work.isolation core.text protocol.errors", "rich_click"
     ),
-    "mainspring.cli.commands.processes.server": _area("cli app.server definitions.quantities", "rich_click"),
-    "mainspring.cli.commands.local.demo": _area("cli demo definitions.quantities protocol.errors", "rich_click rich"),
+    "mainspring.cli.commands.processes.server": _area("cli app.server core.text", "rich_click"),
+    "mainspring.cli.commands.local.demo": _area("cli demo core.text.durations protocol.errors", "rich_click rich"),
     "mainspring.cli.commands.operations.simulate": _area("cli protocol.errors simulation.capacity", "rich_click"),
     "mainspring.cli.commands.operations.simulate_tables": _area("cli simulation.capacity", "msgspec"),
     "mainspring.cli.commands.local.openapi": _area("cli api.app api.http.openapi", "rich_click msgspec"),
     "mainspring.app": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.testing": _area("simulation.inprocess client definitions dsl task_context protocol.errors", "msgspec"),
+    "mainspring.testing": _area(
+        "simulation.inprocess client definitions dsl task_context protocol.errors core.text.durations", "msgspec"
+    ),
     "mainspring": _area("client dsl task_context protocol.errors app.folder_scheduler"),
 }
 

@@ -9,8 +9,8 @@ import pytest
 
 from mainspring.core.model.notices import AlertFilter, NoticeState
 from mainspring.notify.apprise_channel import AppriseChannel
-from mainspring.notify.secret_references import Secret
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 from tests.notify.servers import http_server, notice
 
 DELIVERY = "notify:alert_1:chat:on"

@@ -13,9 +13,9 @@ import trustme
 
 from mainspring.core.model.notices import AlertFilter, NoticeState
 from mainspring.notify.email import Email, Encryption
-from mainspring.notify.secret_references import Secret
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Unavailable
+from mainspring.secret_references import Secret
 from tests.notify.servers import SmtpServer, notice, smtp_server
 
 DELIVERY = "notify:alert_018f-9d2c:ops:on"

@@ -13,9 +13,10 @@ import pytest
 from mainspring.core.model.alerts import AlertKind
 from mainspring.core.model.notices import AlertFilter
 from mainspring.notify.channels import read_channels
-from mainspring.notify.secret_references import Secret
+from mainspring.notify.signed_post import SignedPost
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
+from mainspring.secret_references import Secret
 from tests.notify.servers import http_server, notice
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "alerts.md").read_text()
@@ -56,7 +57,7 @@ async def test_the_signature_check_accepts_ours_and_rejects_others(tmp_path: Pat
 
     async with http_server() as server:
         url = Secret(f"http://127.0.0.1:{server.port}/")
-        channel = Webhook("ops", AlertFilter(), SystemClock(), url=url, secret=Secret(SECRET), allow_private=True)
+        channel = Webhook("ops", AlertFilter(), SignedPost(url, Secret(SECRET), SystemClock(), allow_private=True))
         await channel.send("notify:alert_1:ops:on", notice())
     (request,) = server.got
 

@@ -13,11 +13,11 @@ import pytest
 import trustme
 
 from mainspring.core.model.notices import AlertFilter, Notice
-from mainspring.notify.secret_references import Secret
-from mainspring.notify.signed_post import key_of
+from mainspring.notify.signed_post import SignedPost, key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 from tests.notify.servers import http_server, notice
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -27,9 +27,8 @@ DELIVERY = "notify:alert_1:ops:on"
 
 def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
     """A channel to a URL."""
-    return Webhook(
-        "ops", AlertFilter(), SystemClock(), url=Secret(url), secret=Secret(SECRET), allow_private=allow_private, **more
-    )
+    post = SignedPost(Secret(url), Secret(SECRET), SystemClock(), allow_private=allow_private, **more)
+    return Webhook("ops", AlertFilter(), post)
 
 
 async def loopback(host: str, port: int) -> list[str]:

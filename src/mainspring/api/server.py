@@ -48,11 +48,10 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import MAX_FRAME_BYTES
 from mainspring.store.ports.store import Store
-from mainspring.telemetry.background import BackgroundCollector
-from mainspring.telemetry.degradation import DegradationCollector
 from mainspring.telemetry.metrics import Metrics
 from mainspring.telemetry.run_events import Exporter, RunEventQueue
 from mainspring.telemetry.schedule_metrics import ScheduleCollector
+from mainspring.telemetry.server_gauges import BackgroundCollector, DegradationCollector
 
 _PING_SECONDS = 10.0
 _PONG_SECONDS = 20.0

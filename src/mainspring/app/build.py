@@ -34,11 +34,11 @@ from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
-from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import SignedPost
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Fault, NotLeading, Refused, StoreUnusable
 from mainspring.protocol.ids import entropy
+from mainspring.secret_references import Secret
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.admin import WebhookRow
 from mainspring.store.ports.store import Store

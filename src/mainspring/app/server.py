@@ -32,16 +32,17 @@ from mainspring.api.logs.log_files import MAX_DIRECTORY_BYTES, MAX_LOG_BYTES, RE
 from mainspring.api.server import ApiServer, Tls, listen
 from mainspring.api.worker_link.enrollment import MAX_LIFETIME, MIN_LIFETIME, Enrollment
 from mainspring.app.build import POOL, Engine, open_store
-from mainspring.client.addresses import trust
+from mainspring.atomic_files import write_atomically
 from mainspring.core.model.settings import parse_pairs, read_scheduler_settings
 from mainspring.event_loop import fast_loop
 from mainspring.host.outbox.alert_episodes import Alerting
 from mainspring.notify.channels import load_channels
-from mainspring.notify.secret_references import resolve_url_reference
 from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, check_installed
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.ids import entropy
+from mainspring.protocol.trust import tls_context
+from mainspring.secret_references import resolve_url_reference
 from mainspring.telemetry.exporters import make_exporters
 from mainspring.telemetry.log_output import configure_logging
 
@@ -166,7 +167,8 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
         log.info("server.ready", address=ready.address, pid=ready.pid)
         tune_garbage_collector()
         if settings.ready_file is not None:
-            _write_atomically(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
+            settings.ready_file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
         on_ready(ready)
         await stop_requested.wait()
         log.info("server.stopping")
@@ -203,7 +205,7 @@ async def assemble(
             open_locally=not ready.token_needed,
             exporters=exporters,
             enrollment=_enrollment(settings),
-            trust=None if settings.ca_cert is None else trust("https", ca_cert=settings.ca_cert),
+            trust=None if settings.ca_cert is None else tls_context("https", ca_cert=settings.ca_cert),
         )
         engine.triggers.on_evaluated = api_server.schedule_collector.evaluated
         engine.leader_client = api_server.leader_client
@@ -317,11 +319,3 @@ def _without_password(url: str) -> str:
     if parts.password is None:
         return url
     return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)

@@ -32,13 +32,13 @@ import structlog
 from mainspring.api.server import ApiServer, listen
 from mainspring.app.build import POOL, Engine
 from mainspring.app.server import DEFAULT_PORT, ServerSettings, assemble
+from mainspring.atomic_files import write_atomically
 from mainspring.client.aio.client import AsyncClient
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.settings import SETTINGS
 from mainspring.core.model.task import TaskState
 from mainspring.core.work.isolation import Isolation
 from mainspring.event_loop import start_task
-from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import ADDRESS_FILE
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
@@ -173,7 +173,7 @@ class Standalone:
         self._worker_task = start_task(self._agent.run(), "worker")
         self._stack.push_async_callback(self._leave)
         told = directory / ADDRESS_FILE
-        safe_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
+        write_atomically(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
         self._stack.callback(told.unlink, missing_ok=True)
         log.info("standalone.ready", address=self.address)
 

@@ -1,19 +1,18 @@
-"""Server URLs, query parameters, and TLS trust."""
+"""Server URLs and query parameters."""
 
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from datetime import datetime
 from typing import TypeAlias
 
 import httpx2
 
-from mainspring.protocol.errors import Refused, Unreachable
+from mainspring.protocol.errors import Unreachable
 
 API = "/api/v1"
-Parameters: TypeAlias = "Mapping[str, str | int | bool | Sequence[str] | None]"
+Parameters: TypeAlias = "Mapping[str, str | int | bool | datetime | Sequence[str] | None]"
 
 
 def read_address(url: str) -> httpx2.URL:
@@ -35,6 +34,8 @@ def query_params(params: Parameters | None) -> httpx2.QueryParams:
             words.append((name, "true" if value else "false"))
         elif isinstance(value, str | int):
             words.append((name, str(value)))
+        elif isinstance(value, datetime):
+            words.append((name, value.isoformat()))
         elif value is not None:
             words.extend((name, text) for text in value)
     return httpx2.QueryParams(tuple(words))
@@ -46,25 +47,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def trust(
-    scheme: str, *, ca_cert: Path | str | None = None, certificate: tuple[Path, Path] | None = None
-) -> ssl.SSLContext:
-    """Build the TLS context: trust `ca_cert`, or else the machine's CAs or SSL_CERT_FILE.
-
-    `certificate` is the client certificate and its key. Loading takes a while. Raises Refused.
-    """
-    if scheme != "https":
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context = ssl.create_default_context(cafile=ca_cert)
-        if certificate is not None:
-            context.load_cert_chain(*certificate)
-    except OSError as error:  # ssl.SSLError is one too
-        names = ", ".join(map(str, filter(None, (ca_cert, *(certificate or ())))))
-        raise Refused(f"can't load the certificates: {error} ({names})") from error
-    return context
 
 
 def unreachable(url: str, fault: httpx2.TransportError) -> Unreachable:

@@ -11,8 +11,8 @@ Responses are structs of `protocol/rest/`; lists are fetched page by page during
 `protocol/errors.py`, by the code of the server's problem document, which they carry as `problem`. Idempotent requests
 are retried automatically (`connection.py`); `submit` generates an idempotency key, so it is idempotent too.
 
-Jobs and runs are here. Apply, tasks, schedules, diagnosis, failures, webhooks, sharing and administration are in the
-modules beside this one; a client has all of them.
+Jobs and runs are here. Tasks, schedules, sharing, claims and administration are in the modules beside this one; a
+client has all of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,16 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.client.api_calls import only_if
+from mainspring.client.api_calls import batched
 from mainspring.client.client_admin import AdminCalls
-from mainspring.client.client_apply import ApplyCalls
 from mainspring.client.client_claims import ClaimCalls
-from mainspring.client.client_diagnosis import DiagnosisCalls
-from mainspring.client.client_failures import FailureCalls
 from mainspring.client.client_schedules import ScheduleCalls
 from mainspring.client.client_sharing import SharingCalls
 from mainspring.client.client_tasks import TaskCalls
-from mainspring.client.client_webhooks import WebhookCalls
 from mainspring.client.responses import decode
 from mainspring.client.streams import EventStream
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.rest.apply import MAX_ITEMS, ApplyItem, ApplyItemResult, ApplyRequest
 from mainspring.protocol.rest.overviews import DeadlineView, GraphView, TrendView
 from mainspring.protocol.rest.runs import (
     ActionResult,
@@ -53,6 +51,7 @@ FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CA
 FINAL_TASK_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED"})
 
 _RUNS_PER_BATCH = 1_000
+_MAX_BATCH_BYTES = 4 * 1024 * 1024
 _SILENCE_SECONDS = 20.0
 _MIN_POLL_SECONDS = 0.1
 _MAX_POLL_SECONDS = 2.0
@@ -60,17 +59,7 @@ _MAX_WAIT_SECONDS = 20.0
 """Long poll for the end of a run, per request."""
 
 
-class Client(
-    ApplyCalls,
-    TaskCalls,
-    ScheduleCalls,
-    DiagnosisCalls,
-    FailureCalls,
-    WebhookCalls,
-    SharingCalls,
-    ClaimCalls,
-    AdminCalls,
-):
+class Client(TaskCalls, ScheduleCalls, SharingCalls, ClaimCalls, AdminCalls):
     """Client of a Mainspring server. Not for several threads at once."""
 
     # jobs
@@ -78,17 +67,12 @@ class Client(
     def submit_job(self, definition: bytes | Mapping[str, object], *, if_match: int | None = None) -> JobView:
         """Create or update a job. Idempotent: the same definition is the same version.
 
-        Raises Outdated if `if_match` is set and not its latest version.
+        Raises VersionMismatch if `if_match` is set and not its latest version.
         """
-        answer = self._connection.request(
-            "POST",
-            "/jobs",
-            params=self._of_tenant(),
-            body=definition if isinstance(definition, bytes) else msgspec.json.encode(definition),
-            headers=only_if(if_match),
-            repeatable=if_match is None,
+        body = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)
+        return self._send(
+            "POST", "/jobs", JobView, body, params=self._of_tenant(), version=if_match, repeatable=if_match is None
         )
-        return decode(answer, JobView)
 
     def jobs(self, *, q: str | None = None, limit: int | None = None) -> Iterator[JobView]:
         """List the latest version of every job."""
@@ -108,15 +92,34 @@ class Client(
     ) -> ActionResult:
         """Delete a job; its active runs continue.
 
-        `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; Outdated if `if_match` is set and
-        not its latest version.
+        `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; VersionMismatch if `if_match` is
+        set and not its latest version.
         """
-        params = {"tenant": tenant or self.tenant, "why": why or None}
-        return self._delete(f"/jobs/{name}", version=if_match, params=params)
+        params = {"tenant": tenant or self.tenant}
+        return self._delete(f"/jobs/{name}", why, version=if_match, params=params)
 
     def job_trend(self, name: str, *, days: int = 30) -> TrendView:
         """Get results and durations of a job's runs over the last days."""
         return self._get(f"/jobs/{name}/trend", TrendView, {**self._of_tenant(), "days": days})
+
+    def apply(self, items: Iterable[ApplyItem], *, dry_run: bool = False, why: str = "") -> Iterator[ApplyItemResult]:
+        """Create or update jobs with their schedules; yields a result per item, in the same order.
+
+        Requests have at most a thousand items. Idempotent: identical definitions are unchanged. With `dry_run` nothing
+        is written, and the results are what would change. Raises Unavailable if the server stopped before the last
+        item, for example because a token was revoked.
+        """
+        first = 0
+        owned = (item if item.tenant else msgspec.structs.replace(item, tenant=self.tenant) for item in items)
+        for batch in batched(owned, _size_of, max_items=MAX_ITEMS, max_bytes=_MAX_BATCH_BYTES):
+            body = msgspec.json.encode(ApplyRequest(items=batch, dry_run=dry_run, why=why))
+            answer = self._connection.request("POST", "/apply", body=body, repeatable=True)
+            lines = msgspec.json.Decoder(ApplyItemResult).decode_lines(answer.content)
+            for line in lines:
+                yield msgspec.structs.replace(line, number=first + line.number)
+            if len(lines) < len(batch):
+                raise Unavailable(f"the server stopped after {len(lines)} of {len(batch)} items")
+            first += len(batch)
 
     # runs
 
@@ -301,3 +304,7 @@ class Client(
         """
         wanted = {"run": run, "job": job, "q": q, **self._of_tenant()}
         return EventStream(self._connection, wanted, after, min(silence_seconds or _SILENCE_SECONDS, _SILENCE_SECONDS))
+
+
+def _size_of(item: ApplyItem) -> int:
+    return len(item.job) + sum(len(one.definition) for one in item.schedules)

@@ -1,15 +1,18 @@
 # Generated from aio/client_admin.py by tools/sync_client.py: edit that file, then run `make client`.
-"""Client methods for administration: workers, tokens, tenants, settings, audit log."""
+"""Client methods for administration: workers, tokens, tenants, settings, audit log, webhooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
 
+import msgspec
+
 from mainspring.client.api_calls import Calls
 from mainspring.protocol.rest.admin import (
     AuditView,
     CertificateView,
+    DeliveryView,
     EnrollRequest,
     HeadView,
     IdentityView,
@@ -21,6 +24,8 @@ from mainspring.protocol.rest.admin import (
     TenantRequest,
     TenantView,
     VerificationView,
+    WebhookRequest,
+    WebhookView,
 )
 from mainspring.protocol.rest.overviews import ServerHealthView
 from mainspring.protocol.rest.runs import (
@@ -35,7 +40,7 @@ from mainspring.protocol.rest.runs import (
 
 
 class AdminCalls(Calls):
-    """Workers, tokens, tenants, settings, audit log."""
+    """Workers, tokens, tenants, settings, audit log, webhooks."""
 
     # workers
 
@@ -131,7 +136,7 @@ class AdminCalls(Calls):
         return self._get(f"/tenants/{name}", TenantView)
 
     def put_tenant(self, name: str, request: TenantRequest, *, if_match: int | None = None) -> TenantView:
-        """Create or update a tenant. Raises Outdated if `if_match` is set and not its version."""
+        """Create or update a tenant. Raises VersionMismatch if `if_match` is set and not its version."""
         return self._put(f"/tenants/{name}", request, TenantView, version=if_match)
 
     # settings
@@ -147,13 +152,13 @@ class AdminCalls(Calls):
     def change_setting(
         self, name: str, value: float | str, why: str = "", *, if_match: int | None = None
     ) -> SettingView:
-        """Change a setting on all servers. Raises Outdated if `if_match` is not its version."""
+        """Change a setting on all servers. Raises VersionMismatch if `if_match` is not its version."""
         request = SettingRequest(value=value, why=why)
         return self._put(f"/settings/{name}", request, SettingView, version=if_match)
 
     def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Reset a setting to the default of each server."""
-        return self._delete(f"/settings/{name}", version=if_match, params={"why": why or None})
+        return self._delete(f"/settings/{name}", why, version=if_match)
 
     # the audit log
 
@@ -169,9 +174,7 @@ class AdminCalls(Calls):
     ) -> Iterator[AuditView]:
         """List audit entries, latest first."""
         wanted = {
-            **self._of_tenant(), "actor": actor, "action": action, "object": object,
-            "since": None if since is None else since.isoformat(),
-            "before": None if before is None else before.isoformat(),
+            **self._of_tenant(), "actor": actor, "action": action, "object": object, "since": since, "before": before,
         }  # fmt: skip
         return self._list("/audit", AuditView, wanted, limit)
 
@@ -195,3 +198,40 @@ class AdminCalls(Calls):
     def verify_audit(self, tenant: str | None = None) -> VerificationView:
         """Have the server verify a tenant's chain."""
         return self._get("/audit/verification", VerificationView, {"tenant": tenant or self.tenant})
+
+    # webhooks
+
+    def create_webhook(self, request: WebhookRequest) -> WebhookView:
+        """Create a webhook. Only this response contains the secret. Not retried."""
+        return self._post("/webhooks", self._for_tenant(request), WebhookView)
+
+    def webhooks(self, *, limit: int | None = None) -> Iterator[WebhookView]:
+        """List the webhooks, without secrets."""
+        return self._list("/webhooks", WebhookView, self._of_tenant(), limit)
+
+    def webhook(self, webhook_id: str) -> WebhookView:
+        """Get a webhook, without its secret."""
+        return self._get(f"/webhooks/{webhook_id}", WebhookView)
+
+    def change_webhook(self, webhook_id: str, request: WebhookRequest, *, if_match: int | None = None) -> WebhookView:
+        """Replace a webhook. Raises VersionMismatch if `if_match` is set and not its version."""
+        return self._put(f"/webhooks/{webhook_id}", self._for_tenant(request), WebhookView, version=if_match)
+
+    def delete_webhook(self, webhook_id: str, *, if_match: int | None = None) -> ActionResult:
+        """Delete a webhook."""
+        return self._delete(f"/webhooks/{webhook_id}", version=if_match)
+
+    def deliveries(self, webhook_id: str, *, limit: int | None = None) -> Iterator[DeliveryView]:
+        """List the deliveries of a webhook, latest first."""
+        return self._list(f"/webhooks/{webhook_id}/deliveries", DeliveryView, {}, limit)
+
+    def resend(self, webhook_id: str, delivery_id: str) -> ActionResult:
+        """Resend a delivery. It keeps its id, so that a receiver can detect the duplicate."""
+        return self._post(f"/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", None, ActionResult)
+
+    def send_test(self, webhook_id: str) -> DeliveryView:
+        """Send a test delivery; `deliveries` shows its result."""
+        return self._post(f"/webhooks/{webhook_id}/test", None, DeliveryView)
+
+    def _for_tenant(self, request: WebhookRequest) -> WebhookRequest:
+        return request if request.tenant else msgspec.structs.replace(request, tenant=self.tenant)

@@ -42,7 +42,7 @@ class SharingCalls(Calls):
         return self._get(f"/pools/{name}", PoolView)
 
     def put_pool(self, name: str, request: PoolRequest, *, if_match: int | None = None) -> PoolView:
-        """Create or update a pool. Raises Outdated if `if_match` is set and not its version."""
+        """Create or update a pool. Raises VersionMismatch if `if_match` is set and not its version."""
         return self._put(f"/pools/{name}", request, PoolView, version=if_match)
 
     def policies(self, *, limit: int | None = None) -> Iterator[PolicyView]:
@@ -50,12 +50,12 @@ class SharingCalls(Calls):
         return self._list("/policies", PolicyView, {}, limit)
 
     def put_policy(self, name: str, request: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
-        """Create or update a policy. Raises Outdated if `if_match` is set and not its version."""
+        """Create or update a policy. Raises VersionMismatch if `if_match` is set and not its version."""
         return self._put(f"/policies/{name}", request, PolicyView, version=if_match)
 
     def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a policy."""
-        return self._delete(f"/policies/{name}", version=if_match, params={"why": why or None})
+        return self._delete(f"/policies/{name}", why, version=if_match)
 
     # quotas
 
@@ -70,7 +70,7 @@ class SharingCalls(Calls):
     def put_quota(
         self, tenant: str, request: QuotaRequest, pool: str = "", *, if_match: int | None = None
     ) -> QuotaView:
-        """Set a tenant's quota. Raises Outdated if `if_match` is set and not its version."""
+        """Set a tenant's quota. Raises VersionMismatch if `if_match` is set and not its version."""
         params = {"pool": pool or None}
         return self._put(f"/tenants/{tenant}/quota", request, QuotaView, version=if_match, params=params)
 
@@ -81,8 +81,7 @@ class SharingCalls(Calls):
 
     def end_raise(self, tenant: str, pool: str = "", why: str = "") -> ActionResult:
         """End a temporary quota raise."""
-        params = {"pool": pool or None, "why": why or None}
-        return self._delete(f"/tenants/{tenant}/quota/raise", params=params)
+        return self._delete(f"/tenants/{tenant}/quota/raise", why, params={"pool": pool or None})
 
     def put_booking(self, tenant: str, name: str, request: BookingRequest, pool: str = "") -> QuotaView:
         """Create or replace a booking: a higher guarantee for a tenant at recurring times."""
@@ -91,13 +90,11 @@ class SharingCalls(Calls):
 
     def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> ActionResult:
         """Delete a booking."""
-        params = {"pool": pool or None, "why": why or None}
-        return self._delete(f"/tenants/{tenant}/quota/bookings/{name}", params=params)
+        return self._delete(f"/tenants/{tenant}/quota/bookings/{name}", why, params={"pool": pool or None})
 
     def drop_quota(self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a quota: the default applies."""
-        params = {"pool": pool or None, "why": why or None}
-        return self._delete(f"/tenants/{tenant}/quota", version=if_match, params=params)
+        return self._delete(f"/tenants/{tenant}/quota", why, version=if_match, params={"pool": pool or None})
 
     # P0 grants
 
@@ -111,7 +108,7 @@ class SharingCalls(Calls):
 
     def revoke_p0(self, tenant: str, why: str = "") -> ActionResult:
         """Revoke a tenant's P0 grant."""
-        return self._delete(f"/tenants/{tenant}/p0-grant", params={"why": why or None})
+        return self._delete(f"/tenants/{tenant}/p0-grant", why)
 
     # concurrency groups
 
@@ -126,14 +123,13 @@ class SharingCalls(Calls):
     def put_group(
         self, name: str, request: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
     ) -> GroupView:
-        """Create or update a group; `tenant` defaults to the client's. Raises Outdated if `if_match` doesn't match."""
+        """Create or update a group; `tenant` defaults to the client's. Raises VersionMismatch for another version."""
         params = {"tenant": tenant or self.tenant}
         return self._put(f"/groups/{name}", request, GroupView, version=if_match, params=params)
 
     def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a group: its limit no longer applies."""
-        params = {**self._of_tenant(), "why": why or None}
-        return self._delete(f"/groups/{name}", version=if_match, params=params)
+        return self._delete(f"/groups/{name}", why, version=if_match, params=self._of_tenant())
 
     # freezes
 
@@ -147,7 +143,7 @@ class SharingCalls(Calls):
 
     def unfreeze(self, kind: str, subject: str = "", why: str = "") -> ActionResult:
         """Delete a freeze."""
-        return self._delete("/freezes", params={"kind": kind, "subject": subject or None, "why": why or None})
+        return self._delete("/freezes", why, params={"kind": kind, "subject": subject or None})
 
     # queue and usage
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import httpx2
 
-from mainspring.client.addresses import API, Parameters, is_loopback, query_params, read_address, trust, unreachable
+from mainspring.client.addresses import API, Parameters, is_loopback, query_params, read_address, unreachable
 from mainspring.client.responses import MAX_RESPONSE_SECONDS, ResponseBuffer, error_of, requested_delay
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Overloaded, Unavailable
+from mainspring.protocol.trust import tls_context
 
 _FIRST_DELAY_SECONDS = 0.1
 _MAX_DELAY_SECONDS = 5.0
@@ -51,7 +52,7 @@ class Connection:
             timeout=timeout_seconds,
             # A proxy from the environment can't reach this machine's loopback.
             trust_env=not is_loopback(address.host),
-            verify=trust(address.scheme, ca_cert=ca_cert, certificate=certificate),
+            verify=tls_context(address.scheme, ca_cert=ca_cert, certificate=certificate),
         )
 
     def close(self) -> None:

@@ -13,8 +13,8 @@
 
 `read_definition` reports every issue that it can find, with its line: its own, and those of
 `core/admission/validate_submission.py`, the server's rules. Faults that only the server finds come back as pointers,
-which `locate_faults` maps to lines. The strict form is accepted as well, also field by field beside the user-facing
-one.
+which `ParsedFile.locate_faults` maps to lines. The strict form is accepted as well, also field by field beside the
+user-facing one.
 
 To add a field: a line in one of the tables of `definitions/files/job_fields.py`.
 """
@@ -24,28 +24,14 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.core.admission.validate_submission import Limits, decode_job
-from mainspring.definitions.files.drafts import invalid, issue_of
-from mainspring.definitions.files.field_values import Path
+from mainspring.definitions.files.drafts import ParsedFile, invalid
 from mainspring.definitions.files.job_drafts import JobDraft
-from mainspring.definitions.files.sources import Position, parse
+from mainspring.definitions.files.sources import parse
 from mainspring.definitions.pipeline_file import is_pipeline, read_pipeline
-from mainspring.protocol.errors import InvalidFile, Refused
+from mainspring.protocol.errors import Refused
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed job file: the request body, and the position of each part."""
-
-    file: str
-    text: str
-    body: bytes
-    """The strict form, as JSON."""
-    name: str
-    places: dict[Path, Position]
-    params: dict[str, object] = {}
-    """Default parameters of a run: the constants of the file."""
-
-
-def read_definition(text: str, file: str) -> Definition:
+def read_definition(text: str, file: str) -> ParsedFile:
     """Parse a job file. Raises InvalidFile, with the lines, if it has issues.
 
     A pipeline file is accepted; its schedule is ignored.
@@ -57,7 +43,7 @@ def read_definition(text: str, file: str) -> Definition:
         raise invalid(file, text, issues)
     if is_pipeline(root):
         pipeline = read_pipeline(text, file)
-        return Definition(
+        return ParsedFile(
             file=file, text=text, body=pipeline.job, name=pipeline.id, places=pipeline.places, params=pipeline.constants
         )
     draft = JobDraft(issues)
@@ -66,18 +52,10 @@ def read_definition(text: str, file: str) -> Definition:
     draft.check(body)
     if issues:
         raise invalid(file, text, issues)
-    return Definition(file=file, text=text, body=body, name=str(job["name"]), places=draft.places)
+    return ParsedFile(file=file, text=text, body=body, name=str(job["name"]), places=draft.places)
 
 
-def locate_faults(definition: Definition, refused: Refused) -> InvalidFile:
-    """Map the faults of a server's response to lines of the file."""
-    issues = [issue_of(fault, definition.places) for fault in refused.faults]
-    error = invalid(definition.file, definition.text, issues)
-    error.problem = refused.problem
-    return error
-
-
-def _read_strict(text: str, file: str) -> Definition | None:
+def _read_strict(text: str, file: str) -> ParsedFile | None:
     """Return a file that is already in the strict form: a large one takes a second this way, and minutes with
     positions."""
     body = text.encode()
@@ -85,4 +63,4 @@ def _read_strict(text: str, file: str) -> Definition | None:
         spec = decode_job(body, Limits())
     except Refused:
         return None
-    return Definition(file=file, text=text, body=body, name=spec.name, places={})
+    return ParsedFile(file=file, text=text, body=body, name=spec.name, places={})

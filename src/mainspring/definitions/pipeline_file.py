@@ -130,8 +130,7 @@ def locate_faults(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
                 places = pipeline.places
             case steps:
                 places, inner = pipeline.places, list(steps)
-        pointer = "".join(f"/{step}" for step in inner)
-        issues.append(issue_of(Fault(where=pointer, why=fault.why), places))
+        issues.append(issue_of(fault, places, steps=tuple(inner)))
     return invalid(pipeline.file, pipeline.text, issues)
 
 

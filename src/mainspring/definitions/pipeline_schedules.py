@@ -68,9 +68,7 @@ def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
     schedule, on = entries.get("schedule"), entries.get("on")
     if schedule is not None and on is not None:
         later = max(schedule, on, key=lambda entry: (entry.place.line, entry.place.column))
-        draft.add(
-            FileIssue(place=later.place, why="`schedule` and `on` can't be combined", note="keep one of them"), ()
-        )
+        draft.add(later.place, "`schedule` and `on` can't be combined", "keep one of them")
     found = Blocks() if on is None else _read_on(draft, on)
     if schedule is None:
         return found
@@ -130,7 +128,7 @@ def _rooted(schedule: dict[str, object], directory: str | None) -> dict[str, obj
 def _read_on(draft: Draft, on: Entry) -> Blocks:
     entries = on.node.value
     if not isinstance(entries, dict):
-        draft.add(FileIssue(place=on.place, why=f"`on` must be a mapping with {', '.join(ON_KEYS)}"), ())
+        draft.add(on.place, f"`on` must be a mapping with {', '.join(ON_KEYS)}")
         return Blocks()
     for key in entries.keys() - set(ON_KEYS):
         _refuse(draft, key, entries[key], "`on`", ON_KEYS)
@@ -150,16 +148,14 @@ def _one_schedule(draft: Draft, entries: Mapping[str, Entry]) -> tuple[Block | N
     schedule, every = entries.get("schedule"), entries.get("every")
     if every is not None:
         if schedule is not None:
-            draft.add(FileIssue(place=every.place, why="`every` and `schedule` can't be combined"), ())
+            draft.add(every.place, "`every` and `schedule` can't be combined")
         return Block(place=every.place, entries={"every": every}), {}
     if schedule is None:
         return None, {}
     if isinstance(schedule.node.value, list):
         if len(schedule.node.value) != 1:
             place = schedule.node.value[1].place if schedule.node.value else schedule.place
-            draft.add(
-                FileIssue(place=place, why="a file has one schedule", note="move the second one to another file"), ()
-            )
+            draft.add(place, "a file has one schedule", "move the second one to another file")
             return None, {}
         schedule = Entry(schedule.place, schedule.node.value[0])
     return _split(draft, "schedule", schedule)
@@ -173,7 +169,7 @@ def _read_event(draft: Draft, event: Entry) -> Block | None:
         _refuse(draft, "event", event.node.value["event"], "`event`", ("type",))
     named = {"event" if key == "type" else key: entry for key, entry in event.node.value.items() if key != "event"}
     if "event" not in named:
-        draft.add(FileIssue(place=event.place, why="`event` needs a `type`"), ())
+        draft.add(event.place, "`event` needs a `type`")
         return None
     return Block(place=event.place, entries=named)
 
@@ -182,7 +178,7 @@ def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str
     """Split a mapping into a block and the fields that are not the schedule's."""
     if not isinstance(entry.node.value, dict):
         why = f'`{key}` must be a mapping such as {{cron: "0 9 * * *", timezone: Europe/Paris}}'
-        draft.add(FileIssue(place=entry.node.place, why=why), ())
+        draft.add(entry.node.place, why)
         return None, {}
     known = [name for name in BLOCK_FIELDS if name not in FROM_PIPELINE] + list(BESIDE_BLOCK)
     entries: dict[str, Entry] = {}
@@ -199,4 +195,4 @@ def _refuse(draft: Draft, key: str, entry: Entry, what: str, known: list[str] | 
     if draft.is_full:
         return
     note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"known: {', '.join(known)}")
-    draft.add(FileIssue(place=entry.place, why=f"unknown field `{key}` of {what}", note=note), ())
+    draft.add(entry.place, f"unknown field `{key}` of {what}", note)

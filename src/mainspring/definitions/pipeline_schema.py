@@ -15,7 +15,6 @@ import msgspec
 
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.model.run import FailurePolicy
-from mainspring.core.work.isolation import Isolation
 from mainspring.definitions.files import (
     http_and_container_fields,
     job_fields,
@@ -74,7 +73,6 @@ _BY_READER: dict[Reader, Schema] = {
     as_path_inside: {"type": "string", "pattern": r"^(?!/)(?!(.*/)?\.\.(/|$))"},
     as_expression: {"type": ["string", "array"]},
     as_words: {"type": ["string", "array"], "items": _TEXT},
-    job_fields.as_level: {"enum": [level.value for level in Isolation]},
 }
 
 

@@ -12,8 +12,9 @@ from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import describe_trigger
 from mainspring.core.schedules.windows import upcoming
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.core.work.work import handler_of
-from mainspring.definitions.quantities import format_bytes, format_seconds
 
 FIRES = 5
 

@@ -23,7 +23,7 @@ import msgspec
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import Missed, Overlap, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.definitions.files.drafts import Draft, invalid, issue_of, path_steps
+from mainspring.definitions.files.drafts import Draft, ParsedFile, invalid
 from mainspring.definitions.files.field_values import (
     Field,
     OneOf,
@@ -34,28 +34,16 @@ from mainspring.definitions.files.field_values import (
     as_text,
     mismatch,
 )
-from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position, parse, plain
-from mainspring.protocol.errors import Fault, InvalidFile, Refused
+from mainspring.definitions.files.sources import Entry, Node, parse, plain
+from mainspring.protocol.errors import Fault, Refused
 
 _KINDS = {"cron": "cron", "every": "interval", "at": "once", "event": "event", "manual": "manual"}
 """Trigger field, and the kind of trigger."""
 _BELONGS = {"timezone": "cron", "anchor": "every", "filter": "event", "expected": "event"}
-_IN_BODY = "definition"
 _TRIGGER: Path = ("trigger",)
 
 
-class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed schedule file: the request body, and the position of each part."""
-
-    file: str
-    text: str
-    body: bytes
-    """The strict form, as JSON."""
-    name: str
-    places: dict[Path, Position]
-
-
-def read_schedule(text: str, file: str) -> ScheduleFile:
+def read_schedule(text: str, file: str) -> ParsedFile:
     """Parse a schedule file. Raises InvalidFile, with the lines, if it has issues."""
     root, issues = parse(text)
     if root is None:
@@ -66,20 +54,7 @@ def read_schedule(text: str, file: str) -> ScheduleFile:
     if issues:
         raise invalid(file, text, issues)
     body = msgspec.json.encode(schedule)
-    return ScheduleFile(file=file, text=text, body=body, name=str(schedule["name"]), places=draft.places)
-
-
-def locate_faults(file: ScheduleFile, refused: Refused) -> InvalidFile:
-    """Map the faults of a server's response to lines of the file."""
-    issues = []
-    for fault in refused.faults:
-        steps = path_steps(fault.where)
-        inside = steps[1:] if steps[:1] == (_IN_BODY,) else steps
-        pointer = "".join(f"/{step}" for step in inside)
-        issues.append(issue_of(Fault(where=pointer, why=fault.why), file.places))
-    error = invalid(file.file, file.text, issues)
-    error.problem = refused.problem
-    return error
+    return ParsedFile(file=file, text=text, body=body, name=str(schedule["name"]), places=draft.places)
 
 
 def _faults_in(body: bytes) -> list[Fault]:
@@ -104,10 +79,7 @@ class ScheduleDraft(Draft):
         """Return the whole schedule, of a file with these fields."""
         schedule: dict[str, object] = {}
         if not isinstance(root.value, dict):
-            self.add(
-                FileIssue(place=root.place, why="a schedule file must be a mapping with `name`, `job` and a trigger"),
-                (),
-            )
+            self.add(root.place, "a schedule file must be a mapping with `name`, `job` and a trigger")
             return schedule
         self.places[()] = root.place
         kind = self._kind(root, root.value)
@@ -124,17 +96,13 @@ class ScheduleDraft(Draft):
         if "trigger" in entries:
             return None
         if not said:
-            self.add(FileIssue(place=root.place, why=f"a schedule needs a trigger: {', '.join(_KINDS)}"), _TRIGGER)
+            self.add(root.place, f"a schedule needs a trigger: {', '.join(_KINDS)}", at=_TRIGGER)
             return None
         for other in said[1:]:
-            self.add(
-                FileIssue(place=entries[other].place, why=f"`{other}` and `{said[0]}` can't be combined"), _TRIGGER
-            )
+            self.add(entries[other].place, f"`{other}` and `{said[0]}` can't be combined", at=_TRIGGER)
         for key, owner in _BELONGS.items():
             if key in entries and owner != said[0]:
-                self.add(
-                    FileIssue(place=entries[key].place, why=f"`{key}` requires `{owner}`, not `{said[0]}`"), _TRIGGER
-                )
+                self.add(entries[key].place, f"`{key}` requires `{owner}`, not `{said[0]}`", at=_TRIGGER)
         return _KINDS[said[0]]
 
 

@@ -14,7 +14,7 @@ from typing import assert_never
 
 import msgspec
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.demo import measures
 from mainspring.demo.measures import Measure, subject_of
 from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, TransitionView

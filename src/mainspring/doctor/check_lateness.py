@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts, LateJob
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 
@@ -22,25 +22,23 @@ def check_lateness(facts: Facts) -> Iterator[Check]:
 
 
 def _late(facts: Facts) -> Check:
-    question = "Did runs of the last day start on time?"
+    question = TOPIC.question("start_delay", "Did runs of the last day start on time?")
     if (fault := facts.fault("runs")) is not None:
-        return TOPIC.unknown("start_delay", question, fault)
+        return question.unknown(fault)
     runs = sum(one.runs for one in facts.late)
     if not runs:
-        return TOPIC.unknown("start_delay", question, "no run has ended within a day")
+        return question.unknown("no run has ended within a day")
     late = [one for one in facts.late if one.missed or one.p95_seconds >= LATE_SECONDS]
     if not late:
         worst, promised = facts.late[0], sum(one.promised for one in facts.late)
         kept = f"; {format_count(promised, 'deadline')} met" if promised else ""
-        return TOPIC.yes(
-            "start_delay",
-            question,
+        return question.yes(
             f"{format_count(runs, 'run')}; slowest start: {worst.tenant}/{worst.job}, "
-            f"{format_seconds(worst.p95_seconds)} at p95{kept}",
+            f"{format_seconds(worst.p95_seconds)} at p95{kept}"
         )
     reason, advice, command = _bottleneck(facts, late[0].job)
     finding = f"late: {format_list([*map(_format_late, late)])}"
-    return TOPIC.no(f"start_delay.{reason}", question, finding, advice, command)
+    return question.no(f"start_delay.{reason}", finding, advice, command)
 
 
 def _format_late(one: LateJob) -> str:
@@ -65,14 +63,12 @@ def _bottleneck(facts: Facts, job: str) -> tuple[str, str, str]:
 
 
 def _alerts(facts: Facts) -> Check:
-    question = "Are there no open alerts?"
+    question = TOPIC.question("alerts", "Are there no open alerts?")
     if (fault := facts.fault("alerts")) is not None:
-        return TOPIC.unknown("alerts", question, fault)
+        return question.unknown(fault)
     if not facts.alerts:
-        return TOPIC.yes("alerts", question, "none")
+        return question.yes("none")
     kinds = Counter(alert.kind for alert in facts.alerts)
     first = next((one for one in facts.alerts if one.severity == "high"), facts.alerts[0])
     counted = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(5))
-    return TOPIC.no(
-        "alerts.open", question, f"{counted}; {first.summary}", "each alert says what to do", "mainspring alerts"
-    )
+    return question.no("alerts.open", f"{counted}; {first.summary}", "each alert says what to do", "mainspring alerts")

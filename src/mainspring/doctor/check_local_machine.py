@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_bytes
+from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import LocalFacts
 from mainspring.doctor.findings import Check, Topic
 
@@ -16,8 +16,8 @@ TOPIC = Topic("The server does not answer")
 
 def check_local_machine(facts: LocalFacts) -> Iterator[Check]:
     """Run the checks that need no server."""
-    yield TOPIC.no(
-        "server.unreachable", "Does the server answer?", facts.error, "the checks below show the local cause"
+    yield TOPIC.question("server", "Does the server answer?").no(
+        "server.unreachable", facts.error, "the checks below show the local cause"
     )
     yield _address(facts)
     if facts.resolves:
@@ -25,35 +25,31 @@ def check_local_machine(facts: LocalFacts) -> Iterator[Check]:
     if facts.store:
         yield from _file(facts)
     elif not facts.is_here:
-        yield TOPIC.unknown(
-            "process",
-            "Is the server process running?",
-            f"{facts.host} is another machine: run `mainspring doctor` there as well",
+        yield TOPIC.question("process", "Is the server process running?").unknown(
+            f"{facts.host} is another machine: run `mainspring doctor` there as well"
         )
 
 
 def _address(facts: LocalFacts) -> Check:
-    question = "Does the host name resolve?"
+    question = TOPIC.question("address", "Does the host name resolve?")
     if not facts.resolves:
-        return TOPIC.no(
+        return question.no(
             "address.unresolved",
-            question,
             f"the host name {facts.host} does not resolve",
             "set the server URL with --server, MAINSPRING_SERVER_URL or a context",
             "mainspring config show --origin",
         )
     where = "this machine" if facts.is_here else facts.host
-    return TOPIC.yes("address", question, f"port {facts.port} of {where}")
+    return question.yes(f"port {facts.port} of {where}")
 
 
 def _port(facts: LocalFacts) -> Check:
-    question = "Does the port accept connections?"
+    question = TOPIC.question("port", "Does the port accept connections?")
     if facts.listens:
-        return TOPIC.yes("port", question, f"port {facts.port} accepts connections, but the server does not respond")
+        return question.yes(f"port {facts.port} accepts connections, but the server does not respond")
     elsewhere = "" if facts.is_here else ", or a firewall blocks them"
-    return TOPIC.no(
+    return question.no(
         "port.closed",
-        question,
         f"nothing accepts connections on port {facts.port}{elsewhere}",
         "start the server, or set its URL with --server",
         "mainspring server" if facts.is_here else "",
@@ -68,46 +64,43 @@ def _file(facts: LocalFacts) -> Iterator[Check]:
 
 
 def _process(facts: LocalFacts) -> Check:
-    question = "Is the server process running?"
+    question = TOPIC.question("process", "Is the server process running?")
     if not facts.store_exists:
-        return TOPIC.unknown("process", question, f"no store at {facts.store}: name the server's store with --store")
+        return question.unknown(f"no store at {facts.store}: name the server's store with --store")
     if facts.holder is None:
-        return TOPIC.unknown("process", question, f"no process is recorded for {facts.store}")
+        return question.unknown(f"no process is recorded for {facts.store}")
     if not facts.holder_state:
-        return TOPIC.no(
+        return question.no(
             "process.exited",
-            question,
             f"process {facts.holder} used {facts.store} last and has exited",
             "check the end of its log and start it again: accepted work is not lost",
             "mainspring server",
         )
     if facts.holder_state in {"stopped", "tracing-stop"}:
-        return TOPIC.no(
+        return question.no(
             "process.stopped",
-            question,
             f"process {facts.holder} uses {facts.store} and was stopped by a signal",
             "resume it",
             f"kill -CONT {facts.holder}",
         )
-    return TOPIC.yes("process", question, f"process {facts.holder} uses {facts.store} and is {facts.holder_state}")
+    return question.yes(f"process {facts.holder} uses {facts.store} and is {facts.holder_state}")
 
 
 def _usable(facts: LocalFacts) -> Check:
-    question = "Is the store file usable?"
+    question = TOPIC.question("store_file", "Is the store file usable?")
     if facts.store_fault:
         advice = "move it to a local disk that the server's user can write to"
-        return TOPIC.no("store_file.unusable", question, facts.store_fault, advice)
-    return TOPIC.yes("store_file", question, f"no fault found with {facts.store}")
+        return question.no("store_file.unusable", facts.store_fault, advice)
+    return question.yes(f"no fault found with {facts.store}")
 
 
 def _disk(facts: LocalFacts) -> Check:
-    question = "Is there free disk space?"
+    question = TOPIC.question("disk", "Is there free disk space?")
     free = facts.free_bytes or 0
     if free < MIN_FREE_BYTES:
-        return TOPIC.no(
+        return question.no(
             "disk.full",
-            question,
             f"{format_bytes(free)} free",
             "free up space: a store on a full disk accepts no writes, and loses none of its data",
         )
-    return TOPIC.yes("disk", question, f"{format_bytes(free)} free")
+    return question.yes(f"{format_bytes(free)} free")

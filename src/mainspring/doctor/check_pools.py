@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.check_servers import ALIVE_SECONDS
 from mainspring.doctor.facts import Facts, PoolFacts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
@@ -24,10 +24,8 @@ def check_pools(facts: Facts) -> Iterator[Check]:
         yield from _check_pool(facts, pool)
     if facts.pools_skipped:
         topic = Topic("Other pools")
-        yield topic.unknown(
-            "other_pools",
-            "Are the other pools healthy?",
-            f"{format_count(facts.pools_skipped, 'pool')} not checked; name one with --pool (see `mainspring pools`)",
+        yield topic.question("other_pools", "Are the other pools healthy?").unknown(
+            f"{format_count(facts.pools_skipped, 'pool')} not checked; name one with --pool (see `mainspring pools`)"
         )
 
 
@@ -41,30 +39,27 @@ def _check_pool(facts: Facts, pool: PoolFacts) -> Iterator[Check]:
 
 
 def _is_led(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
-    question = "Does its leader answer?"
+    question = topic.question("pool_leader", "Does its leader answer?")
     leases = [] if facts.server_health is None else facts.server_health.leases
     lease = next((one for one in leases if one.pool == pool.name), None)
     if facts.server_health is None or lease is None:
         if pool.queue is not None:
-            return topic.yes("pool_leader", question, "it does")
-        return topic.unknown("pool_leader", question, pool.fault)
+            return question.yes("it does")
+        return question.unknown(pool.fault)
     if lease.seconds <= 0:
         command = "" if _other_servers(facts.server_health, lease.leader) else _START
         state, advice = _takeover_advice(facts.server_health, lease)
-        return topic.no(
-            f"pool_leader.{state}", question, _format_lost_leader(facts.server_health, lease), advice, command
-        )
+        return question.no(f"pool_leader.{state}", _format_lost_leader(facts.server_health, lease), advice, command)
     if pool.queue is not None:
-        return topic.yes("pool_leader", question, f"{lease.leader} leads it")
+        return question.yes(f"{lease.leader} leads it")
     silent = _silent_seconds(facts.server_health, lease.leader)
     finding = f"{lease.leader} leads it and does not answer: {pool.fault}"
     if silent is not None and silent > ALIVE_SECONDS:
         finding += f"; last heartbeat {format_seconds(silent)} ago"
     others = _other_servers(facts.server_health, lease.leader)
     then = f"{format_list(others)} will take over" if others else "no other server can take over: start one"
-    return topic.no(
+    return question.no(
         "pool_leader.silent",
-        question,
         finding,
         f"its lease expires in {format_seconds(lease.seconds)} unless renewed; then {then}",
         "" if others else _START,
@@ -107,9 +102,8 @@ def _frozen(facts: Facts, pool: PoolFacts, topic: Topic) -> Check | None:
     if freeze is None:
         return None
     why = f': "{freeze.why}"' if freeze.why else ""
-    return topic.no(
+    return topic.question("pool_freeze", "Is it unfrozen?").no(
         "pool_freeze.frozen",
-        "Is it unfrozen?",
         f"frozen for {format_seconds((facts.at - freeze.since).total_seconds())} by {freeze.by}{why}",
         "running tasks continue; unfreeze it to start queued tasks",
         f"mainspring unfreeze pool {pool.name}",
@@ -117,9 +111,9 @@ def _frozen(facts: Facts, pool: PoolFacts, topic: Topic) -> Check | None:
 
 
 def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
-    question = "Does it have workers that accept tasks?"
+    question = topic.question("pool_workers", "Does it have workers that accept tasks?")
     if (fault := facts.fault("workers")) is not None:
-        return topic.unknown("pool_workers", question, fault)
+        return question.unknown(fault)
     here = [worker for worker in facts.workers if worker.pool == pool.name]
     ready = [worker for worker in here if worker.status == "ready"]
     taking = [worker for worker in ready if not worker.hold]
@@ -127,21 +121,18 @@ def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
     waits = pool.queue is not None and any(pool.queue.waiting.values())
     if taking:
         rest = f"; {len(held):,} more cordoned or draining: {format_list(held)}" if held else ""
-        return topic.yes("pool_workers", question, f"{format_count(len(taking), 'worker')}{rest}")
+        return question.yes(f"{format_count(len(taking), 'worker')}{rest}")
     if held:
-        return topic.no(
+        return question.no(
             "pool_workers.all_cordoned",
-            question,
             f"all {len(held)} are cordoned or draining: {format_list(held)}",
             "uncordon them",
             f"mainspring uncordon {next(worker.id for worker in ready if worker.hold)}",
         )
     finding = f"none ready{_last_worker(here)}"
     if not waits and not here:
-        return topic.unknown("pool_workers", question, "it has had no worker, and no task is queued")
-    return topic.no(
-        "pool_workers.none_ready", question, finding, "start a worker for this pool", _start_worker(facts, pool)
-    )
+        return question.unknown("it has had no worker, and no task is queued")
+    return question.no("pool_workers.none_ready", finding, "start a worker for this pool", _start_worker(facts, pool))
 
 
 def _last_worker(here: list[WorkerView]) -> str:
@@ -171,9 +162,8 @@ def _lost_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Iterator[Check
     ]
     if lost:
         named = [f"{one.id} {format_seconds((facts.at - one.last_heartbeat_at).total_seconds())} ago" for one in lost]
-        yield topic.no(
+        yield topic.question("lost_workers", "Do all workers send heartbeats?").no(
             "lost_workers.lost",
-            "Do all workers send heartbeats?",
             f"{format_count(len(lost), 'worker')} lost: {format_list(named)}",
             "their tasks were rescheduled; check those machines, their network and their logs",
             f"mainspring show {lost[0].id}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, REASONS, Facts, PoolFacts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.schedules import BreakerView
@@ -26,7 +27,7 @@ def check_queue(facts: Facts) -> Iterator[Check]:
     """Run the checks for many waiting runs: how bad it is, why they wait, and what is scarce."""
     known = [(pool, pool.queue) for pool in facts.pools if pool.queue is not None]
     if not known:
-        yield TOPIC.unknown("queue_age", "Are queue times short?", "no pool leader answers")
+        yield TOPIC.question("queue_age", "Are queue times short?").unknown("no pool leader answers")
         return
     for pool, queue in known:
         yield from _check_pool(facts, pool, queue)
@@ -44,12 +45,10 @@ def _check_pool(facts: Facts, pool: PoolFacts, queue: QueueView) -> Iterator[Che
 
 
 def _oldest(pool: PoolFacts, queue: QueueView) -> Check:
-    question = f"Are queue times short in pool {pool.name}?"
+    question = TOPIC.question("queue_age", f"Are queue times short in pool {pool.name}?")
     waiting = sum(queue.waiting.values())
     if not waiting or not queue.queues:
-        return TOPIC.yes(
-            "queue_age", question, f"{format_count(waiting, 'task')} queued" if waiting else "nothing queued"
-        )
+        return question.yes(f"{format_count(waiting, 'task')} queued" if waiting else "nothing queued")
     by_priority = {
         line.priority: _age(line, queue.at) for line in sorted(queue.queues, key=lambda one: one.since, reverse=True)
     }
@@ -57,34 +56,33 @@ def _oldest(pool: PoolFacts, queue: QueueView) -> Check:
     ages = ", ".join(f"of {name} for {format_seconds(age)}" for name, age in sorted(by_priority.items()))
     finding = f"{format_count(waiting, 'task')} queued, the oldest {ages}"
     if oldest < LONG_WAIT_SECONDS:
-        return TOPIC.yes("queue_age", question, finding)
-    return TOPIC.no(
-        "queue_age.long", question, finding, "the next checks show the reasons", f"mainspring queue{_option(pool)}"
+        return question.yes(finding)
+    return question.no(
+        "queue_age.long", finding, "the next checks show the reasons", f"mainspring queue{_option(pool)}"
     )
 
 
 def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
     """Check the reasons for waiting; tasks that can never start come first."""
-    question = f"Can all queued tasks in pool {pool.name} start?"
+    question = TOPIC.question("queue_reasons", f"Can all queued tasks in pool {pool.name} start?")
     if not pool.reasons:
-        return TOPIC.unknown("queue_reasons", question, facts.fault(REASONS) or "the pool leader gave no reasons")
+        return question.unknown(facts.fault(REASONS) or "the pool leader gave no reasons")
     total = sum(one.tasks for one in pool.reasons)
     never = [one for one in pool.reasons if one.reason in NEVER_STARTS]
     if never:
         parts = [f"{one.tasks:,} {one.reason}, for example: {one.says}" for one in never]
-        return TOPIC.no(
+        return question.no(
             "queue_reasons.never_start",
-            question,
             f"{sum(one.tasks for one in never):,} of {total:,} can't: {'; '.join(parts)}",
             "start a matching worker, or change the requirements of the tasks",
             f"mainspring why {never[0].example}",
         )
     parts = [f"{one.tasks:,} of {total:,} {one.reason}" for one in pool.reasons[:_MAX_REASONS]]
-    return TOPIC.yes("queue_reasons", question, f"{', '.join(parts)}; most frequent: {pool.reasons[0].says}")
+    return question.yes(f"{', '.join(parts)}; most frequent: {pool.reasons[0].says}")
 
 
 def _capacity(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
-    question = f"Is there free capacity in pool {pool.name}?"
+    question = TOPIC.question("capacity", f"Is there free capacity in pool {pool.name}?")
     full, parts = [], []
     for resource, title in _NAMES.items():
         total, used = getattr(queue.capacity, resource) or 0, getattr(queue.used, resource) or 0
@@ -93,28 +91,28 @@ def _capacity(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
             if used >= _FULL * total:
                 full.append(title)
     if not parts:
-        return TOPIC.no(
-            "capacity.no_workers", question, "the pool has no capacity", "start a worker for this pool",
+        return question.no(
+            "capacity.no_workers",
+            "the pool has no capacity",
+            "start a worker for this pool",
             f"mainspring worker --server {facts.url}",
-        )  # fmt: skip
+        )
     if full:
-        return TOPIC.no(
+        return question.no(
             "capacity.full",
-            question,
             f"{' and '.join(full)} in use: {', '.join(parts)}",
             "add workers, or cancel runs that are not needed",
             f"mainspring tenants --pool {pool.name}",
         )
-    return TOPIC.yes("capacity", question, f"{', '.join(parts)} in use")
+    return question.yes(f"{', '.join(parts)} in use")
 
 
 def _intake(pool: PoolFacts, intake: int) -> Check:
-    question = f"Does intake keep up in pool {pool.name}?"
+    question = TOPIC.question("intake", f"Does intake keep up in pool {pool.name}?")
     if intake < _LARGE_INTAKE:
-        return TOPIC.yes("intake", question, f"{format_count(intake, 'run')} waiting")
-    return TOPIC.no(
+        return question.yes(f"{format_count(intake, 'run')} waiting")
+    return question.no(
         "intake.backlog",
-        question,
         f"{format_count(intake, 'run')} or more are waiting to be adopted",
         "accepted runs are not lost; they are adopted as other runs end",
         f"mainspring queue{_option(pool)}",
@@ -122,14 +120,13 @@ def _intake(pool: PoolFacts, intake: int) -> Check:
 
 
 def _circuits(facts: Facts) -> Check:
-    question = "Are all circuits closed?"
+    question = TOPIC.question("circuits", "Are all circuits closed?")
     if (fault := facts.fault("breakers")) is not None:
-        return TOPIC.unknown("circuits", question, fault)
+        return question.unknown(fault)
     if not facts.breakers:
-        return TOPIC.yes("circuits", question, "no circuit is open")
-    return TOPIC.no(
+        return question.yes("no circuit is open")
+    return question.no(
         "circuits.open",
-        question,
         f"{format_count(len(facts.breakers), 'circuit is', 'circuits are')} open: "
         f"{format_list([_format_breaker(one) for one in facts.breakers], 2)}",
         "held tasks resume automatically when a probe attempt succeeds; fix the failing tasks",

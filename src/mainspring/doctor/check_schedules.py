@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 
@@ -22,16 +22,15 @@ def check_schedules(facts: Facts) -> Iterator[Check]:
 
 
 def _overdue(facts: Facts) -> Check:
-    question = "Have all due schedules fired?"
+    question = TOPIC.question("overdue", "Have all due schedules fired?")
     if facts.server_health is None or facts.server_health.store_seconds is None:
-        return TOPIC.unknown("overdue", question, "the store does not answer")
+        return question.unknown("the store does not answer")
     late = [one for one in facts.server_health.overdue if facts.tenant is None or one.tenant == facts.tenant.name]
     if not late:
-        return TOPIC.yes("overdue", question, "no schedule is overdue")
+        return question.yes("no schedule is overdue")
     named = [f"{one.tenant}/{one.schedule} by {format_seconds(one.seconds)}" for one in late]
-    return TOPIC.no(
+    return question.no(
         "overdue.late",
-        question,
         f"{format_count(len(late), 'schedule is', 'schedules are')} overdue: {format_list(named)}",
         "every server fires schedules: check the server logs for `triggers.failed`; meanwhile trigger it manually",
         f"mainspring trigger {late[0].schedule} -t {late[0].tenant}",
@@ -39,17 +38,16 @@ def _overdue(facts: Facts) -> Check:
 
 
 def _latest(facts: Facts) -> Check:
-    question = "Do schedules fire?"
+    question = TOPIC.question("fires", "Do schedules fire?")
     if (fault := facts.fault("upcoming")) is not None:
-        return TOPIC.unknown("fires", question, fault)
+        return question.unknown(fault)
     fires = [(one.last, one) for one in facts.upcoming if one.last is not None]
     missed = [(last, of) for last, of in fires if last.outcome == _MISSED and facts.at - last.decided_at < _RECENT]
     if missed:
         last, of = max(missed, key=lambda pair: pair[0].decided_at)
         ago = format_seconds((facts.at - last.decided_at).total_seconds())
-        return TOPIC.no(
+        return question.no(
             "fires.missed",
-            question,
             f"{format_count(len(missed), 'schedule')} missed the latest window: "
             f"{of.tenant}/{of.schedule} {ago} ago, {last.because}",
             "no server fired it in time: check why, then backfill the missed windows",
@@ -64,25 +62,24 @@ def _latest(facts: Facts) -> Check:
     if next_one is not None:
         left = format_seconds((next_one.window_at - facts.at).total_seconds())
         parts.append(f"next: {next_one.tenant}/{next_one.schedule} in {left}")
-    return TOPIC.yes("fires", question, "; ".join(parts) or "none is due within a day")
+    return question.yes("; ".join(parts) or "none is due within a day")
 
 
 _OUTCOMES = {"ran": "ran", "waiting": "is waiting, decided", "skipped": "was skipped", _MISSED: "was too late"}
 
 
 def _disabled(facts: Facts) -> Check:
-    question = "Are all schedules enabled?"
+    question = TOPIC.question("disabled", "Are all schedules enabled?")
     if (fault := facts.fault("schedules")) is not None:
-        return TOPIC.unknown("disabled", question, fault)
+        return question.unknown(fault)
     off = [one for one in facts.schedules if one.state == "disabled" and one.because]
     paused = sum(one.state == "paused" for one in facts.schedules)
     rest = f"; {format_count(paused, 'is', 'are')} paused" if paused else ""
     if not off:
-        return TOPIC.yes("disabled", question, f"{format_count(len(facts.schedules), 'schedule')}{rest}")
+        return question.yes(f"{format_count(len(facts.schedules), 'schedule')}{rest}")
     named = [f"{one.tenant}/{one.name}, {one.because}" for one in off]
-    return TOPIC.no(
+    return question.no(
         "disabled.after_failures",
-        question,
         f"{format_count(len(off), 'schedule is', 'schedules are')} disabled: {format_list(named, 1)}{rest}",
         "fix the failing runs, then resume the schedule",
         f"mainspring resume {off[0].name} -t {off[0].tenant}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.overviews import ServerHealthView
@@ -32,15 +32,14 @@ def check_servers(facts: Facts) -> Iterator[Check]:
 
 
 def _answers(facts: Facts) -> Check:
-    question = "Does the server answer?"
+    question = TOPIC.question("server", "Does the server answer?")
     if facts.server_health is None:
-        return TOPIC.no(
+        return question.no(
             "server.bad_answer",
-            question,
             f"unexpected answer: {facts.fault('checkup')}",
             "check that a server of the same version runs at this address, and check its log",
         )
-    return TOPIC.yes("server", question, f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
+    return question.yes(f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
 
 
 def _format_short(seconds: float) -> str:
@@ -51,108 +50,101 @@ def _format_short(seconds: float) -> str:
 
 
 def _store_answers(facts: Facts) -> Check:
-    question = "Does its store answer?"
+    question = TOPIC.question("store", "Does its store answer?")
     if facts.server_health is None:
-        return TOPIC.unknown("store", question, facts.fault("checkup") or "unknown")
+        return question.unknown(facts.fault("checkup") or "unknown")
     if facts.server_health.store_seconds is None:
-        return TOPIC.no(
+        return question.no(
             "store.unreachable",
-            question,
             f"no: {facts.server_health.store_fault}",
             "restore the database: scheduling resumes automatically, and accepted work is not lost",
         )
     took = _format_short(facts.server_health.store_seconds)
     if facts.server_health.store_seconds > SLOW_STORE_SECONDS:
-        return TOPIC.no(
+        return question.no(
             "store.slow",
-            question,
             f"slow: {took}; above {SLOW_STORE_SECONDS * 1_000:.0f} ms low-priority work is throttled",
             "check the database: its disk, its connections, its other clients",
         )
-    return TOPIC.yes("store", question, f"in {took}")
+    return question.yes(f"in {took}")
 
 
 def _loops_run(facts: Facts) -> Check:
-    question = "Do its background loops run?"
+    question = TOPIC.question("loops", "Do its background loops run?")
     if facts.server_health is None:
-        return TOPIC.unknown("loops", question, facts.fault("checkup") or "unknown")
+        return question.unknown(facts.fault("checkup") or "unknown")
     if not facts.server_health.failing:
-        return TOPIC.yes("loops", question, "none keeps failing")
+        return question.yes("none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]
-    return TOPIC.no(
+    return question.no(
         "loops.failing",
-        question,
         f"{format_count(len(named), 'loop')} keep failing: {format_list(named)}",
         "find `background.failed` in the log of this server: it has the traceback",
     )
 
 
 def _is_led(facts: Facts) -> Iterator[Check]:
-    question = "Does every pool have a leader?"
+    question = TOPIC.question("leaders", "Does every pool have a leader?")
     if facts.server_health is None or facts.server_health.store_seconds is None:
-        yield TOPIC.unknown("leaders", question, "the store does not answer")
+        yield question.unknown("the store does not answer")
         return
     lost = [lease for lease in facts.server_health.leases if lease.seconds <= 0]
     if lost:
         named = [f"{one.pool} (for {format_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
-        yield TOPIC.no(
+        yield question.no(
             "leaders.missing",
-            question,
             f"{len(lost)} of {format_count(len(facts.server_health.leases), 'pool')} without a leader: "
             f"{format_list(named)}",
             "servers take over within seconds; if this persists, no server can: start one",
             "mainspring server --store URL",
         )
     else:
-        yield TOPIC.yes("leaders", question, format_count(len(facts.server_health.leases), "pool"))
+        yield question.yes(format_count(len(facts.server_health.leases), "pool"))
 
 
 def _nothing_frozen(facts: Facts) -> Check:
-    question = "Is scheduling unfrozen?"
+    question = TOPIC.question("freeze", "Is scheduling unfrozen?")
     if (fault := facts.fault("freezes")) is not None:
-        return TOPIC.unknown("freeze", question, fault)
+        return question.unknown(fault)
     for freeze in facts.freezes:
         if freeze.kind == "all":
             frozen = format_seconds((facts.at - freeze.since).total_seconds())
             why = f': "{freeze.why}"' if freeze.why else ""
-            return TOPIC.no(
+            return question.no(
                 "freeze.all",
-                question,
                 f"everything has been frozen for {frozen} by {freeze.by}{why}",
                 "running tasks continue; unfreeze to start queued tasks",
                 "mainspring unfreeze all",
             )
     rest = f"; {format_count(len(facts.freezes), 'smaller freeze')}" if facts.freezes else ""
-    return TOPIC.yes("freeze", question, f"no global freeze{rest}" if rest else "nothing is frozen")
+    return question.yes(f"no global freeze{rest}" if rest else "nothing is frozen")
 
 
 def _accepts_work(facts: Facts) -> Check:
-    question = "Is new work accepted?"
+    question = TOPIC.question("admission", "Is new work accepted?")
     level = facts.level
     if level is None:
-        return TOPIC.unknown("admission", question, facts.fault("level") or "unknown")
+        return question.unknown(facts.fault("level") or "unknown")
     lasts = format_seconds((facts.at - level.since).total_seconds())
     if level.shedding:
-        return TOPIC.no(
+        return question.no(
             "admission.shedding",
-            question,
             f"pool {level.pool} rejects {level.shedding}: its backlog is too long",
             "it accepts everything again when the backlog shrinks: add workers, or cancel runs that are not needed",
             f"mainspring queue --pool {level.pool}",
         )
     if level.accepts < 1:
         why = f" ({level.why})" if level.why else ""
-        return TOPIC.no(
+        return question.no(
             "admission.degraded",
-            question,
             f"pool {level.pool} accepts {level.accepts:.0%} of the normal rate: {level.level} for {lasts}{why}",
             "see the checks above for the cause; the full rate returns once it is fixed",
         )
-    return TOPIC.yes("admission", question, f"all of it; pool {level.pool} is {level.level}")
+    return question.yes(f"all of it; pool {level.pool} is {level.level}")
 
 
 def _clocks(facts: Facts, server_health: ServerHealthView) -> Check:
-    question = "Do the clocks agree?"
+    question = TOPIC.question("clocks", "Do the clocks agree?")
     ahead = (facts.at - server_health.at).total_seconds() - facts.took_seconds / 2
     far = [
         f"{who} is {format_seconds(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} {whom}"
@@ -163,17 +155,16 @@ def _clocks(facts: Facts, server_health: ServerHealthView) -> Check:
         if abs(seconds) > MAX_CLOCK_SKEW_SECONDS
     ]
     if far:
-        return TOPIC.no(
+        return question.no(
             "clocks.skewed",
-            question,
             "; ".join(far),
             "synchronize them with NTP: decisions go by the store's clock, `ago` columns by this machine's",
         )
-    return TOPIC.yes("clocks", question, f"within {_format_short(max(abs(ahead), abs(server_health.ahead_seconds)))}")
+    return question.yes(f"within {_format_short(max(abs(ahead), abs(server_health.ahead_seconds)))}")
 
 
 def _versions(facts: Facts, server_health: ServerHealthView) -> Check:
-    question = "Do all versions match?"
+    question = TOPIC.question("versions", "Do all versions match?")
     alive = [server for server in server_health.servers if server.silent_seconds <= ALIVE_SECONDS]
     others = [f"server {one.name} {one.version}" for one in alive if one.version != server_health.version]
     others += [
@@ -184,10 +175,9 @@ def _versions(facts: Facts, server_health: ServerHealthView) -> Check:
     if facts.version != server_health.version:
         others.insert(0, f"this command {facts.version}")
     if others:
-        return TOPIC.no(
+        return question.no(
             "versions.mixed",
-            question,
             f"the server is {server_health.version}; {format_list(others)}",
             "workers and commands of the previous version still work; upgrade the older ones",
         )
-    return TOPIC.yes("versions", question, server_health.version)
+    return question.yes(server_health.version)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, Facts, TenantFacts
 from mainspring.doctor.findings import Check, Topic, format_count, format_list
 from mainspring.protocol.rest.runs import TaskView
@@ -36,25 +37,22 @@ def check_tenant(facts: Facts) -> Iterator[Check]:
 
 
 def _within_quota(tenant: TenantFacts, topic: Topic) -> Check:
-    question = "Is it within its quota?"
+    question = topic.question("quota", "Is it within its quota?")
     if not tenant.uses:
-        return topic.unknown("quota", question, "no pool leader answers")
+        return question.unknown("no pool leader answers")
     held = next((use for use in tenant.uses if use.blocked_by), None)
     if held is not None:
         waiting = f"{format_count(sum(held.queued.values()), 'task')} queued"
         limit = _limit_of(held)
-        return topic.no(
-            "quota.exceeded" if limit else "quota.blocked",
-            question,
-            f"{waiting} in pool {held.pool}: {held.blocked_by}",
-            "raise its quota temporarily" if limit else "check the limit that blocks it",
-            f"mainspring quota raise {tenant.name} --for 4h {limit} --pool {held.pool}"
-            if limit
-            else f"mainspring quota show {tenant.name} --pool {held.pool}",
-        )
+        finding = f"{waiting} in pool {held.pool}: {held.blocked_by}"
+        if limit:
+            command = f"mainspring quota raise {tenant.name} --for 4h {limit} --pool {held.pool}"
+            return question.no("quota.exceeded", finding, "raise its quota temporarily", command)
+        command = f"mainspring quota show {tenant.name} --pool {held.pool}"
+        return question.no("quota.blocked", finding, "check the limit that blocks it", command)
     queued = sum(sum(use.queued.values()) for use in tenant.uses)
     tasks = format_count(sum(use.running for use in tenant.uses), "running task")
-    return topic.yes("quota", question, f"{tasks}, {queued:,} queued; no limit blocks it")
+    return question.yes(f"{tasks}, {queued:,} queued; no limit blocks it")
 
 
 def _limit_of(use: TenantUseView) -> str:
@@ -73,7 +71,7 @@ def _limit_of(use: TenantUseView) -> str:
 
 
 def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = "Is it unfrozen?"
+    question = topic.question("tenant_freeze", "Is it unfrozen?")
     own = [
         one
         for one in facts.freezes
@@ -81,11 +79,10 @@ def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
         or (one.kind == "job" and one.subject.startswith(f"{tenant.name}/"))
     ]
     if not own:
-        return topic.yes("tenant_freeze", question, "neither the tenant nor its jobs are frozen")
+        return question.yes("neither the tenant nor its jobs are frozen")
     first = own[0]
-    return topic.no(
+    return question.no(
         "tenant_freeze.frozen",
-        question,
         f"{first.by} froze {first.kind} {first.subject}" + (f': "{first.why}"' if first.why else ""),
         "unfreeze it when the reason no longer applies",
         f"mainspring unfreeze {first.kind} {first.subject}",
@@ -93,15 +90,14 @@ def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
 
 
 def _is_feasible(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = "Do workers match its jobs?"
+    question = topic.question("feasibility", "Do workers match its jobs?")
     if (fault := facts.fault("diagnoses")) is not None and not tenant.waiting:
-        return topic.unknown("feasibility", question, fault)
+        return question.unknown(fault)
     never = next((one for one in tenant.waiting if one.reason in NEVER_STARTS), None)
     if never is None:
-        return topic.yes("feasibility", question, "none of its tasks waits for a missing worker")
-    return topic.no(
+        return question.yes("none of its tasks waits for a missing worker")
+    return question.no(
         "feasibility.no_worker",
-        question,
         f"{never.name}: {never.verdict}",
         "change the requirements of the job (labels, zone, cpu, memory, gpus), or start a matching worker",
         f"mainspring why {never.subject}",
@@ -110,24 +106,24 @@ def _is_feasible(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
 
 def _is_unblocked(tenant: TenantFacts, topic: Topic) -> Check:
     """Check the task that has waited longest, with the scheduler's diagnosis and suggestion."""
-    question = "Is nothing else blocking its tasks?"
+    question = topic.question("blocked", "Is nothing else blocking its tasks?")
     others = [one for one in tenant.waiting if one.reason not in NEVER_STARTS]
     if not others:
-        return topic.yes("blocked", question, "no other task is queued")
+        return question.yes("no other task is queued")
     oldest = next((one for one in others if one.is_problem), others[0])
     finding = f"{oldest.name}: {oldest.verdict}"
     if not oldest.is_problem:
-        return topic.yes("blocked", question, finding)
+        return question.yes(finding)
     action = next((one for one in oldest.suggestions if one.command), None)
     if action is None:
         advice = "check what would unblock it"
-        return topic.no("blocked.task", question, finding, advice, f"mainspring why {oldest.subject}")
-    return topic.no("blocked.task", question, finding, action.says, action.command)
+        return question.no("blocked.task", finding, advice, f"mainspring why {oldest.subject}")
+    return question.no("blocked.task", finding, action.says, action.command)
 
 
 def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
     """Check for timeouts shorter than the usual duration, which fail tasks repeatedly."""
-    question = "Are its task timeouts long enough?"
+    question = topic.question("timeouts", "Are its task timeouts long enough?")
     short = []
     for job in tenant.jobs:
         for usual in job.durations:
@@ -137,28 +133,26 @@ def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
                     f"{job.name}/{usual.task} has a timeout of {format_seconds(limit)} and takes {_usually(usual)}"
                 )
     if short:
-        return topic.no(
+        return question.no(
             "timeouts.too_short",
-            question,
             format_list(short),
             "set a longer `timeout`, or make the task faster",
             f"mainspring durations {short[0].partition('/')[0]} -t {tenant.name}",
         )
     if tenant.timed_out:
         tasks = [f"{task.name} ({task.because})" for task in tenant.timed_out]
-        return topic.no(
+        return question.no(
             "timeouts.timed_out",
-            question,
             f"{format_count(len(tasks), 'task')} timed out: {format_list(tasks, 2)}",
             "set a longer `timeout`, or find out why the task is slow",
             f"mainspring logs {tenant.timed_out[0].id} -t {tenant.name}",
         )
-    return topic.yes("timeouts", question, f"{format_count(len(tenant.jobs), 'job')}: no timeout is too short")
+    return question.yes(f"{format_count(len(tenant.jobs), 'job')}: no timeout is too short")
 
 
 def _upstream(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     """Check for running tasks that take longer than usual and delay their dependents."""
-    question = "Do its tasks run as fast as usual?"
+    question = topic.question("durations", "Do its tasks run as fast as usual?")
     usual = {(job.name, one.task): one for job in tenant.jobs for one in job.durations if one.count >= _MIN_RUNS}
     slow: list[tuple[float, TaskView, str]] = []
     for job, task in tenant.running:
@@ -169,13 +163,10 @@ def _upstream(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
         if ran > known.p99_seconds:
             slow.append((ran, task, f"{job}/{task.name} has run for {format_seconds(ran)}, usually {_usually(known)}"))
     if not slow:
-        return topic.yes(
-            "durations", question, f"{format_count(len(tenant.running), 'running task')}, none slower than usual"
-        )
+        return question.yes(f"{format_count(len(tenant.running), 'running task')}, none slower than usual")
     slow.sort(key=lambda one: -one[0])
-    return topic.no(
+    return question.no(
         "durations.slow",
-        question,
         format_list([words for _, _, words in slow]),
         "dependent tasks wait for them: check their logs",
         f"mainspring logs {slow[0][1].id} -f -t {tenant.name}",
@@ -187,16 +178,15 @@ def _usually(usual: DurationView) -> str:
 
 
 def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = "Do its tasks succeed?"
+    question = topic.question("failures", "Do its tasks succeed?")
     if (fault := facts.fault("dead letters")) is not None:
-        return topic.unknown("failures", question, fault)
+        return question.unknown(fault)
     recent = [one for one in tenant.dead if one.ended_at > facts.at - _RECENT]
     if not recent:
-        return topic.yes("failures", question, "no task failed permanently within an hour")
+        return question.yes("no task failed permanently within an hour")
     first = recent[0]
-    return topic.no(
+    return question.no(
         "failures.dead_letters",
-        question,
         f"{format_count(len(recent), 'task')} failed permanently within an hour; "
         f"{first.job}/{first.task}: {first.because}",
         "check its log, fix the cause, and retry it",
@@ -206,15 +196,14 @@ def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
 
 def _not_crowded(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     """Check for a tenant above its fair share while this one waits below its own."""
-    question = "Does it get its fair share?"
+    question = topic.question("fair_share", "Does it get its fair share?")
     short = [use for use in tenant.uses if any(use.queued.values()) and use.share < use.fair_share]
     for own in short:
         over = [one for one in tenant.others if one.pool == own.pool and one.share > one.fair_share * _BURST_FACTOR]
         if over:
             first = max(over, key=lambda one: one.share / max(one.fair_share, 0.001))
-            return topic.no(
+            return question.no(
                 "fair_share.crowded",
-                question,
                 f"it uses {own.share:.0%} of pool {own.pool} (fair share {own.fair_share:.0%}); {first.tenant} uses "
                 f"{first.share:.0%} ({first.fair_share:.0%}), with {sum(first.queued.values()):,} more queued",
                 "shares even out as tasks end; raise its weight temporarily to speed this up",
@@ -224,8 +213,8 @@ def _not_crowded(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
         f"{use.share:.0%} of pool {use.pool} (fair share {use.fair_share:.0%})" for use in tenant.uses if use.running
     ]
     if short and _has_unseen(facts, tenant):
-        return topic.unknown("fair_share", question, "other tenants use the pool too; this token can't see them")
-    return topic.yes("fair_share", question, format_list(shares) or "it has no running tasks, and nothing crowds it")
+        return question.unknown("other tenants use the pool too; this token can't see them")
+    return question.yes(format_list(shares) or "it has no running tasks, and nothing crowds it")
 
 
 def _has_unseen(facts: Facts, tenant: TenantFacts) -> bool:

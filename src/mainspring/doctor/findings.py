@@ -50,28 +50,40 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A server answered."""
 
 
-class Topic:
-    """Creates the checks of one topic."""
+class Topic(msgspec.Struct, frozen=True):
+    """A section of the runbook."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
-    def yes(self, check: str, question: str, finding: str) -> Check:
+    def question(self, check: str, text: str) -> Question:
+        """Return a question of this topic; `check` begins the codes of its answers."""
+        return Question(self.name, check, text)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A question, to be answered by one check."""
+
+    topic: str
+    check: str
+    text: str
+
+    def yes(self, finding: str) -> Check:
         """Return a check that passed; its code is `check.ok`."""
-        return Check(code=f"{check}.ok", topic=self._name, question=question, answer=Answer.YES, finding=finding)
+        return self._answer(f"{self.check}.ok", Answer.YES, finding)
 
-    def no(self, code: str, question: str, finding: str, advice: str, command: str = "") -> Check:
+    def no(self, code: str, finding: str, advice: str, command: str = "") -> Check:
         """Return a check that failed, with its full code and what to do."""
-        return Check(
-            code=code, topic=self._name, question=question, answer=Answer.NO, finding=finding, advice=advice,
-            command=command,
-        )  # fmt: skip
+        return self._answer(code, Answer.NO, finding, advice, command)
 
-    def unknown(self, check: str, question: str, finding: str) -> Check:
+    def unknown(self, finding: str) -> Check:
         """Return a check that could not run, and why; its code is `check.unknown`."""
+        return self._answer(f"{self.check}.unknown", Answer.UNKNOWN, finding)
+
+    def _answer(self, code: str, answer: Answer, finding: str, advice: str = "", command: str = "") -> Check:
         return Check(
-            code=f"{check}.unknown", topic=self._name, question=question, answer=Answer.UNKNOWN, finding=finding
-        )
+            code=code, topic=self.topic, question=self.text, answer=answer, finding=finding,
+            advice=advice, command=command,
+        )  # fmt: skip
 
 
 def format_list(names: list[str], most: int = 3) -> str:

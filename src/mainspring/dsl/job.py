@@ -25,8 +25,8 @@ import msgspec
 from mainspring.client.handles import RunHandle
 from mainspring.client.results import RunResult
 from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.text.durations import parse_seconds
 from mainspring.definitions.plan import Plan, make_plan
-from mainspring.definitions.quantities import parse_seconds
 from mainspring.dsl.deferred import encode_value
 from mainspring.dsl.graph_builder import recorder, recording
 from mainspring.dsl.job_params import JobParams

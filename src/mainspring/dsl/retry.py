@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.protocol.errors import Refused
 
 MAX_RETRIES = 4

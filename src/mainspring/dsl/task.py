@@ -29,7 +29,8 @@ import msgspec
 
 from mainspring.core.graph.references import Path
 from mainspring.core.model.job import DEFAULT_RESOURCES
-from mainspring.definitions.quantities import parse_bytes, parse_millis, parse_seconds
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.dsl.deferred import Deferred, condition_of
 from mainspring.dsl.graph_builder import CallOptions, Recorder, name_of, recorder
 from mainspring.dsl.retry import Retry
@@ -41,6 +42,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_RESOURCES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "cpu": ("cpu_millis", parse_millis),
+    "memory": ("memory_bytes", parse_bytes),
+    "gpus": ("gpus", lambda count: count),
+    "disk": ("disk_bytes", parse_bytes),
+}
+"""Options for resources, with their fields and parsers."""
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -265,13 +273,11 @@ def _fields(options: TaskOptions) -> dict[str, object]:
         length = options.get(option)
         if length is not None:
             fields[f"{option}_seconds"] = parse_seconds(length)
-    amounts = {
-        "cpu_millis": _parse_quantity(parse_millis, options.get("cpu")),
-        "memory_bytes": _parse_quantity(parse_bytes, options.get("memory")),
-        "gpus": options.get("gpus"),
-        "disk_bytes": _parse_quantity(parse_bytes, options.get("disk")),
+    given = {
+        resource: parse(amount)
+        for option, (resource, parse) in _RESOURCES.items()
+        if (amount := options.get(option)) is not None
     }
-    given = {resource: amount for resource, amount in amounts.items() if amount is not None}
     if given:
         # Resources that are not set keep their defaults.
         defaults = msgspec.structs.asdict(DEFAULT_RESOURCES)
@@ -298,7 +304,3 @@ def _names(option: str, names: object) -> list[object]:
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise ValueError(f"{option} must be a list of names, not {names!r}")  # noqa: TRY004 - as for all options
     return list(names)
-
-
-def _parse_quantity(read: Callable[[object], int], amount: object) -> int | None:
-    return None if amount is None else read(amount)

@@ -21,7 +21,7 @@ import msgspec
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.protocol.errors import Refused
 
 if TYPE_CHECKING:

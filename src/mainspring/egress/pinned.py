@@ -14,7 +14,7 @@ import httpx2
 
 from mainspring.egress.addresses import Resolve, choose_addresses, resolve
 from mainspring.protocol.errors import Refused, Unavailable
-from mainspring.protocol.trust import machine_trust
+from mainspring.protocol.trust import tls_context
 
 _MAX_ADDRESSES = 3
 _PORTS = {"http": 80, "https": 443}
@@ -61,7 +61,7 @@ class PinnedClient:
             resolve=self._resolve,
         )
         async with httpx2.AsyncClient(
-            verify=self._context(url), timeout=None, follow_redirects=False, trust_env=False
+            verify=self._trust or tls_context(url.scheme), timeout=None, follow_redirects=False, trust_env=False
         ) as client:
             try:
                 answer = await _first_answer(
@@ -87,12 +87,6 @@ class PinnedClient:
                 ) from None
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 raise Unavailable(f"{host} did not answer: {type(error).__name__}", reason="no_answer") from None
-
-    def _context(self, url: httpx2.URL) -> ssl.SSLContext | bool:
-        """Return the trusted certificates. Loading them is slow, so they are omitted for http."""
-        if url.scheme != "https":
-            return False
-        return self._trust or machine_trust()
 
 
 async def _first_answer(client: httpx2.AsyncClient, requests: list[httpx2.Request]) -> httpx2.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
+from mainspring.core.schedules.schedule_spec import Missed
 from mainspring.core.schedules.triggers import CronTrigger
 from mainspring.definitions.pipeline_file import Pipeline
 from mainspring.folder.state.records import ScheduleState
@@ -66,10 +66,8 @@ def config_of(pipeline: Pipeline) -> ScheduleConfig:
     """Return the schedule configuration of a pipeline file."""
     if not pipeline.schedules:
         return ScheduleConfig(enabled=False)
-    return _config(pipeline.schedules[0], next(iter(_JOB.decode(pipeline.job).tasks), _TaskRetries()))
-
-
-def _config(spec: ScheduleSpec, retries: _TaskRetries) -> ScheduleConfig:
+    spec = pipeline.schedules[0]
+    retries = next(iter(_JOB.decode(pipeline.job).tasks), _TaskRetries())
     trigger = spec.trigger if isinstance(spec.trigger, CronTrigger) else None
     delay = retries.retry_delay_seconds
     return ScheduleConfig(

@@ -35,6 +35,7 @@ import msgspec
 import psutil
 import structlog
 
+from mainspring.atomic_files import rename_without_replacing
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import LOCK_FILE, LockRecord
 from mainspring.protocol.clock import Clock
@@ -136,7 +137,7 @@ class FolderLock:
         try:
             self._lock(file)
             _write(file, record)
-            _publish(new, self._path)
+            rename_without_replacing(new, self._path)
         except (FileExistsError, FileNotFoundError):
             os.close(file)
             return False
@@ -234,8 +235,8 @@ class FolderLock:
             hint = f"use that one, or stop it with `kill {record.pid}`"
         return SchedulerLockError(
             f"another scheduler has {self._root}: process {record.pid} on {record.hostname}, since "
-            f"{_format_time(record.started_at)}, last heartbeat {silent_seconds} s ago "
-            f"({_format_time(record.heartbeat)})\nhint: {hint}"
+            f"{safe_files.format_time(record.started_at)}, last heartbeat {silent_seconds} s ago "
+            f"({safe_files.format_time(record.heartbeat)})\nhint: {hint}"
         )
 
     def _unusable_error(self, error: OSError) -> Refused:
@@ -280,21 +281,6 @@ def _is_process_alive(record: LockRecord) -> bool:
     return not is_zombie and began <= (record.started_at + _START_TIME_TOLERANCE).timestamp()
 
 
-def _publish(new: Path, path: Path) -> None:
-    """Move a file to `path`, unless that exists."""
-    try:
-        os.link(new, path, follow_symlinks=False)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-            raise
-        # A file system without hard links. If two processes race here, the first detects that its lock was replaced.
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-        new.rename(path)
-
-
 def _write(file: int, record: LockRecord) -> None:
     data = safe_files.encode(record).rstrip().ljust(_FILE_BYTES - 1) + b"\n"
     if os.pwrite(file, data, 0) != len(data):
@@ -315,19 +301,15 @@ def _decode(data: bytes) -> LockRecord | None:
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
-    return (one.pid, one.hostname, _format_time(one.started_at)) == (
+    return (one.pid, one.hostname, safe_files.format_time(one.started_at)) == (
         other.pid,
         other.hostname,
-        _format_time(other.started_at),
+        safe_files.format_time(other.started_at),
     )
 
 
 def _hostname() -> str:
     return socket.gethostname()[:255]
-
-
-def _format_time(at: datetime) -> str:
-    return safe_files.format_time(at)
 
 
 def _not_a_file_error(path: Path, what: str) -> Refused:
@@ -344,5 +326,5 @@ def _log_takeover(path: Path, record: LockRecord | None) -> None:
             pid=record.pid,
             hostname=record.hostname,
             because="its process is gone" if record.hostname == _hostname() else "its heartbeat is old",
-            heartbeat=_format_time(record.heartbeat),
+            heartbeat=safe_files.format_time(record.heartbeat),
         )

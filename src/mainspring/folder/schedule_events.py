@@ -120,10 +120,4 @@ class WarningRaised(FolderEvent, frozen=True, kw_only=True):
     message: str
 
 
-EVENTS: tuple[str, ...] = tuple(
-    kind.event
-    for kind in (
-        ExecutionStart, ExecutionComplete, ExecutionError, ScheduleChanged, SchedulerStatus, FileBroken, FileFixed,
-        WarningRaised,
-    )
-)  # fmt: skip
+EVENTS = tuple(kind.event for kind in FolderEvent.__subclasses__())

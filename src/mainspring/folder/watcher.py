@@ -79,13 +79,9 @@ class Watcher:
         self._is_all_touched = False
         self._changed = asyncio.Event()
         self._stopping = False
-        self._polls = False
-        self._pause_seconds = RESCAN_SECONDS
-
-    @property
-    def polls(self) -> bool:
+        self.polls = False
         """Whether file notifications are unavailable and the folder is polled."""
-        return self._polls
+        self._pause_seconds = RESCAN_SECONDS
 
     async def __aenter__(self) -> Self:
         """Start watching."""
@@ -148,14 +144,13 @@ class Watcher:
         if self._is_all_touched:
             self._is_all_touched = False
             return await self._scan_all()
-        return self._update(
-            {path: fingerprint for path in touched if (fingerprint := _fingerprint(self._root, path))}, touched
-        )
+        found = {path: fingerprint for path in touched if (fingerprint := _fingerprint(self._root, path))}
+        return self._update(found, touched)
 
     async def _scan_all(self) -> frozenset[str]:
         began = self._clock.monotonic()
         fingerprints = await asyncio.to_thread(_all_fingerprints, self._root)
-        if self._polls:
+        if self.polls:
             self._pause_seconds = max(POLL_SECONDS, _POLL_SHARE * (self._clock.monotonic() - began))
         return self._update(fingerprints, self._fingerprints.keys() | fingerprints.keys())
 
@@ -187,7 +182,7 @@ class Watcher:
 
     async def _switch_to_polling(self, because: str) -> None:
         await self._close_notifications()
-        self._polls = True
+        self.polls = True
         log.warning("folder.polled", path=str(self._root), because=because, seconds=POLL_SECONDS)
 
     async def _close_notifications(self) -> None:

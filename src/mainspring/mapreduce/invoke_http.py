@@ -14,6 +14,7 @@ from mainspring.egress.retry_after import parse_retry_after
 from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, Refused, TaskError
+from mainspring.protocol.trust import tls_context
 
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT, _TOO_EARLY = 408, 425
@@ -47,8 +48,7 @@ class ChatInvoker:
         self._key = key
         self._clock = clock
         # The caller sets the timeout. Proxies are taken from the task's environment.
-        # Certificates take 50 ms to load: only for https.
-        verify = url.startswith("https:")
+        verify = tls_context(url.partition(":")[0])
         self._client = httpx2.AsyncClient(headers=headers, timeout=None, follow_redirects=False, verify=verify)
 
     async def ask(self, prompt: str) -> str:

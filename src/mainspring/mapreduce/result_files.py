@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
+from mainspring.atomic_files import rename_without_replacing
 from mainspring.core.expressions.values import JsonValue
 from mainspring.mapreduce.mapper import ItemFailure
 
@@ -38,7 +40,8 @@ def write_result(folder: Path, result: ResultFile) -> str:
             new.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         for number in count(1):
             name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
-            if _claim(beside, folder / name):
+            with suppress(FileExistsError):
+                rename_without_replacing(beside, folder / name)
                 return name
     finally:
         beside.unlink(missing_ok=True)
@@ -51,17 +54,3 @@ def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, m
     if len(msgspec.json.encode(result)) <= max_bytes:
         output["result"] = result
     return output
-
-
-def _claim(beside: Path, target: Path) -> bool:
-    """Give the file its name, unless the name is taken."""
-    try:
-        os.link(beside, target)
-    except FileExistsError:
-        return False
-    except OSError:
-        # A file system without hard links: a conflict within the same second is unlikely.
-        if target.exists():
-            return False
-        beside.rename(target)
-    return True

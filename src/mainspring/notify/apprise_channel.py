@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from mainspring.core.model.alerts import Severity
 from mainspring.core.model.notices import AlertFilter, Notice, NoticeState
 from mainspring.notify.render import text, title
-from mainspring.notify.secret_references import Secret
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 
 MISSING = "apprise is not installed: pip install 'mainspring[notify]'"
 _THREADS = 4

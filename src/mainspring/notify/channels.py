@@ -31,11 +31,11 @@ from mainspring.notify import apprise_channel
 from mainspring.notify.apprise_channel import AppriseChannel
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.fields import Fields
-from mainspring.notify.secret_references import Secret, is_reference
-from mainspring.notify.signed_post import key_of
+from mainspring.notify.signed_post import SignedPost, key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import InvalidFile, Refused
+from mainspring.secret_references import Secret, is_reference
 
 Channel: TypeAlias = "Webhook | Email | AppriseChannel"
 
@@ -142,7 +142,7 @@ def _webhook(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock)
             fields.add_fault("secret", str(refused))
     if url is None or secret is None or not fields.is_valid:
         return None
-    return Webhook(name, alert_filter, clock, url=url, secret=secret, allow_private=bool(allow_private))
+    return Webhook(name, alert_filter, SignedPost(url, secret, clock, allow_private=bool(allow_private)))
 
 
 def _url(fields: Fields, *, allow_private: bool) -> Secret | None:

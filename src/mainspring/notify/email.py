@@ -14,9 +14,10 @@ import aiosmtplib
 
 from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.notify.render import text, title
-from mainspring.notify.secret_references import Secret
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.trust import machine_trust
+from mainspring.secret_references import Secret
 
 TIMEOUT_SECONDS = 20.0
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
@@ -58,7 +59,7 @@ class Email:
         self._encryption = encryption
         self._username = username
         self._password = password
-        self._trust = trust or ssl.create_default_context()
+        self._trust = trust or machine_trust()
 
     async def send(self, delivery: str, notice: Notice) -> None:
         """Send a notice; all recipients must be accepted. Raises Unavailable."""

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.sources import Entry, FileIssue, Node
-from mainspring.notify.secret_references import Secret, resolve_reference
 from mainspring.protocol.errors import Refused
+from mainspring.secret_references import Secret, resolve_reference
 
 _E = TypeVar("_E", bound=StrEnum)
 

@@ -19,9 +19,9 @@ import ssl
 
 from mainspring.egress.addresses import Resolve, resolve
 from mainspring.egress.pinned import PinnedClient, parse_url
-from mainspring.notify.secret_references import Secret
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.secret_references import Secret
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"

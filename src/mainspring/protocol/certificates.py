@@ -11,7 +11,6 @@ for servers only: neither is accepted in place of the other. Needs the package `
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mainspring.atomic_files import create_file
 from mainspring.protocol.errors import Fault, Refused
 
 if TYPE_CHECKING:
@@ -171,12 +171,10 @@ def read_peer(der: bytes) -> WorkerCertificate:
 def write_new(path: Path, text: str, mode: int) -> None:
     """Create a file with this mode; it must not exist. Raises Refused."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        create_file(path, text.encode(), mode)
+        path.chmod(mode)
     except OSError as error:
         raise Refused(f"can't write {path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(text)
 
 
 def check_installed() -> None:

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mainspring.atomic_files import write_atomically
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused
 
@@ -314,15 +315,15 @@ class _FileBackend:
     def report_progress(self, percent: float | None, note: str) -> None:
         """Write the progress file."""
         said = {"note": note} if percent is None else {"percent": percent, "note": note}
-        _replace(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
+        write_atomically(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
 
     def report_checkpoint(self, document: str) -> None:
         """Write the checkpoint file."""
-        _replace(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
+        write_atomically(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
 
     def extend(self, seconds: float) -> None:
         """Write the extension request."""
-        _replace(Path(os.environ["MAINSPRING_EXTEND"]), str(seconds).encode())
+        write_atomically(Path(os.environ["MAINSPRING_EXTEND"]), str(seconds).encode())
 
     def deadline(self) -> datetime | None:
         """Read the deadline from the context file, which the worker rewrites."""
@@ -373,10 +374,3 @@ def parse_window(text: str) -> datetime | None:
 def _unless_null(raw: msgspec.Raw) -> str | None:
     text = bytes(raw).decode()
     return text if text != "null" else None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_bytes(content)
-    beside.replace(path)

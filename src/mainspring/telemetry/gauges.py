@@ -14,7 +14,7 @@ the counts by reason are approximate; totals are exact.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -51,6 +51,16 @@ class LeaderGauges(Collector):
         yield _slots(memories)
 
 
+def gauge(
+    name: str, about: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    """Return a gauge with these samples: values of the labels, and the number."""
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
 def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
     leads = GaugeMetricFamily("mainspring_leader", "1 for each shard that this server leads.", labels=["shard"])
     inbox = GaugeMetricFamily("mainspring_inbox_events", "Events in a shard's inbox.", labels=["shard"])
@@ -71,11 +81,6 @@ def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
 
 
 def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(
-        "mainspring_tasks_queued",
-        "Queued tasks.",
-        labels=["tenant", "priority", "reason"],
-    )
     counts: Tally[tuple[str, Priority, str]] = Tally()
     for leader in leaders.values():
         memory, now = leader.shard.memory, leader.time.now()
@@ -92,9 +97,7 @@ def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     summed: Tally[tuple[str, str, str]] = Tally()
     for (tenant, priority, reason), number in counts.items():
         summed[tenants[tenant], priority.name, reason] += number
-    for labels, number in sorted(summed.items()):
-        gauge.add_metric(list(labels), number)
-    return gauge
+    return gauge("mainspring_tasks_queued", "Queued tasks.", ["tenant", "priority", "reason"], sorted(summed.items()))
 
 
 def _split(depth: int, counts_by_reason: Mapping[str, int]) -> dict[str, int]:
@@ -109,23 +112,17 @@ def _split(depth: int, counts_by_reason: Mapping[str, int]) -> dict[str, int]:
 
 
 def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(
-        "mainspring_queue_oldest_age_seconds", "Queue time of the oldest queued task.",
-        labels=["priority"],
-    )  # fmt: skip
     oldest: dict[Priority, float] = dict.fromkeys(Priority, 0.0)
     for leader in leaders.values():
         now = leader.time.now()
         for queue in leader.shard.memory.queues.queues():
             oldest[queue.priority] = max(oldest[queue.priority], (now - queue.since).total_seconds())
-    for priority, age in oldest.items():
-        gauge.add_metric([priority.name], age)
-    return gauge
+    ages = [((priority.name,), age) for priority, age in oldest.items()]
+    return gauge("mainspring_queue_oldest_age_seconds", "Queue time of the oldest queued task.", ["priority"], ages)
 
 
 def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     """Return the use of each tenant and, for tenants with a guarantee, the guarantee and the use beyond it."""
-    gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores of tenants.", labels=["tenant", "kind"])
     used: Tally[str] = Tally()
     guaranteed_millis: Tally[str] = Tally()
     beyond: Tally[str] = Tally()
@@ -138,24 +135,23 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
             if guaranteed:
                 guaranteed_millis[tenant] += guaranteed
                 beyond[tenant] += max(0, memory.use.get(tenant, ZERO_RESOURCES).cpu_millis - guaranteed)
-    for kind, millis in (("used", used), ("guaranteed", guaranteed_millis), ("burst", beyond)):
-        for tenant, number in largest(millis).items():
-            gauge.add_metric([tenant, kind], number / _CORE)
-    return gauge
+    cores = [
+        ((tenant, kind), number / _CORE)
+        for kind, millis in (("used", used), ("guaranteed", guaranteed_millis), ("burst", beyond))
+        for tenant, number in largest(millis).items()
+    ]
+    return gauge("mainspring_tenant_slots", "Cores of tenants.", ["tenant", "kind"], cores)
 
 
 def _leases_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily("mainspring_tenant_leases", "Leases of tenants on workers.", labels=["tenant"])
     lease_counts: Tally[str] = Tally()
     for memory in memories:
         lease_counts.update(memory.lease_counts)
-    for tenant, number in largest(lease_counts).items():
-        gauge.add_metric([tenant], number)
-    return gauge
+    leases = [((tenant,), number) for tenant, number in largest(lease_counts).items()]
+    return gauge("mainspring_tenant_leases", "Leases of tenants on workers.", ["tenant"], leases)
 
 
 def _slots(memories: list[ShardMemory]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily("mainspring_worker_slots", "Cores of workers, by zone.", labels=["zone", "state"])
     found: Tally[tuple[str, str]] = Tally()
     workers = [worker for memory in memories for worker in memory.workers.values() if worker.total.cpu_millis]
     zones = bounded_labels(worker.zone for worker in workers)
@@ -163,6 +159,5 @@ def _slots(memories: list[ShardMemory]) -> GaugeMetricFamily:
         free = "free" if worker.status is WorkerStatus.READY and worker.accepts_work() else "held"
         found[zones[worker.zone], "used"] += worker.used.cpu_millis
         found[zones[worker.zone], free] += worker.total.cpu_millis - worker.used.cpu_millis
-    for (zone, state), millis in sorted(found.items()):
-        gauge.add_metric([zone, state], millis / _CORE)
-    return gauge
+    cores = [(labels, millis / _CORE) for labels, millis in sorted(found.items())]
+    return gauge("mainspring_worker_slots", "Cores of workers, by zone.", ["zone", "state"], cores)

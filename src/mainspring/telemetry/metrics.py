@@ -3,7 +3,7 @@
     http_requests_total{operation,status}  http_request_seconds{operation}      by the API
     transitions_total{state}  task_wait_seconds{priority} ..                    by each leader (`meters.py`)
     tasks_queued{tenant,priority,reason}  worker_slots{zone,state} ..           from the leaders (`gauges.py`)
-    level{shard}  runs_waiting{shard}                                           degradation (`degradation.py`)
+    level{shard}  runs_waiting{shard}                                           degradation (`server_gauges.py`)
     schedule_next_fire_timestamp_seconds ..                                     read periodically
                                                                                 (`schedule_metrics.py`)
 

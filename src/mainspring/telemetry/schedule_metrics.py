@@ -24,6 +24,7 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, Unavailable
 from mainspring.store.ports.schedules import EvaluationResult, FireFilter
 from mainspring.store.ports.store import Store
+from mainspring.telemetry.gauges import gauge
 
 log = structlog.get_logger()
 
@@ -91,15 +92,12 @@ class ScheduleCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return the values last read."""
         labels = ["tenant", "schedule"]
-        following = GaugeMetricFamily(
-            "mainspring_schedule_next_fire_timestamp_seconds", "Next fire of a schedule.", labels=labels
+        fires = [((one.tenant, one.name), one.next_at.timestamp()) for one in self._shown]
+        successes = [((one.tenant, one.name), one.succeeded_at.timestamp()) for one in self._shown if one.succeeded_at]
+        yield gauge("mainspring_schedule_next_fire_timestamp_seconds", "Next fire of a schedule.", labels, fires)
+        yield gauge(
+            "mainspring_schedule_last_success_timestamp_seconds",
+            "Last successful run of a schedule.",
+            labels,
+            successes,
         )
-        succeeded = GaugeMetricFamily(
-            "mainspring_schedule_last_success_timestamp_seconds", "Last successful run of a schedule.", labels=labels
-        )
-        for one in self._shown:
-            following.add_metric([one.tenant, one.name], one.next_at.timestamp())
-            if one.succeeded_at is not None:
-                succeeded.add_metric([one.tenant, one.name], one.succeeded_at.timestamp())
-        yield following
-        yield succeeded

@@ -128,10 +128,7 @@ def _quoted(text: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
+    from mainspring.atomic_files import write_atomically
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    unfinished.replace(path)
+    write_atomically(path, text.encode(), mode=0o600, suffix=f".{os.getpid()}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainspring.cli.config.project_file import ProjectFile
+
+T = TypeVar("T")
 
 _SQLITE = "sqlite:///"
 _COMMAND_LINE_ONLY = frozenset({"help", "context"})
@@ -62,19 +64,14 @@ class ProcessCommand(click.RichCommand):
         )
 
 
-def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """Return the callback of an option parsed by a function of `definitions.quantities`."""
+def quantity(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Return the callback of an option parsed by a function that raises ValueError."""
 
-    def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-        from mainspring.definitions import quantities
-
-        if value is None:
-            return None
+    def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> T | None:
         try:
-            amount: int = getattr(quantities, read)(value)
+            return None if value is None else parse(value)
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, parameter) from error
-        return amount
 
     return callback
 

@@ -29,17 +29,10 @@ def redact(value: str) -> str:
 
 def _resolve(source: str, place: str) -> str:
     from mainspring.protocol.errors import Refused
+    from mainspring.secret_references import resolve_reference
 
-    if source == "env":
-        value = os.environ.get(place, "")
-        if not value:
-            raise Refused(f"${{env:{place}}}: environment variable {place} is not set")
-        return value
+    path = str(Path(place).expanduser()) if source == "file" else place
     try:
-        value = Path(place).expanduser().read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Refused(f"${{file:{place}}} can't be read: {why}") from None
-    if not value:
-        raise Refused(f"${{file:{place}}} is empty")
-    return value
+        return resolve_reference(f"{source}:{path}", os.environ).value.strip()
+    except Refused as refused:
+        raise Refused(f"${{{source}:{place}}}: {refused}") from None

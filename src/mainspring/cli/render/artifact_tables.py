@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.cli.render.output import Column, Table
-from mainspring.definitions.quantities import format_bytes
+from mainspring.core.text.quantities import format_bytes
 from mainspring.protocol.rest.artifacts import ArtifactView
 
 ARTIFACTS: Table[ArtifactView] = Table(

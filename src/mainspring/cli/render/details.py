@@ -27,7 +27,8 @@ from mainspring.cli.render.tables import (
 )
 from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, strip_url
 from mainspring.client.client import Client
-from mainspring.definitions.quantities import format_bytes, format_seconds
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound
 from mainspring.protocol.rest.runs import JobView, RunView, TaskView, WorkerView

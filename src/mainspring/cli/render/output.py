@@ -20,7 +20,7 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, Unauthenticated
 

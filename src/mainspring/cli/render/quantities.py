@@ -98,7 +98,7 @@ def format_amounts(amounts: Amounts | None) -> str:
 
 def format_amount(resource: str, value: float | None) -> str:
     """Format an amount without its resource: `8`, `16Gi`."""
-    from mainspring.definitions.quantities import format_bytes
+    from mainspring.core.text.quantities import format_bytes
 
     return format_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
 
@@ -124,13 +124,13 @@ def format_usage(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tupl
 
 
 def _parse_cores(text: str) -> float:
-    from mainspring.definitions.quantities import parse_millis
+    from mainspring.core.text.quantities import parse_millis
 
     return parse_millis(text) / 1_000
 
 
 def _parse_bytes(text: str) -> int:
-    from mainspring.definitions.quantities import parse_bytes
+    from mainspring.core.text.quantities import parse_bytes
 
     return parse_bytes(text)
 

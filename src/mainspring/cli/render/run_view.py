@@ -22,7 +22,7 @@ from mainspring.cli.render import terminal
 from mainspring.cli.render.output import rich_table
 from mainspring.cli.render.tables import TASKS, format_task_name
 from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import RunView, TaskView, TransitionView
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Column, Table, format_ago
 from mainspring.cli.render.tables import format_failure
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.rest.schedules import (
     AlertView,
     BackfillSummary,

@@ -7,7 +7,7 @@ from mainspring.cli.render.facts import format_when
 from mainspring.cli.render.quantities import format_amounts, format_usage
 from mainspring.cli.render.sharing_tables import QuotaRow, effective_quota, format_queued_counts, is_raised
 from mainspring.client.client import Client
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.sharing import BookingView, GrantView, QuotaTerms, TenantUseView

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.cli.render.output import Column, Table
+from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.core.work.isolation import LEVELS, label_of
-from mainspring.definitions.quantities import format_bytes, format_seconds
 from mainspring.protocol.rest.overviews import JobDayView
 from mainspring.protocol.rest.runs import (
     AttemptView,

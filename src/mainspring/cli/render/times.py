@@ -8,7 +8,7 @@ import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.protocol.clock import SystemClock
 
 

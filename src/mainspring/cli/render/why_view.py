@@ -15,7 +15,7 @@ from mainspring.cli.render import terminal
 from mainspring.cli.render.output import Column, Table, print_one, print_rows
 from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, strip_url
 from mainspring.client.client import Client
-from mainspring.client.client_diagnosis import Form, Kind
+from mainspring.client.client_tasks import Form, Kind
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound, Refused
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WaitingSumView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -77,8 +77,40 @@ class Calls:
         """Close the connections."""
         await self._connection.close()
 
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: msgspec.Struct | bytes | None = None,
+        *,
+        params: Parameters | None = None,
+        version: int | str | None = None,
+        key: str | None = None,
+        repeatable: bool | None = None,
+    ) -> T:
+        """Send a request, and decode the response. With `version`, only if the object still has that version."""
+        answer = await self._connection.request(
+            method,
+            path,
+            params=params,
+            body=msgspec.json.encode(body) if isinstance(body, msgspec.Struct) else body,
+            headers=only_if(version),
+            key=key,
+            repeatable=repeatable,
+        )
+        return decode(answer, kind)
+
     async def _get(self, path: str, kind: type[T], params: Parameters | None = None) -> T:
-        return decode(await self._connection.request("GET", path, params=params), kind)
+        return await self._send("GET", path, kind, params=params)
+
+    async def _page(
+        self, path: str, kind: type[T], params: Parameters | None = None, limit: int | None = None
+    ) -> list[T]:
+        """Return the items of the first page."""
+        asked = {**(params or {}), "limit": None if limit is None else min(limit, MAX_PAGE_SIZE)}
+        page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
+        return page.items
 
     async def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[T]:
         """Iterate over a paged list, at most `limit` items."""
@@ -125,49 +157,32 @@ class Calls:
     async def _post(
         self,
         path: str,
-        body: msgspec.Struct,
+        body: msgspec.Struct | None,
         kind: type[T],
         *,
         key: str | None = None,
         repeatable: bool | None = None,
         params: Parameters | None = None,
     ) -> T:
-        """Post a request, and decode the response."""
-        text = msgspec.json.encode(body)
-        answer = await self._connection.request("POST", path, params=params, body=text, key=key, repeatable=repeatable)
-        return decode(answer, kind)
+        return await self._send("POST", path, kind, body, key=key, repeatable=repeatable, params=params)
 
     async def _put(
         self,
         path: str,
-        body: msgspec.Struct,
+        body: msgspec.Struct | bytes,
         kind: type[T],
         *,
         version: int | str | None = None,
         params: Parameters | None = None,
     ) -> T:
-        """Replace an object; with `version`, only if it still has that version.
-
-        Retried only without a version, which the first request would have changed.
-        """
-        answer = await self._connection.request(
-            "PUT",
-            path,
-            params=params,
-            body=msgspec.json.encode(body),
-            headers=only_if(version),
-            repeatable=version is None,
-        )
-        return decode(answer, kind)
+        """Replace an object. Retried only without a version, which the first request would have changed."""
+        return await self._send("PUT", path, kind, body, version=version, repeatable=version is None, params=params)
 
     async def _delete(
-        self, path: str, *, version: int | str | None = None, params: Parameters | None = None
+        self, path: str, why: str = "", *, version: int | str | None = None, params: Parameters | None = None
     ) -> ActionResult:
-        """Delete an object; with `version`, only if it still has that version."""
-        answer = await self._connection.request(
-            "DELETE", path, params=params, headers=only_if(version), repeatable=True
-        )
-        return decode(answer, ActionResult)
+        asked = {**(params or {}), "why": why or None}
+        return await self._send("DELETE", path, ActionResult, version=version, repeatable=True, params=asked)
 
     def _of_tenant(self) -> Parameters:
         return {"tenant": self.tenant}
@@ -179,3 +194,18 @@ class Calls:
 def only_if(version: int | str | None) -> Mapping[str, str]:
     """Return the If-Match header for a version."""
     return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+def batched(items: Iterable[T], size: Callable[[T], int], *, max_items: int, max_bytes: int) -> Iterator[list[T]]:
+    """Split items into the bodies of requests."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        own = size(item)
+        if batch and (len(batch) >= max_items or total + own > max_bytes):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += own
+    if batch:
+        yield batch

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
-from mainspring.client.aio.api_calls import Calls
+from mainspring.client.aio.api_calls import Calls, batched
 from mainspring.client.responses import decode
 from mainspring.protocol.ids import new_id
-from mainspring.protocol.rest.runs import MAX_PAGE_SIZE, ActionResult, Page
+from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.schedules import (
     BackfillRequest,
     BackfillSummary,
@@ -64,16 +64,15 @@ class ScheduleCalls(Calls):
     ) -> ScheduleView:
         """Create or replace a schedule. Idempotent.
 
-        `since` applies to a new schedule, as in `create_schedule`. Raises Outdated if `if_match` is set and not its
-        version.
+        `since` applies to a new schedule, as in `create_schedule`. Raises VersionMismatch if `if_match` is set and not
+        its version.
         """
         request = self._schedule_request(definition, why, since)
         return await self._put(f"/schedules/{name}", request, ScheduleView, version=if_match)
 
     async def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a schedule. Its runs, and the records of its windows, are kept."""
-        params = {**self._of_tenant(), "why": why or None}
-        return await self._delete(f"/schedules/{name}", version=if_match, params=params)
+        return await self._delete(f"/schedules/{name}", why, version=if_match, params=self._of_tenant())
 
     async def pause_schedule(self, name: str, why: str = "") -> ActionResult:
         """Pause a schedule: no window is planned until it is resumed."""
@@ -113,9 +112,7 @@ class ScheduleCalls(Calls):
 
     async def backfills(self, name: str, *, limit: int | None = None) -> list[BackfillSummary]:
         """List the backfills of a schedule, latest first."""
-        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, MAX_PAGE_SIZE)}
-        page = await self._get(f"/schedules/{name}/backfills", Page[BackfillSummary], params)
-        return page.items
+        return await self._page(f"/schedules/{name}/backfills", BackfillSummary, self._of_tenant(), limit)
 
     def fires(
         self,
@@ -129,16 +126,13 @@ class ScheduleCalls(Calls):
     ) -> AsyncIterator[FireView]:
         """List the windows of a schedule with their outcome, newest first."""
         wanted = {
-            **self._of_tenant(), "outcome": outcomes, "since": _isoformat(since), "before": _isoformat(before),
-            "backfill": backfill,
+            **self._of_tenant(), "outcome": outcomes, "since": since, "before": before, "backfill": backfill,
         }  # fmt: skip
         return self._list(f"/schedules/{name}/fires", FireView, wanted, limit)
 
     async def schedule_changes(self, name: str, *, limit: int | None = None) -> list[ChangeView]:
         """List the changes of a schedule, latest first."""
-        params = {**self._of_tenant(), "limit": None if limit is None else min(limit, MAX_PAGE_SIZE)}
-        page = await self._get(f"/schedules/{name}/changes", Page[ChangeView], params)
-        return page.items
+        return await self._page(f"/schedules/{name}/changes", ChangeView, self._of_tenant(), limit)
 
     async def upcoming(
         self,
@@ -152,12 +146,8 @@ class ScheduleCalls(Calls):
 
         `first_only` lists only the next window of each schedule; `with_last` adds the outcome of its latest window.
         """
-        params = {
-            "tenant": self.tenant, "until": _isoformat(until), "first_only": first_only, "with_last": with_last,
-            "limit": None if limit is None else min(limit, MAX_PAGE_SIZE),
-        }  # fmt: skip
-        page = await self._get("/upcoming", Page[UpcomingView], params)
-        return page.items
+        wanted = {**self._of_tenant(), "until": until, "first_only": first_only, "with_last": with_last}
+        return await self._page("/upcoming", UpcomingView, wanted, limit)
 
     def event(
         self,
@@ -182,7 +172,9 @@ class ScheduleCalls(Calls):
     async def send_events(self, events: Sequence[CloudEvent]) -> list[ReceivedView]:
         """Send events; they are durable on return. Duplicates are ignored."""
         received: list[ReceivedView] = []
-        for body in _batches(events):
+        texts = map(msgspec.json.encode, events)
+        for batch in batched(texts, len, max_items=_EVENTS_PER_BATCH, max_bytes=_MAX_BATCH_BYTES):
+            body = b"[" + b",".join(batch) + b"]"
             answer = await self._connection.request(
                 "POST", "/events", params=self._of_tenant(), body=body, media_type=_BATCH, repeatable=True
             )
@@ -198,22 +190,3 @@ class ScheduleCalls(Calls):
     ) -> ScheduleRequest:
         text = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)
         return ScheduleRequest(definition=msgspec.Raw(text), tenant=self.tenant, since=since, why=why)
-
-
-def _batches(events: Sequence[CloudEvent]) -> Iterator[bytes]:
-    """Split events into request bodies within the server's limits."""
-    texts: list[bytes] = []
-    size = 0
-    for event in events:
-        text = msgspec.json.encode(event)
-        if texts and (len(texts) >= _EVENTS_PER_BATCH or size + len(text) > _MAX_BATCH_BYTES):
-            yield b"[" + b",".join(texts) + b"]"
-            texts, size = [], 0
-        texts.append(text)
-        size += len(text)
-    if texts:
-        yield b"[" + b",".join(texts) + b"]"
-
-
-def _isoformat(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

@@ -1,9 +1,10 @@
-"""Client methods for tasks: state, logs, artifacts, checkpoints, actions."""
+"""Client methods for tasks: state, logs, artifacts, checkpoints, actions, failures, diagnosis."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -12,19 +13,26 @@ from mainspring.client.aio.streams import follow_log, read_log
 from mainspring.client.responses import LogPart, decode
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.decisions import DecisionView
+from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
 from mainspring.protocol.rest.runs import (
+    ActionRequest,
     ActionResult,
     AttemptView,
     CheckpointView,
     Count,
+    ExtendRequest,
     KillRequest,
     TaskView,
     TransitionView,
 )
+from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLetterView, DurationView, RetryResult
+
+Kind = Literal["tasks", "runs", "schedules", "jobs"]
+Form = Literal["plain", "markdown"]
 
 
 class TaskCalls(Calls):
-    """Tasks of runs."""
+    """Tasks of runs: state, failures, diagnosis."""
 
     def tasks_of(self, run_id: str, *, limit: int | None = None) -> AsyncIterator[TaskView]:
         """List the tasks of a run."""
@@ -92,9 +100,8 @@ class TaskCalls(Calls):
     ) -> AsyncIterator[DecisionView]:
         """List scheduling decisions, latest first. `kind` is `placed`, `preempts` or `no_room`."""
         wanted = {
-            "task": task, "run": run, "worker": worker, "kind": kind, **self._of_tenant(),
-            "since": None if since is None else since.isoformat(),
-            "before": None if before is None else before.isoformat(),
+            "task": task, "run": run, "worker": worker, "kind": kind, **self._of_tenant(), "since": since,
+            "before": before,
         }  # fmt: skip
         return self._list("/decisions", DecisionView, wanted, limit)
 
@@ -123,8 +130,8 @@ class TaskCalls(Calls):
     async def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> ActionResult:
         """Replace the checkpoint of a task, for its next attempt.
 
-        Raises Outdated if `expected` is set and not the ETag of the current one (`client.responses.etag_of`); empty
-        means that there is none yet.
+        Raises VersionMismatch if `expected` is set and not the ETag of the current one (`client.responses.etag_of`);
+        empty means that there is none yet.
         """
         headers = {"If-None-Match": "*"} if expected == "" else only_if(expected)
         answer = await self._connection.request(
@@ -145,3 +152,84 @@ class TaskCalls(Calls):
     def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> AsyncIterator[bytes]:
         """Stream an attempt's log until it ends."""
         return follow_log(self._connection, task_id, attempt=attempt, offset=offset)
+
+    # failures
+
+    def dead_letters(self, *, job: str | None = None, limit: int | None = None) -> AsyncIterator[DeadLetterView]:
+        """List dead letters, latest first, including those of archived runs."""
+        return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
+
+    async def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
+        """Retry a dead letter: the task itself, or a new run if its run is archived."""
+        key = idempotency_key or self._draw_key()
+        return await self._post(
+            f"/dead-letters/{task_id}/retry", ActionRequest(why=why), RetryResult, key=key, repeatable=False
+        )
+
+    async def retry_run(self, run_id: str, why: str = "") -> ActionResult:
+        """Retry all failed tasks of a run, and tasks that were cancelled or skipped because of them."""
+        return await self._post_action(f"/runs/{run_id}/retry", why, repeatable=False)
+
+    async def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
+        """Create a new run with the same job version and parameters. Idempotent per key."""
+        key = idempotency_key or self._draw_key()
+        return await self._post(f"/runs/{run_id}/rerun", ActionRequest(why=why), RetryResult, key=key)
+
+    async def extend(self, task_id: str, seconds: float, why: str = "") -> ActionResult:
+        """Extend the timeout of a running task. Not retried: a retry would extend it twice."""
+        return await self._post(
+            f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), ActionResult, repeatable=False
+        )
+
+    async def clear_task(self, task_id: str, why: str = "") -> ActionResult:
+        """Release a quarantined task."""
+        return await self._post_action(f"/tasks/{task_id}/clear", why)
+
+    def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> AsyncIterator[AlertView]:
+        """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""
+        state = None if is_open is None else "open" if is_open else "resolved"
+        return self._list("/alerts", AlertView, {"tenant": self.tenant, "state": state}, limit)
+
+    async def durations(self, job: str) -> list[DurationView]:
+        """Get duration statistics of a job: the run first, then each task by name."""
+        return await self._page(f"/jobs/{job}/durations", DurationView, self._of_tenant())
+
+    async def breakers(self) -> list[BreakerView]:
+        """List the open circuit breakers."""
+        return await self._page("/breakers", BreakerView)
+
+    # diagnosis and what-if
+
+    async def diagnosis(self, kind: Kind, reference: str) -> DiagnosisView:
+        """Get the diagnosis of a task, run, schedule or job."""
+        return await self._get(f"/{kind}/{reference}/diagnosis", DiagnosisView, self._of_kind(kind))
+
+    async def diagnosis_text(self, kind: Kind, reference: str, form: Form = "plain") -> str:
+        """Get the diagnosis as text, as printed by `mainspring why`."""
+        params = {**self._of_kind(kind), "format": form}
+        answer = await self._connection.request("GET", f"/{kind}/{reference}/diagnosis", params=params)
+        return answer.text
+
+    async def what_if(self, task_id: str, changes: Sequence[str]) -> WhatIfView:
+        """Forecast a task's start under these changes, and the tasks it would preempt. Changes nothing."""
+        return await self._post(f"/tasks/{task_id}/what-if", _what_if_request(changes), WhatIfView, repeatable=True)
+
+    async def what_if_text(self, task_id: str, changes: Sequence[str], form: Form = "plain") -> str:
+        """Get the what-if forecast as text."""
+        body = msgspec.json.encode(_what_if_request(changes))
+        answer = await self._connection.request(
+            "POST", f"/tasks/{task_id}/what-if", params={"format": form}, body=body, repeatable=True
+        )
+        return answer.text
+
+    async def queue_reasons(self, pool: str | None = None) -> QueueReasonsView:
+        """Count waiting tasks by reason; `pool` defaults to the default pool."""
+        return await self._get("/queue/reasons", QueueReasonsView, {"pool": pool})
+
+    def _of_kind(self, kind: Kind) -> dict[str, str | None]:
+        """Names are scoped to a tenant; ids are global."""
+        return {"tenant": self.tenant} if kind in {"schedules", "jobs"} else {}
+
+
+def _what_if_request(changes: Sequence[str]) -> WhatIfRequest:
+    return WhatIfRequest(changes=tuple(changes))

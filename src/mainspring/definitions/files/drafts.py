@@ -9,12 +9,40 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+import msgspec
+
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.field_values import MAX_ISSUES, SUGGESTION, Field, Path, Unreadable, named, suggestion
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position, render, where
-from mainspring.protocol.errors import Fault, InvalidFile
+from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
+_SCHEDULE_IN_BODY = "definition"
+"""Field with the schedule in the body of a request."""
 _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
+
+
+class ParsedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed job or schedule file: the request body, and the position of each part."""
+
+    file: str
+    text: str
+    body: bytes
+    """The strict form, as JSON."""
+    name: str
+    places: dict[Path, Position]
+    params: dict[str, object] = {}
+    """Default parameters of a run: the constants of the file."""
+
+    def locate_faults(self, refused: Refused) -> InvalidFile:
+        """Map the faults of a server's response to lines of the file."""
+        issues = []
+        for fault in refused.faults:
+            steps = path_steps(fault.where)
+            inside = steps[1:] if steps[:1] == (_SCHEDULE_IN_BODY,) else steps
+            issues.append(issue_of(fault, self.places, steps=inside))
+        error = invalid(self.file, self.text, issues)
+        error.problem = refused.problem
+        return error
 
 
 class Draft:
@@ -40,7 +68,7 @@ class Draft:
                 continue
             other_key = next((said for target, said in used_targets.items() if _overlap(target, field.target)), None)
             if other_key is not None:
-                self.add(FileIssue(place=entry.place, why=f"`{key}` and `{other_key}` set the same value"), at)
+                self.add(entry.place, f"`{key}` and `{other_key}` set the same value", at=at)
                 continue
             used_targets[field.target] = key
             self.places[at + field.target] = entry.place
@@ -67,9 +95,13 @@ class Draft:
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Add faults of the strict form, except those caused by unread parts."""
         for fault in [fault for fault in faults if self.is_complete_at(path_steps(fault.where))]:
-            self.add(issue_of(fault, self.places, self._written), ())
+            self._add(issue_of(fault, self.places, self._written), ())
 
-    def add(self, issue: FileIssue, at: Path) -> None:
+    def add(self, place: Position, why: str, note: str = "", *, at: Path = ()) -> None:
+        """Add an issue of a part of the strict form; without `at`, of the whole."""
+        self._add(FileIssue(place=place, why=why, note=note), at)
+
+    def _add(self, issue: FileIssue, at: Path) -> None:
         """Add an issue, once: one in a default occurs with every task."""
         self.unread.add(at)
         if not self.is_full and issue not in self.issues:
@@ -78,12 +110,12 @@ class Draft:
     def add_unknown(self, key: str, entry: Entry, known: Collection[str], at: Path) -> None:
         """Add an unknown field, with a suggestion."""
         note = "" if self.is_full else suggestion(did_you_mean(key, known))
-        self.add(FileIssue(place=entry.place, why=f"unknown field `{key}`", note=note), at)
+        self.add(entry.place, f"unknown field `{key}`", note, at=at)
 
     def add_all(self, flawed: Unreadable, at: Path) -> None:
         """Add the issues of a reader."""
         for issue in flawed.issues:
-            self.add(issue, at)
+            self._add(issue, at)
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -108,18 +140,24 @@ def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[t
             pass
 
 
-def issue_of(fault: Fault, places: Mapping[Path, Position], written: Mapping[Path, str] | None = None) -> FileIssue:
-    """Map a fault to the position of the nearest part in the file, under its name in the file."""
-    steps = path_steps(fault.where)
+def issue_of(
+    fault: Fault,
+    places: Mapping[Path, Position],
+    written: Mapping[Path, str] | None = None,
+    *,
+    steps: Path | None = None,
+) -> FileIssue:
+    """Map a fault to the position of the nearest part in the file, under its name in the file.
+
+    `steps` is the path in the strict form, if it is not that of the fault.
+    """
+    steps = path_steps(fault.where) if steps is None else steps
+    key = (written or {}).get(steps) or next((step for step in reversed(steps) if isinstance(step, str)), "")
     why = SUGGESTION.sub("", fault.why)
-    key = next((step for step in reversed(steps) if isinstance(step, str)), "")
-    key = (written or {}).get(steps, key)
-    if key:
-        why = named(key, why)
     while steps and steps not in places:
         steps = steps[:-1]
     place = places.get(steps, Position(0, 0))
-    return FileIssue(place=place, why=why, note=suggestion(fault.why))
+    return FileIssue(place=place, why=named(key, why) if key else why, note=suggestion(fault.why))
 
 
 def path_steps(path: str) -> Path:

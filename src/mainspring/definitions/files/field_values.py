@@ -13,9 +13,10 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, plain
-from mainspring.definitions.quantities import parse_bytes, parse_seconds
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """Path to a value of the strict form."""
@@ -124,6 +125,14 @@ def as_number(node: Node) -> float:
 def as_count(node: Node) -> int:
     """Read an integer."""
     return int(measured(node, whole_number))
+
+
+def count_between(node: Node, least: int, most: int) -> int:
+    """Read an integer in this range."""
+    count = as_count(node)
+    if not least <= count <= most:
+        raise mismatch(node, f"must be from {least} to {most}")
+    return count
 
 
 def as_bytes(node: Node) -> int:

@@ -9,7 +9,7 @@ from mainspring.core.work.work import KINDS
 from mainspring.definitions.files.drafts import Draft
 from mainspring.definitions.files.field_values import Path
 from mainspring.definitions.files.job_fields import DELAY_OF_RETRY, JOB_FIELDS, OWN_FIELDS, TASK_FIELDS, unfold_retry
-from mainspring.definitions.files.sources import Entry, FileIssue, Node
+from mainspring.definitions.files.sources import Entry, Node
 from mainspring.protocol.errors import Fault, Refused
 
 
@@ -26,7 +26,7 @@ class JobDraft(Draft):
         """Return the whole job. `given` has further defaults of the tasks."""
         job: dict[str, object] = {}
         if not isinstance(root.value, dict):
-            self.add(FileIssue(place=root.place, why="a job file must be a mapping with `name` and `tasks`"), ())
+            self.add(root.place, "a job file must be a mapping with `name` and `tasks`")
             return job
         self.places[()] = root.place
         entries = unfold_retry(root.value)
@@ -39,11 +39,9 @@ class JobDraft(Draft):
         self.fill(job, (), {key: entry for key, entry in entries.items() if key not in special}, JOB_FIELDS)
         tasks = root.value.get("tasks")
         if tasks is None:
-            self.add(FileIssue(place=root.place, why="`tasks` is missing"), ())
+            self.add(root.place, "`tasks` is missing")
         elif not isinstance(tasks.node.value, list):
-            self.add(
-                FileIssue(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ()
-            )
+            self.add(tasks.place, "`tasks` must be a list", "each task begins with `- id:`")
         else:
             self.places["tasks",] = tasks.place
             job["tasks"] = [self._task(node, number, defaults) for number, node in enumerate(tasks.node.value)]
@@ -53,11 +51,11 @@ class JobDraft(Draft):
         if entry is None:
             return {}
         if not isinstance(entry.node.value, dict):
-            self.add(FileIssue(place=entry.place, why="`defaults` must be a mapping of task fields"), ())
+            self.add(entry.place, "`defaults` must be a mapping of task fields")
             return {}
         for key, default in entry.node.value.items():
             if key in OWN_FIELDS:
-                self.add(FileIssue(place=default.place, why=f"`{key}` can't be a default"), ())
+                self.add(default.place, f"`{key}` can't be a default")
         return {key: default for key, default in unfold_retry(entry.node.value).items() if key not in OWN_FIELDS}
 
     def _task(self, node: Node, number: int, defaults: Mapping[str, Entry]) -> dict[str, object]:
@@ -65,7 +63,7 @@ class JobDraft(Draft):
         at: Path = ("tasks", number)
         self.places[at] = node.place
         if not isinstance(node.value, dict):
-            self.add(FileIssue(place=node.place, why="a task must be a mapping with `id` and its work"), at)
+            self.add(node.place, "a task must be a mapping with `id` and its work", at=at)
             return task
         entries = unfold_retry(node.value)
         own_targets = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
@@ -83,7 +81,7 @@ class JobDraft(Draft):
             if len(kinds) != 1:
                 why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
                 note = "move `run` into `container`" if kinds == ["run", "container"] else ""
-                self.add(FileIssue(place=node.place, why=why, note=note), at)
+                self.add(node.place, why, note, at=at)
         if "name" not in task and not self.is_complete_at(at):
             # Its downstream tasks would seem to need an unknown task.
             self.unread.add(())

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.core.work.isolation import Isolation
 from mainspring.definitions.files.field_values import (
     Field,
     Inner,
     Inside,
     ListOf,
+    OneOf,
     as_bytes,
     as_count,
     as_directory,
@@ -24,6 +26,7 @@ from mainspring.definitions.files.field_values import (
     as_text,
     as_texts,
     as_words,
+    count_between,
     measured,
     mismatch,
     unknown,
@@ -33,7 +36,6 @@ from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, a
 from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
 from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
 from mainspring.definitions.files.sources import Entry, Node, plain
-from mainspring.definitions.quantities import parse_bytes, parse_millis
 
 _MOST_RETRIES = 4
 _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
@@ -41,9 +43,7 @@ _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
 
 def _attempts(node: Node) -> int:
     """Convert retries to attempts."""
-    if not isinstance(node.value, int) or isinstance(node.value, bool) or not 0 <= node.value <= _MOST_RETRIES:
-        raise mismatch(node, f"must be from 0 to {_MOST_RETRIES}")
-    return node.value + 1
+    return count_between(node, 0, _MOST_RETRIES) + 1
 
 
 def _needs(node: Node) -> list[object]:
@@ -107,15 +107,6 @@ def _failure(node: Node) -> str:
     if kind not in kinds:
         raise unknown(node, f"unknown failure class `{kind}`", kind, kinds)
     return kind
-
-
-def as_level(node: Node) -> str:
-    """Read an isolation level."""
-    levels = [level.value for level in Isolation]
-    level = as_text(node)
-    if level not in levels:
-        raise unknown(node, f"unknown isolation level `{level}`", level, levels)
-    return level
 
 
 def _rule(node: Node) -> dict[str, object]:
@@ -205,7 +196,7 @@ TASK_FIELDS = {
     "secrets": Field(("work", "secrets"), as_texts),
     "directory": Field(("work", "directory"), as_directory),
     "grace": Field(("work", "grace_seconds"), as_seconds),
-    "isolation": Field(("work", "isolation"), as_level),
+    "isolation": Field(("work", "isolation"), OneOf(tuple(Isolation))),
     "network": Field(("work", "network"), as_flag),
     "fetch": Field(("work", "fetch"), ListOf(as_text)),
     "work": Field(("work",), plain),
@@ -239,24 +230,11 @@ TASK_FIELDS = {
     "grows": Field(("grows",), as_flag),
 }
 MAP_FIELDS = frozenset({"map", "input", "reduce", "invoker", "results"})
-OWN_FIELDS = MAP_FIELDS | frozenset(
-    {
-        "id",
-        "name",
-        "needs",
-        "run",
-        "shell",
-        "python",
-        "handler",
-        "args",
-        "values",
-        "work",
-        "for_each",
-        "label",
-        "affinity",
-    }
-    | {"fetch", "http", "container", "kubernetes", "ray"}
-)
+OWN_FIELDS = MAP_FIELDS | {
+    "id", "name", "needs", "for_each", "label", "affinity", "fetch", "work", "run", "shell", "python", "handler",
+    "args", "values", "http", "container", "kubernetes", "ray",
+}  # fmt: skip
+"""Fields of a task that can't have a default."""
 
 
 def unfold_retry(entries: Mapping[str, Entry]) -> Mapping[str, Entry]:

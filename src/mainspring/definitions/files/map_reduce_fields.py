@@ -14,6 +14,7 @@ from mainspring.definitions.files.field_values import (
     as_seconds,
     as_text,
     as_words,
+    count_between,
     mismatch,
 )
 from mainspring.definitions.files.sources import Node, plain
@@ -21,10 +22,7 @@ from mainspring.definitions.files.sources import Node, plain
 
 def _attempts(node: Node) -> int:
     """Convert retries to attempts."""
-    retries = as_count(node)
-    if not 0 <= retries < MAX_ITEM_ATTEMPTS:
-        raise mismatch(node, f"must be from 0 to {MAX_ITEM_ATTEMPTS - 1}")
-    return retries + 1
+    return count_between(node, 0, MAX_ITEM_ATTEMPTS - 1) + 1
 
 
 def _item(node: Node) -> object:

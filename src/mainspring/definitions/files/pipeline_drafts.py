@@ -126,7 +126,7 @@ class PipelineDraft(Draft):
             if "when_busy" in inner and inner["when_busy"].node.text != _QUEUE:
                 why = f"`when_busy` must be {_QUEUE} for a group"
                 note = f"remove `group: {inner['group'].node.text}` to limit only the runs of this pipeline"
-                self.add(FileIssue(place=inner["when_busy"].node.place, why=why, note=note), ())
+                self.add(inner["when_busy"].node.place, why, note)
             return found
         return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
 
@@ -162,7 +162,7 @@ class PipelineDraft(Draft):
             return
         if _DEADLINE in entries:
             why = f"`{_DEADLINE}` is set twice: here and outside of `sla`"
-            self.add(FileIssue(place=said.place, why=why), ())
+            self.add(said.place, why)
         else:
             entries[_DEADLINE] = said
 
@@ -173,17 +173,17 @@ class PipelineDraft(Draft):
             for key, entry in asked.items():
                 why = f"`{key}` and `tasks` can't be combined"
                 note = "make it a task: `- {id: .., map: .., input: ..}`" if key == "map" else "it belongs to `map`"
-                self.add(FileIssue(place=entry.place, why=why, note=note), ())
+                self.add(entry.place, why, note)
             return None
         if "map" not in asked:
-            self.add(FileIssue(place=self._root.place, why="a pipeline needs `tasks`, or `map` with `input`"), ())
+            self.add(self._root.place, "a pipeline needs `tasks`, or `map` with `input`")
             self._jobs.unread.add(())
             return Entry(self._root.place, Node(value=[], place=self._root.place))
         place = asked["map"].place
         if "input" not in asked:
             why = "`map` needs an `input`"
             note = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
-            self.add(FileIssue(place=place, why=why, note=note), ())
+            self.add(place, why, note)
             self._jobs.unread.add(("tasks", 0))
         task = {"id": Entry(place, Node(value=_TASK, text=_TASK, place=place)), **asked}
         return Entry(place, Node(value=[Node(value=task, place=place)], place=place))
@@ -225,7 +225,7 @@ class PipelineDraft(Draft):
         for key, param in self.params.items() if self.blocks.all else ():
             if param.required and param.default is None:
                 why = f"`{key}` is required but has no default for scheduled runs"
-                self.add(FileIssue(place=places[key], why=why, note="add a `default`"), ())
+                self.add(places[key], why, "add a `default`")
 
 
 def _misspelled_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:

@@ -26,6 +26,7 @@ from mainspring.definitions.files.field_values import (
     as_path_inside,
     as_seconds,
     as_text,
+    count_between,
     gather,
     mismatch,
     unknown,
@@ -108,10 +109,7 @@ def as_title(node: Node) -> str:
 
 def _tries(node: Node) -> int:
     """Read `maxRetries`, which counts the first attempt; 0 and 1 both mean one (RTY-2)."""
-    tries = as_count(node)
-    if not 0 <= tries <= MAX_ATTEMPTS:
-        raise mismatch(node, f"must be from 0 to {MAX_ATTEMPTS}")
-    return max(1, tries)
+    return max(1, count_between(node, 0, MAX_ATTEMPTS))
 
 
 def _milliseconds(node: Node) -> float:
@@ -167,10 +165,7 @@ def _tenant(node: Node) -> str:
 
 
 def _at_once(node: Node) -> int:
-    most = as_count(node)
-    if not 1 <= most <= MAX_ACTIVE:
-        raise mismatch(node, f"must be from 1 to {MAX_ACTIVE}")
-    return most
+    return count_between(node, 1, MAX_ACTIVE)
 
 
 def as_notices(node: Node) -> list[ParsedNotice]:

@@ -81,9 +81,9 @@ class _Open(msgspec.Struct):
 
 
 class _ParseFailed(Exception):
-    def __init__(self, issue: FileIssue) -> None:
-        super().__init__(issue.why)
-        self.issue = issue
+    def __init__(self, place: Position, why: str) -> None:
+        super().__init__(why)
+        self.issue = FileIssue(place=place, why=why)
 
 
 def parse(text: str) -> tuple[Node | None, list[FileIssue]]:
@@ -91,7 +91,7 @@ def parse(text: str) -> tuple[Node | None, list[FileIssue]]:
     builder = _Builder()
     try:
         if len(text) > MAX_TEXT_BYTES:
-            raise _ParseFailed(FileIssue(place=Position(0, 0), why=f"is larger than {MAX_TEXT_BYTES >> 20} MiB"))
+            raise _ParseFailed(Position(0, 0), f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             builder.take(event)
     except _ParseFailed as flawed:
@@ -162,13 +162,11 @@ class _Builder:
     def take(self, event: yaml.Event) -> None:
         match event:
             case yaml.DocumentStartEvent() if self.root is not None:
-                raise _ParseFailed(
-                    FileIssue(place=_place(event), why="a file must have one document; a second one begins here")
-                )
+                raise _ParseFailed(_place(event), "a file must have one document; a second one begins here")
             case yaml.AliasEvent():
                 node = self._anchors.get(event.anchor or "")
                 if node is None:
-                    raise _ParseFailed(FileIssue(place=_place(event), why=f"`*{event.anchor}` has no complete anchor"))
+                    raise _ParseFailed(_place(event), f"`*{event.anchor}` has no complete anchor")
                 self._put(msgspec.structs.replace(node, place=_place(event)))
             case yaml.ScalarEvent():
                 self._refuse_tag(event, plain_tag=event.implicit[0] or event.implicit[1])
@@ -178,7 +176,7 @@ class _Builder:
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                 self._refuse_tag(event, plain_tag=event.implicit)
                 if len(self._open) >= MAX_DEPTH:
-                    raise _ParseFailed(FileIssue(place=_place(event), why=f"is nested deeper than {MAX_DEPTH}"))
+                    raise _ParseFailed(_place(event), f"is nested deeper than {MAX_DEPTH}")
                 self._open.append(_Open(event, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 done = self._open.pop()
@@ -199,7 +197,7 @@ class _Builder:
         parent = self._open[-1]
         parent.weight += node.weight
         if parent.weight > MAX_NODES:
-            raise _ParseFailed(FileIssue(place=node.place, why=f"has more than {MAX_NODES} values"))
+            raise _ParseFailed(node.place, f"has more than {MAX_NODES} values")
         if isinstance(parent.value, list):
             parent.value.append(node)
         elif parent.key is None:

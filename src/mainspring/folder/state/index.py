@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 import structlog
 
+from mainspring.atomic_files import write_atomically
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import OWN_DIRECTORY, VERSION, RunRecord, ScheduleStats
 from mainspring.protocol.errors import InvalidFile
@@ -79,7 +80,7 @@ class Index:
         data = msgspec.json.encode(_File(saved_at=self.saved_at, schedules=tuple(ordered)))
         try:
             self.path.parent.mkdir(mode=0o700, exist_ok=True)
-            safe_files.replace(self.path, data, sync=True)
+            write_atomically(self.path, data, sync=True)
         except OSError as error:
             log.warning("index.not_written", path=str(self.path), error=error.strerror)
             return False

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from mainspring.atomic_files import write_atomically
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import RESULTS, RunRecord
 from mainspring.protocol.errors import InvalidFile
@@ -51,7 +52,7 @@ def write_result(directory: Path, result: ResultFile) -> str | None:
     try:
         _make_directory(results_dir)
         name = next(name for name in _names(result.started_at) if _is_for(results_dir / name, result.run_id))
-        safe_files.replace(results_dir / name, safe_files.encode(result))
+        write_atomically(results_dir / name, safe_files.encode(result))
     except (OSError, TypeError) as error:
         log.warning("result.not_written", path=str(results_dir), run=result.run_id, error=str(error))
         return None

@@ -1,13 +1,10 @@
-"""Atomic reads and writes of the files in a folder, never through a symbolic link.
+"""Encode and read the files in a folder. A symbolic link, pipe or device in place of a file is an error.
 
-1. A reader sees the old content or the new: a file is written under another name, then renamed.
-2. A symbolic link, pipe or device in place of a file is an error: it is neither read nor written.
-3. The temporary file of a killed process has a fixed name (`<name>.new`), and the next write replaces it.
+They are written with `atomic_files.py`; the temporary file of a killed process is replaced by the next write.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -59,32 +56,3 @@ def read(path: Path, *, max_bytes: int) -> bytes | None:
     if len(data) > max_bytes:
         raise InvalidFile(f"is larger than {max_bytes >> 20} MiB")
     return data
-
-
-def replace(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Replace the content of a file atomically, with fsync if `sync`. Raises OSError."""
-    new = path.with_name(f"{path.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        new.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(new, flags, 0o644), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            if sync:
-                os.fsync(stream.fileno())
-        new.rename(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
-    if sync:
-        _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

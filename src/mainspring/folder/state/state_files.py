@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from mainspring.atomic_files import write_atomically
 from mainspring.folder.state import safe_files
 from mainspring.folder.state.records import ARCHIVE_FILE, STATE_FILE, VERSION, ScheduleState
 from mainspring.protocol.errors import InvalidFile
@@ -48,7 +49,7 @@ def write_state(directory: Path, state: ScheduleState) -> bool:
         if safe_files.read(path, max_bytes=MAX_FILE_BYTES) == data:
             return False
     try:
-        safe_files.replace(path, data)
+        write_atomically(path, data)
     except OSError as error:
         log.warning("state.not_written", path=str(path), schedule=state.schedule_id, error=error.strerror)
         return False

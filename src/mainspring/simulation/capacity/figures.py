@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.simulation.capacity.report import Fairness, Report, Timing
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

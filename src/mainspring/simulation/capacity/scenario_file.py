@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.text.quantities import parse_millis
 from mainspring.core.text.strict_json import split_error
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.drafts import invalid, issue_of
@@ -32,7 +33,6 @@ from mainspring.definitions.files.field_values import (
 )
 from mainspring.definitions.files.field_values import Path as Steps
 from mainspring.definitions.files.sources import FileIssue, Node, Position, parse
-from mainspring.definitions.quantities import parse_millis
 from mainspring.protocol.errors import Fault, InvalidFile, NotFound
 from mainspring.simulation.capacity.scenario import MAX_TASKS, Scenario, count_tasks, faults_of
 

@@ -12,7 +12,7 @@ from mainspring.client.results import RunResult
 from mainspring.core.model.run import Run
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import next_window
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.host.leader_client import LocalLeaderClient
 from mainspring.host.outbox.alert_episodes import Alerting

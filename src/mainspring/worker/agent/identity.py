@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from mainspring.client.addresses import trust
+from mainspring.atomic_files import write_atomically
 from mainspring.protocol.certificates import (
     WorkerCertificate,
     key_text,
@@ -30,6 +30,7 @@ from mainspring.protocol.certificates import (
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unauthenticated, Unavailable
 from mainspring.protocol.rest.admin import CertificateView, EnrollRequest, RenewRequest
+from mainspring.protocol.trust import tls_context
 from mainspring.worker.agent.uplink import PATH, link_address
 
 log = structlog.get_logger()
@@ -66,7 +67,7 @@ class Identity:
         """TLS context. Raises Refused; Unauthenticated if the certificate has expired."""
         if self._context is None:
             certificate_pair = (self._pem, self._pem) if self._pem.exists() else None
-            self._context = trust("https", ca_cert=self._ca_cert, certificate=certificate_pair)
+            self._context = tls_context("https", ca_cert=self._ca_cert, certificate=certificate_pair)
         if self._pem.exists():
             self._check(self._certificate())
         return self._context
@@ -169,10 +170,10 @@ class Identity:
             return await client.renew(request)
 
     def _keep(self, granted: CertificateView, key: str) -> None:
-        temporary = self._pem.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        write_new(temporary, granted.certificate + key, 0o600)
-        temporary.replace(self._pem)
+        try:
+            write_atomically(self._pem, (granted.certificate + key).encode(), mode=0o600)
+        except OSError as error:
+            raise Refused(f"can't write {self._pem}: {error.strerror}") from error
         self._context = None
 
     def _certificate(self) -> WorkerCertificate:

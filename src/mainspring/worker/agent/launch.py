@@ -14,6 +14,7 @@ import msgspec
 import psutil
 import structlog
 
+from mainspring.atomic_files import write_atomically
 from mainspring.core.work.invoker_options import parse_invoker
 from mainspring.core.work.isolation import ISOLATION_LABEL, Isolation
 from mainspring.core.work.remote_jobs import RUNS_LABEL
@@ -222,10 +223,7 @@ def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offe
 
 def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:
     """Write the supervisor's settings, readable by this user only."""
-    path = state_dir / SETTINGS_FILE
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(msgspec.json.encode(supervisor))
+    write_atomically(state_dir / SETTINGS_FILE, msgspec.json.encode(supervisor), mode=0o600)
 
 
 def _stable_name(state_dir: Path, host: str) -> str:

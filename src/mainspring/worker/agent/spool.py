@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from mainspring.atomic_files import sync_path
 from mainspring.protocol.errors import Refused
 from mainspring.worker.agent.instructions import Mark, Record
 from mainspring.worker.agent.state_machine import MAX_UNKNOWN_RESULTS
@@ -134,7 +135,7 @@ class Spool:
             os.close(file)
             log.warning("spool.not_compacted", path=str(self._path), error=str(error))
             return
-        _sync_directory(self._directory)
+        sync_path(self._directory)
         os.close(self._file)
         self._file, self._size = file, len(block)
 
@@ -192,11 +193,3 @@ def _lock(path: Path) -> int:
     os.ftruncate(file, 0)
     os.pwrite(file, str(os.getpid()).encode(), 0)
     return file
-
-
-def _sync_directory(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from mainspring.atomic_files import sync_path
 from mainspring.client.artifact_files import CHUNK_BYTES, SCHEMES, first_line, open_bucket, place_of
 from mainspring.core.model.artifacts import storage_key
 from mainspring.protocol.errors import Refused, Unavailable
@@ -110,12 +111,8 @@ class ArtifactStore:
         if self._directory is None:
             return
         path = self._directory / key
-        for location in (path, path.parent):
-            file = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+        sync_path(path)
+        sync_path(path.parent)
 
 
 def storage_of(state_dir: Path, url: str, *, keep_seconds: int = 0) -> ArtifactStore:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.atomic_files import write_atomically
 from mainspring.core.model.trace_ids import traceparent
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
@@ -76,7 +77,7 @@ class AttemptFiles:
         for folder in (self.artifacts, self.inputs):
             folder.mkdir(exist_ok=True, mode=0o700)
         self._write_context()
-        _write_private(self.root / "token", self._assignment.token.encode(), None)
+        write_atomically(self.root / "token", self._assignment.token.encode(), mode=0o600)
         self._is_there = True
 
     def release_to_user(self) -> None:
@@ -117,7 +118,7 @@ class AttemptFiles:
     def write_inputs(self, name: str, content: bytes) -> Path:
         """Write one more input file. Raises OSError."""
         path = self.root / name
-        _write_private(path, content, None)
+        write_atomically(path, content, mode=0o600)
         return path
 
     def new_checkpoint(self) -> str | None:
@@ -160,10 +161,9 @@ class AttemptFiles:
 
     def _write_context(self) -> None:
         """Replace the context file atomically: the attempt may be reading it."""
-        beside = self.root / "context.json.new"
-        user = self._user if self._is_there else None
-        _write_private(beside, context_document(self._assignment, self._deadline), user)
-        beside.replace(self.root / "context.json")
+        owner = (self._user.uid, self._user.gid) if self._user is not None and self._is_there else None
+        document = context_document(self._assignment, self._deadline)
+        write_atomically(self.root / "context.json", document, mode=0o600, owner=owner)
 
     def _read_if_changed(self, name: str, max_bytes: int) -> bytes | None:
         path = self.root / name
@@ -289,13 +289,3 @@ def bounded_progress(percent: float | None, note: str) -> Progress:
     if percent is not None:
         percent = min(100.0, max(0.0, percent)) if percent == percent else None  # noqa: PLR0124 - a NaN is not itself
     return Progress(percent=percent, note=" ".join(note.split())[:MAX_NOTE_LENGTH])
-
-
-def _write_private(path: Path, content: bytes, user: TaskUser | None) -> None:
-    """Create a file readable by this user only. An existing one is removed, never written through."""
-    path.unlink(missing_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(file, "wb") as opened:
-        opened.write(content)
-        if user is not None:
-            os.fchown(file, user.uid, user.gid)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from mainspring.core.work.work import RESERVED
 from mainspring.protocol.errors import Refused
+from mainspring.secret_references import MAX_SECRET_BYTES, decode_secret, read_secret
 from mainspring.worker.sandbox.programs import run_program
 from mainspring.worker.supervisor.process_groups import Processes
 
-LARGEST_BYTES = 64 * 1024
 COMMAND_SECONDS = 10.0
 
 
@@ -40,17 +40,19 @@ class Secrets:
         try:
             match source:
                 case "env":
-                    value = self._from_environment(rest)
+                    return self._from_environment(rest)
                 case "file":
-                    value = _decode(_read(Path(rest)))
+                    value = read_secret(Path(rest))
                 case "command":
-                    value = _decode(await self._from_command(shlex.split(rest)))
+                    value = decode_secret(await self._from_command(shlex.split(rest)))
                 case _:
                     raise Refused("use env:NAME, file:/path or command:words")
+            if "\0" in value:
+                raise Refused("contains a NUL")
         except Refused as error:
             raise Refused(f"secret {variable} ({reference}): {error}") from None
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid text"
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "invalid reference"
             raise Refused(f"secret {variable} ({reference}): {why}") from None
         return value
 
@@ -63,24 +65,10 @@ class Secrets:
     async def _from_command(self, argv: list[str]) -> bytes:
         try:
             code, printed = await run_program(
-                self._processes, argv, self._environment, seconds=COMMAND_SECONDS, max_bytes=LARGEST_BYTES + 1
+                self._processes, argv, self._environment, seconds=COMMAND_SECONDS, max_bytes=MAX_SECRET_BYTES + 1
             )
         except TimeoutError:
             raise Refused(f"the command timed out after {COMMAND_SECONDS:g} s") from None
         if code != 0:
             raise Refused(f"the command exited with {code}")
         return printed
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as opened:
-        return opened.read(LARGEST_BYTES + 1)
-
-
-def _decode(content: bytes) -> str:
-    if len(content) > LARGEST_BYTES:
-        raise Refused(f"it is larger than {LARGEST_BYTES} bytes")
-    value = content.decode().removesuffix("\n").removesuffix("\r")
-    if "\0" in value:
-        raise Refused("it contains a NUL")
-    return value

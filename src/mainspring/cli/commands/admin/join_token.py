@@ -69,7 +69,7 @@ def create(
       mainspring join-token create rack-7 --pool gpu --pool default --uses 20 --expires 1d
     """
     from mainspring.cli.render.output import print_one
-    from mainspring.definitions.quantities import parse_seconds
+    from mainspring.core.text.durations import parse_seconds
     from mainspring.protocol.rest.admin import JoinTokenRequest
 
     try:

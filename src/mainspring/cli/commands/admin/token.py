@@ -71,7 +71,7 @@ def create(
       mainspring token create ops --role admin --store sqlite:///.mainspring/mainspring.db > token
       mainspring token create ci --role submitter --tenant acme --expires 30d
     """
-    from mainspring.definitions.quantities import parse_seconds
+    from mainspring.core.text.durations import parse_seconds
 
     try:
         seconds = parse_seconds(expires)

@@ -127,7 +127,7 @@ class DemoPrinter:
     def on_start(self, started: DemoStarted) -> None:
         """Print the addresses and files."""
         from mainspring import __version__
-        from mainspring.definitions.quantities import format_seconds
+        from mainspring.core.text.durations import format_seconds
 
         self._address = started.address
         retention = "kept" if started.kept else "removed at the end; use --keep to keep it"
@@ -217,7 +217,7 @@ def _find_configured_server() -> str | None:
 
 
 def _seconds(length: str) -> float:
-    from mainspring.definitions.quantities import parse_seconds
+    from mainspring.core.text.durations import parse_seconds
 
     try:
         return parse_seconds(length)

@@ -9,7 +9,7 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Column, Table, print_one, print_rows
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.smoke.outcomes import KindLine, Violation
 from mainspring.smoke.trial import SmokeReport
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from mainspring import __version__
 from mainspring.client.api_calls import DEFAULT_SERVER
-from mainspring.definitions.quantities import format_seconds
+from mainspring.core.text.durations import format_seconds
 from mainspring.folder import schedule_events
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound

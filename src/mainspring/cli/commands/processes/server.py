@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from mainspring.cli.config.process_options import ProcessCommand, quantity
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes
 
 if TYPE_CHECKING:
     from mainspring.app.server import Ready
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+_SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True, metavar="SIZE")
 
 
 @click.command("server", cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
@@ -46,10 +50,10 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True,
     help="Minimum log level.",
 )  # fmt: skip
-@click.option("--log-limit", default="64Mi", show_default=True, metavar="SIZE", help="Maximum size of one log.")
-@click.option("--logs-limit", default="10Gi", show_default=True, metavar="SIZE", help="Maximum size of all logs.")
+@_SIZE("--log-limit", default="64Mi", help="Maximum size of one log.")
+@_SIZE("--logs-limit", default="10Gi", help="Maximum size of all logs.")
 @click.option(
-    "--keep-logs", callback=quantity("parse_seconds"), default="7d", show_default=True, metavar="DURATION",
+    "--keep-logs", callback=quantity(parse_seconds), default="7d", show_default=True, metavar="DURATION",
     help="Retention of logs after their last write.",
 )  # fmt: skip
 @click.option("--alerts", type=_FILE, help="Alert channels (YAML).")
@@ -69,7 +73,7 @@ def server(
     store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
     tls_key: Path | None, ca_cert: Path | None, worker_ca: Path | None, worker_ca_key: Path | None,
     worker_cert_hours: float, require_worker_cert: bool, behind_proxy: bool, require_token: bool, pool: str,
-    log_format: str, log_level: str, log_limit: str, logs_limit: str, keep_logs: float, alerts: Path | None,
+    log_format: str, log_level: str, log_limit: int, logs_limit: int, keep_logs: float, alerts: Path | None,
     jitter: int, scheduler_settings: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
     ready_file: Path | None,
 ) -> None:  # fmt: skip
@@ -90,23 +94,13 @@ def server(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
         ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
         require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
-        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter,
-        scheduler_settings=scheduler_settings, ready_file=ready_file, max_log_bytes=_bytes(log_limit),
-        max_logs_bytes=_bytes(logs_limit), keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp,
-        lineage=lineage,
+        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, ready_file=ready_file,
+        scheduler_settings=scheduler_settings, max_log_bytes=log_limit, max_logs_bytes=logs_limit,
+        keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
     )  # fmt: skip
     if (reason := reason_to_refuse(settings)) is not None:
         raise click.UsageError(reason)
     serve(settings, _print_ready)
-
-
-def _bytes(size: str) -> int:
-    from mainspring.definitions.quantities import parse_bytes
-
-    try:
-        return parse_bytes(size)
-    except ValueError as error:
-        raise click.UsageError(f"invalid size {size!r}: {error}") from error
 
 
 def _print_ready(ready: Ready) -> None:

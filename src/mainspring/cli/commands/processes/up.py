@@ -9,6 +9,7 @@ import rich_click as click
 
 from mainspring.cli.config import process_options
 from mainspring.cli.config.process_options import ProcessCommand, quantity
+from mainspring.core.text.quantities import parse_millis
 
 if TYPE_CHECKING:
     from mainspring.app.folder_scheduler import PipelineScheduler
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     "--container-engine", default="auto", show_default=True, metavar="COMMAND",
     help="Container engine, such as podman; auto finds docker or podman.",
 )  # fmt: skip
-@click.option("--cpu", metavar="CORES", callback=quantity("parse_millis"), help="CPU capacity; at least 4 if omitted.")
+@click.option("--cpu", metavar="CORES", callback=quantity(parse_millis), help="CPU capacity; at least 4 if omitted.")
 @click.option(
     "--timeout", default="30s", show_default=True, metavar="DURATION", help="Grace period for running tasks on Ctrl-C."
 )

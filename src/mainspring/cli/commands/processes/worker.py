@@ -11,6 +11,8 @@ import rich_click as click
 from mainspring.cli.completion import candidates
 from mainspring.cli.config.process_options import ProcessCommand, quantity
 from mainspring.cli.options import named_values
+from mainspring.core.text.durations import parse_seconds
+from mainspring.core.text.quantities import parse_bytes, parse_millis
 
 _NOT_AUTHORIZED = 3
 
@@ -25,7 +27,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _ANY_PATH = click.Path(path_type=Path)
-_CPU, _BYTES, _SECONDS = quantity("parse_millis"), quantity("parse_bytes"), quantity("parse_seconds")
+_CPU, _BYTES, _SECONDS = quantity(parse_millis), quantity(parse_bytes), quantity(parse_seconds)
 
 _OPTIONS = (
     click.option(

@@ -23,7 +23,7 @@ def history(connection: ConnectionOptions, printing: Printing, job: str, days: i
     """
     from mainspring.cli.render.output import print_one, print_rows
     from mainspring.cli.render.tables import DAYS, format_success_rate
-    from mainspring.definitions.quantities import format_seconds
+    from mainspring.core.text.durations import format_seconds
 
     with connection.client() as client:
         trend = client.job_trend(job, days=days)

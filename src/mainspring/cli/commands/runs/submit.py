@@ -15,7 +15,7 @@ from mainspring.cli.options import ConnectionOptions, Printing, with_connection_
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
-    from mainspring.definitions.job_file import Definition
+    from mainspring.definitions.files.drafts import ParsedFile
     from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 
 _STDIN = "-"
@@ -143,7 +143,7 @@ def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, obje
         raise NotFound(f"there is no file or job {job}") from refused
 
 
-def _read_file(file: str) -> Definition | None:
+def _read_file(file: str) -> ParsedFile | None:
     """Read the definition in a file; None if the argument is the name of a job."""
     from mainspring.cli.config.input_files import read_file
     from mainspring.definitions.job_file import read_definition
@@ -157,9 +157,8 @@ def _read_file(file: str) -> Definition | None:
     return read_definition(text, name)
 
 
-def _submit_job(client: Client, definition: Definition) -> str:
+def _submit_job(client: Client, definition: ParsedFile) -> str:
     """Submit the job and return its versioned name. Faults found by the server are mapped to lines of the file."""
-    from mainspring.definitions.job_file import locate_faults
     from mainspring.protocol.errors import Refused
 
     try:
@@ -167,7 +166,7 @@ def _submit_job(client: Client, definition: Definition) -> str:
     except Refused as refused:
         if not refused.faults:
             raise
-        raise locate_faults(definition, refused) from refused
+        raise definition.locate_faults(refused) from refused
     return f"{job.name}@{job.version}"
 
 
@@ -202,7 +201,7 @@ def _lines_of(path: Path) -> Iterator[dict[str, object]]:
                 raise InvalidFile(f"{path}:{number}:1: must be a JSON object with parameters: {error}") from error
 
 
-def _print_definition(file: str, definition: Definition | None, printing: Printing) -> None:
+def _print_definition(file: str, definition: ParsedFile | None, printing: Printing) -> None:
     from mainspring.cli.config.input_files import print_body
 
     if definition is None:

@@ -11,7 +11,7 @@ from mainspring.cli.options import Printing
 from mainspring.cli.render.output import print_error_message, print_hint, print_one
 from mainspring.cli.render.tables import format_failure, format_task_name
 from mainspring.client.client import FINAL_RUN_STATES, Client
-from mainspring.definitions.quantities import parse_seconds
+from mainspring.core.text.durations import parse_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import RunView, TaskView
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from mainspring.definitions.schedule_file import ScheduleFile
+    from mainspring.definitions.files.drafts import ParsedFile
     from mainspring.protocol.rest.schedules import ScheduleView
 
 OUTCOMES = ("ran", "waiting", "skipped", "late", "condition_false")
@@ -229,7 +229,7 @@ def _read_since(since: str | None, printing: Printing) -> datetime | None:
     return None if since is None else parse_time(since, "--since", printing)
 
 
-def _read_file(file: str) -> ScheduleFile:
+def _read_file(file: str) -> ParsedFile:
     from mainspring.cli.config.input_files import read_file
     from mainspring.definitions.schedule_file import read_schedule
 
@@ -237,9 +237,8 @@ def _read_file(file: str) -> ScheduleFile:
     return read_schedule(text, name)
 
 
-def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
+def _send(file: ParsedFile, send: Callable[[], ScheduleView]) -> ScheduleView:
     """Send a schedule. Faults found by the server are mapped to lines of the file."""
-    from mainspring.definitions.schedule_file import locate_faults
     from mainspring.protocol.errors import NotFound, Refused
 
     try:
@@ -249,7 +248,7 @@ def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
     except Refused as refused:
         if not refused.faults:
             raise
-        raise locate_faults(file, refused) from refused
+        raise file.locate_faults(refused) from refused
 
 
 def _print_made(schedule: ScheduleView, printing: Printing) -> None:

@@ -64,7 +64,7 @@ def change(
     """
     from mainspring.cli.render.output import print_one
     from mainspring.cli.render.quantities import parse_or_none
-    from mainspring.definitions.quantities import format_seconds, parse_seconds
+    from mainspring.core.text.durations import format_seconds, parse_seconds
     from mainspring.protocol.errors import NotFound
     from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 

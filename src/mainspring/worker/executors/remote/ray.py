@@ -27,6 +27,7 @@ import structlog
 from mainspring.core.work.work import OnRay
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.protocol.trust import tls_context
 from mainspring.worker.executors.executor import failure
 from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
 
@@ -87,6 +88,7 @@ class RayCluster:
             timeout=_TIMEOUT,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             follow_redirects=False,
+            verify=tls_context(address.partition(":")[0]),
         )
 
     def new_job(self, submission: Submission) -> RemoteJob:
