@@ -58,6 +58,7 @@ AREAS: dict[str, Area] = {
     "mainspring.protocol.rest": _area("protocol.rest", "msgspec", _DATA_MODULES),
     "mainspring.protocol": _area(),
     "mainspring.event_loop": _area("", "uvloop structlog"),
+    "mainspring.background": _area("core.lifecycle.restart_policy protocol.clock protocol.errors", "msgspec structlog"),
     "mainspring.core": _area("core protocol.errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area(
         "shard core protocol.errors protocol.wire protocol.ids",
@@ -66,17 +67,14 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.store.ports": _area("store.ports core protocol.errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area(f"store core event_loop protocol.wire {_BASICS}", "msgspec asyncpg structlog"),
-    "mainspring.host.background": _area(
-        "core.lifecycle.restart_policy protocol.clock protocol.errors", "msgspec structlog"
-    ),
     "mainspring.host": _area(
-        f"host shard core store.ports event_loop protocol.wire {_BASICS}",
+        f"background host shard core store.ports event_loop protocol.wire {_BASICS}",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.telemetry.log_output": _area("", "structlog"),
     "mainspring.telemetry": _area(
-        "telemetry core host shard store.ports protocol.errors protocol.clock",
+        "background telemetry core host shard store.ports protocol.errors protocol.clock",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
     "mainspring.egress": _area("egress protocol.errors protocol.trust", "httpx2"),
@@ -85,12 +83,12 @@ AREAS: dict[str, Area] = {
         "msgspec httpx2 aiosmtplib apprise",
     ),
     "mainspring.api": _area(
-        f"api host shard core store.ports event_loop telemetry protocol.certificates protocol.trust protocol.wire "
-        f"protocol.rest {_BASICS}",
+        f"api background host shard core store.ports event_loop telemetry protocol.certificates protocol.trust "
+        f"protocol.wire protocol.rest {_BASICS}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        f"worker egress event_loop host.background telemetry.log_output protocol.certificates protocol.wire {_BASICS} "
+        f"worker background egress event_loop telemetry.log_output protocol.certificates protocol.wire {_BASICS} "
         "protocol.rest.admin protocol.rest.artifacts client.addresses client.aio client.artifact_files "
         "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "
         "core.model.artifacts core.model.trace_ids core.text.urls core.work.containers core.work.http_calls "

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mainspring.host.background import BackgroundLoops
+from mainspring.background import BackgroundLoops
 
 
 class BackgroundCollector(Collector):

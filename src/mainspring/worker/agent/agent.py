@@ -27,9 +27,9 @@ import msgspec
 import structlog
 
 from mainspring import __version__
+from mainspring.background import BackgroundLoops, Loop
 from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import start_task
-from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.wire import FromWorker, Goodbye, LogStored, Offer, Register, RunEnds, ToWorker, Welcome
 from mainspring.worker.agent.drain import Drain
