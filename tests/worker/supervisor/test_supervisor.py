@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import time
 
 import pytest
 
@@ -20,6 +21,7 @@ from mainspring.worker.supervisor.supervisor_wire import (
     ExtensionRequested,
     Launch,
     Prolong,
+    ServerContact,
     WithdrawAttempts,
     Withdrawn,
     WithdrawRefused,
@@ -80,6 +82,21 @@ async def test_without_an_agent_everything_is_killed_and_the_supervisor_exits(ha
     assert harness.running_processes() == []
     inventory = await harness.start()
     assert {end.attempt: end.outcome for end in inventory.ended} == dict.fromkeys(attempts, Outcome.STOPPED)
+
+
+async def test_unattended_attempts_end_before_the_server_reschedules_them(harness: SupervisorHarness) -> None:
+    """WRK-10: the limit counts from the last heartbeat, not from the death of the agent."""
+    await harness.start(orphan_seconds=60.0, orphan_grace_seconds=0.1)
+    (attempt,) = harness.launch({"shell": "trap '' TERM; sleep 1; echo ready; while true; do sleep 0.1; done"})
+    pid = (await harness.receives(AttemptStarted, attempt)).pid
+    rescheduled_at = time.monotonic() + 4.0
+    harness.say(ServerContact(4.0))
+    await harness.wait_for_log(attempt, "ready")
+    harness.disconnect()
+
+    await harness.wait_until_reaped(pid)
+    assert time.monotonic() < rescheduled_at
+    assert await harness.wait_for_exit() == 0
 
 
 async def test_a_newer_agent_replaces_the_older(harness: SupervisorHarness) -> None:

@@ -61,7 +61,6 @@ from mainspring.worker.supervisor.orphans import ProcessStartTimes, kill_orphans
 log = structlog.get_logger()
 
 BEAT_SECONDS = 5.0
-SILENCE_SECONDS = 10.0
 TICK_SECONDS = 0.2
 START_BATCH_SECONDS = 0.0015
 """Delay of a start message, so that it shares a frame with the end. Without it a chain of short tasks takes 50% longer:
@@ -295,9 +294,15 @@ class Agent:
 
     def _welcome(self) -> None:
         self._open = True
+        self._report_contact()
         self._shipping.begin_session()
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(f"{self._settings.name}\n")
+
+    def _report_contact(self) -> None:
+        """Tell the supervisor how long attempts may run without an agent from now on."""
+        if self._open:
+            self._supervisor.send([supervisor.ServerContact(self._state_machine.lost_after_seconds)])
 
     def _take_messages(self) -> list[Instruction]:
         """Process the supervisor's messages. An attempt that started and ended in one turn, with nothing in between,
@@ -341,7 +346,9 @@ class Agent:
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             instructions += self._state_machine.beat()
-        if self._uplink.silence() > SILENCE_SECONDS:
+            self._report_contact()
+        # The server may have received the last heartbeat this long before its last response.
+        if self._uplink.silence() > self._state_machine.lost_after_seconds - BEAT_SECONDS:
             instructions += self._state_machine.silence()
         return instructions + self._drain.next(self._state_machine, now)
 

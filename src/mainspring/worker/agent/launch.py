@@ -142,10 +142,10 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     # Child processes have other working directories, so paths must be absolute.
     state_dir = state_dir.resolve()
     handlers = tuple(str(Path(one).resolve()) if one.endswith(".py") else one for one in options.handlers)
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state_dir(state_dir, has_task_user=bool(options.task_user))
     name = options.name or _stable_name(state_dir, host)
     user = find_user(options.task_user) if options.task_user else None
-    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(handlers, user)}
+    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(state_dir, handlers, user)}
     labels |= cluster_labels(options.kubernetes, options.ray)
     faults = faults_in_clusters(options.kubernetes, options.kubernetes_namespaces, options.ray)
     for prefix in (ISOLATION_LABEL, RUNS_LABEL):
@@ -188,6 +188,21 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         drain_seconds=options.drain_seconds,
         ready_file=options.ready_file,
     )
+
+
+def make_state_dir(state_dir: Path, *, has_task_user: bool) -> None:
+    """Create the state directory, accessible to this user only.
+
+    A task user must be able to traverse its parents, whatever the umask. They are created with their final mode: other
+    workers that start at the same time may use them at once.
+    """
+    before = os.umask(0o066) if has_task_user else None
+    try:
+        state_dir.parent.mkdir(parents=True, exist_ok=True)
+    finally:
+        if before is not None:
+            os.umask(before)
+    state_dir.mkdir(exist_ok=True, mode=0o700)
 
 
 def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Offer) -> SupervisorSettings:

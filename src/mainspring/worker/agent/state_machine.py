@@ -85,6 +85,8 @@ from mainspring.worker.supervisor.supervisor_wire import Inventory
 
 MAX_UNKNOWN_RESULTS = 1_000
 MAX_NOTE_LENGTH = 1_000
+DEFAULT_LOST_AFTER_SECONDS = 15.0
+"""Until a server says otherwise."""
 
 
 class StateMachine:
@@ -92,6 +94,8 @@ class StateMachine:
 
     def __init__(self, verify: Verify = accept_all) -> None:
         self.session = ""
+        self.lost_after_seconds = DEFAULT_LOST_AFTER_SECONDS
+        """Seconds without a heartbeat after which the server reschedules the attempts."""
         self.leaving = False
         """The worker is shutting down: nothing more starts."""
         self.spool_full = False
@@ -308,6 +312,7 @@ class StateMachine:
         if message.session != self.session:
             return []
         self._open = True
+        self.lost_after_seconds = message.lost_after_seconds
         gone = tuple(attempt for attempt in self._registered if attempt not in self._attempts)
         instructions = self._send(Returned(gone)) if gone else []
         waiting = tuple(attempt for attempt, state in self._attempts.items() if state.phase in NOT_STARTED)

@@ -7,14 +7,15 @@ It outlives the agent: running attempts continue, and a new agent gets their rea
 
 1. One agent at a time: a newer connection replaces the older one.
 2. An `AttemptEnded` is in the file `results` before it is sent, and stays in memory until it is acknowledged.
-3. Without an agent for `orphan_seconds` it stops all attempts and exits.
+3. Without an agent it stops all attempts and exits, before the server reschedules them (WRK-10). That is some seconds
+   after the last heartbeat; `ServerContact` says how many. If the server had been silent for longer already, it is down
+   or has rescheduled them: then a new agent has `orphan_seconds`.
 4. It never imports users' code: children do (SEC-3).
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -53,7 +54,7 @@ from mainspring.worker.supervisor.attempt_runner import AttemptRunner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
 from mainspring.worker.supervisor.process_groups import Processes, kill_with_marker, supervisor_marker
 from mainspring.worker.supervisor.result_spool import ResultSpool, portions
-from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE, read_settings
+from mainspring.worker.supervisor.supervisor_settings import LOCK_FILE, SOCKET_FILE, read_settings, try_lock
 from mainspring.worker.supervisor.supervisor_wire import (
     Acknowledge,
     AttemptEnded,
@@ -69,6 +70,7 @@ from mainspring.worker.supervisor.supervisor_wire import (
     Launch,
     ProgressReported,
     Prolong,
+    ServerContact,
     WithdrawAttempts,
     Withdrawn,
     WithdrawRefused,
@@ -79,6 +81,8 @@ log = structlog.get_logger(__name__)
 MAX_BACKLOG_BYTES = 4 * 1024 * 1024
 """Unread bytes to an agent before new messages wait."""
 _CLOSE_SECONDS = 2.0
+_MARGIN_SECONDS = 1.0
+"""Time to kill processes after their grace period, on a busy machine."""
 
 
 class Supervisor:
@@ -115,6 +119,8 @@ class Supervisor:
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._agent: asyncio.StreamWriter | None = None
         self._waiting_for_agent: asyncio.Task[None] | None = None
+        self._orphan_deadline = 0.0
+        """When attempts without an agent have to be stopped, by the server's limit. Monotonic."""
         self._draining: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._close_grace_seconds = 0.0
@@ -178,9 +184,12 @@ class Supervisor:
     def _wait_for_agent(self) -> asyncio.Task[None]:
         """Close unless an agent connects in time."""
 
+        left = self._orphan_deadline - self._clock.monotonic()
+        seconds = left if left > 0 else self._settings.orphan_seconds
+
         async def wait() -> None:
-            await self._clock.sleep(self._settings.orphan_seconds)
-            log.warning("supervisor.orphaned", seconds=self._settings.orphan_seconds)
+            await self._clock.sleep(seconds)
+            log.warning("supervisor.orphaned", seconds=round(seconds, 1))
             self._close_grace_seconds = self._settings.orphan_grace_seconds
             self._closing.set()
 
@@ -212,6 +221,9 @@ class Supervisor:
                     self._results.forget(message.attempts)
                     for attempt in message.attempts:
                         self._checkpoints.pop(attempt, None)
+                case ServerContact():
+                    reserved = self._settings.orphan_grace_seconds + _MARGIN_SECONDS
+                    self._orphan_deadline = self._clock.monotonic() + message.lost_after_seconds - reserved
                 case Close():
                     self._closing.set()
 
@@ -294,10 +306,7 @@ def main() -> None:
     state_dir.chmod(0o700)
     os.chdir(state_dir)
     _log_to_stderr()
-    lock = os.open("supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if try_lock(Path(LOCK_FILE)) is None:
         sys.exit("another supervisor uses this directory")
     if os.getpgrp() != os.getpid():
         os.setsid()
