@@ -18,7 +18,7 @@ from mainspring.mapreduce.mapper import ItemFailure, Mapped, Row
 from mainspring.mapreduce.prompt_runner import PromptRunner
 from mainspring.mapreduce.prompts import MAX_PROMPT_LENGTH
 from mainspring.mapreduce.reducer import csv_text, reduce_rows, table
-from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
+from mainspring.mapreduce.attempt import ResultFile, output_of, write_result
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import TaskError
 

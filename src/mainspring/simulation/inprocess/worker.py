@@ -39,7 +39,7 @@ from mainspring.worker.agent.instructions import (
     Withdraw,
 )
 from mainspring.worker.agent.state_machine import StateMachine
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
 _LAST_SECONDS = 1.0

@@ -54,7 +54,7 @@ from mainspring.worker.agent.uplink import Uplink
 from mainspring.worker.agent.verify import Verifier
 from mainspring.worker.artifacts.artifact_store import storage_of
 from mainspring.worker.artifacts.retention import ArtifactSweep
-from mainspring.worker.logs.shipping import MAX_LOG_SPOOL_BYTES, Shipping
+from mainspring.worker.logs.shipping import Shipping
 from mainspring.worker.supervisor import supervisor_wire as supervisor
 from mainspring.worker.supervisor.orphans import ProcessStartTimes, kill_orphans
 
@@ -70,7 +70,7 @@ FLUSH_SECONDS = 2.0
 CLOSE_SECONDS = 10.0
 
 _WHILE_RUNNING = (supervisor.CheckpointSaved, supervisor.ExtensionRequested)
-"""Messages about an attempt between its start and its end."""
+"""Messages by which the server learns more than the end of an attempt."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     ready_file: Path | None = None
     """Created after the first welcome of a server."""
     max_spool_bytes: int = MAX_SPOOL_BYTES
-    max_log_spool_bytes: int = MAX_LOG_SPOOL_BYTES
 
 
 class Agent:
@@ -122,7 +121,7 @@ class Agent:
             on_lost=self._lose_session,
         )
         self._supervisor = SupervisorLink(settings.state_dir, clock)
-        self._shipping = Shipping(settings.state_dir, settings.max_log_spool_bytes)
+        self._shipping = Shipping(settings.state_dir)
         self._start_times = ProcessStartTimes()
         self._file_probes = FileProbes(lambda seen: self._uplink.send([seen]))
         self._sweep = ArtifactSweep(

@@ -8,17 +8,7 @@ from enum import Enum
 
 import msgspec
 
-from mainspring.protocol.wire import (
-    Assignment,
-    Checkpoint,
-    Extend,
-    FromWorker,
-    Heartbeat,
-    Offer,
-    Progress,
-    Result,
-    Started,
-)
+from mainspring.protocol import wire
 from mainspring.worker.agent.instructions import NO_RESOURCES, Mark, Record
 
 
@@ -42,28 +32,28 @@ class AttemptState(msgspec.Struct):
 
     phase: Phase
     lease: str = ""
-    assignment: Assignment | None = None
+    assignment: wire.Assignment | None = None
     """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
-    needs: Offer = NO_RESOURCES
+    needs: wire.Offer = NO_RESOURCES
     recall_requested: bool = False
     pid: int = 0
     created: float = 0.0
     checkpoint: str | None = None
-    progress: Progress | None = None
+    progress: wire.Progress | None = None
     extension_requested: float | None = None
     """Seconds of extension that the attempt requested and that are not answered yet."""
-    result: Result | None = None
+    result: wire.Result | None = None
 
-    def words(self, attempt: str) -> Iterator[FromWorker]:
+    def words(self, attempt: str) -> Iterator[wire.FromWorker]:
         """Messages that the server may have missed, except the result."""
         if self.phase is Phase.RUNNING:
-            yield Started(attempt)
+            yield wire.Started(attempt)
             if self.progress is not None:
-                yield Heartbeat((self.progress,))
+                yield wire.Heartbeat((self.progress,))
         if self.checkpoint is not None:
-            yield Checkpoint(attempt, self.checkpoint)
+            yield wire.Checkpoint(attempt, self.checkpoint)
         if self.extension_requested is not None and self.phase is not Phase.ENDED:
-            yield Extend(attempt, self.extension_requested)
+            yield wire.Extend(attempt, self.extension_requested)
 
     def replay(self, record: Record) -> None:
         """Apply a spool record."""

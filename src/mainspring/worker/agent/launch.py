@@ -9,6 +9,7 @@ import signal
 import socket
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import psutil
@@ -172,22 +173,21 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     _write_settings(state_dir, supervisor)
     levels = offered_levels(state_dir, supervisor)
     log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
-    return AgentSettings(
-        name=name,
-        servers=options.servers,
-        state_dir=state_dir,
-        offer=offer,
-        pool=options.pool,
-        labels=labels | levels,
-        zone=options.zone,
-        token=options.token or _token(options.token_file),
-        join=read_join_token(options.join, options.join_file),
-        ca_cert=options.ca_cert,
-        artifacts=options.artifacts,
-        keep_artifacts_seconds=supervisor.keep_artifacts_seconds,
-        drain_seconds=options.drain_seconds,
-        ready_file=options.ready_file,
-    )
+    given = {
+        "name": name,
+        "state_dir": state_dir,
+        "offer": offer,
+        "labels": labels | levels,
+        "token": options.token or _token(options.token_file),
+        "join": read_join_token(options.join, options.join_file),
+        "keep_artifacts_seconds": supervisor.keep_artifacts_seconds,
+    }
+    return AgentSettings(**_same_fields(options, AgentSettings) | given)
+
+
+def _same_fields(options: WorkerOptions, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the options that settings of this kind have under the same name."""
+    return {name: text for name, text in msgspec.structs.asdict(options).items() if name in kind.__struct_fields__}
 
 
 def make_state_dir(state_dir: Path, *, has_task_user: bool) -> None:
@@ -209,30 +209,22 @@ def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offe
     """Build the supervisor's settings."""
     python_path = tuple(str(place.resolve()) for place in (*options.python_path, Path.cwd()))
     storage = directory_of(options.artifacts)
-    return SupervisorSettings(
-        handlers=handlers,
-        children=options.children,
-        python_path=python_path,
-        invoker=parse_invoker(options.invoker) if options.invoker else None,
-        artifacts=options.artifacts,
-        keep_artifacts_seconds=int(options.keep_artifacts or 0),
-        max_artifact_bytes=options.largest_artifact,
-        max_artifacts_bytes=options.largest_artifacts,
-        servers=options.servers,
-        ca_cert=str(options.ca_cert.resolve()) if options.ca_cert is not None else "",
-        isolation=options.isolation,
-        task_user=options.task_user,
-        memory_bytes=offer.memory_bytes,
-        task_processes=options.task_processes,
-        task_file_bytes=options.task_file_bytes,
-        hidden=tuple(str(place.resolve()) for place in (*options.hide, *filter(None, [options.token_file, storage]))),
-        shown=tuple(str(place.resolve()) for place in options.show),
-        container_engine=find_engine(options.container_engine),
-        allow_private_http=options.allow_private_http,
-        kubernetes=options.kubernetes,
-        kubernetes_namespaces=options.kubernetes_namespaces,
-        ray=options.ray,
-    )
+    given = {
+        "handlers": handlers,
+        "python_path": python_path,
+        "invoker": parse_invoker(options.invoker) if options.invoker else None,
+        "keep_artifacts_seconds": int(options.keep_artifacts or 0),
+        "max_artifact_bytes": options.largest_artifact,
+        "max_artifacts_bytes": options.largest_artifacts,
+        "ca_cert": str(options.ca_cert.resolve()) if options.ca_cert is not None else "",
+        "memory_bytes": offer.memory_bytes,
+        "hidden": tuple(
+            str(place.resolve()) for place in (*options.hide, *filter(None, [options.token_file, storage]))
+        ),
+        "shown": tuple(str(place.resolve()) for place in options.show),
+        "container_engine": find_engine(options.container_engine),
+    }
+    return SupervisorSettings(**_same_fields(options, SupervisorSettings) | given)
 
 
 def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:

@@ -27,7 +27,7 @@ from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
 from mainspring.worker.artifacts.artifact_folder import FolderLimits, artifact_files
 from mainspring.worker.artifacts.artifact_store import storage_of
-from mainspring.worker.executors.executor import AttemptHandle, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
 from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)

@@ -10,79 +10,41 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 from mainspring.core.work.work import Argv, ShellText, Work
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment, Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
+from mainspring.worker.artifacts.transfer import AttemptResult
 from mainspring.worker.executors.attempt_files import AttemptFiles
-from mainspring.worker.executors.executor import AttemptHandle, failure, rendered, template_values
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.logs.capture import Capture, Mask
-from mainspring.worker.sandbox.confinement import Confinement, confinement_of
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.executor import CannotStart, Executor
+from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
+from mainspring.worker.logs.capture import Capture
+from mainspring.worker.sandbox.confinement import confinement_of
+from mainspring.worker.sandbox.sandbox import Sandbox
 from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 _READ_BYTES = 1024 * 1024
 
 
-class CommandExecutor:
+class CommandExecutor(Executor):
     """Runs each attempt in its own process."""
 
-    max_batch = 1
-
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        secrets: Secrets,
-        sandboxes: Sandboxes,
-    ) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._processes = processes
-        self._secrets = secrets
-        self._sandboxes = sandboxes
-        self._artifacts = Artifacts(state_dir, settings)
-
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Run one attempt."""
-        for handle in handles:
-            await self._run(handle)
-
-    async def close(self) -> None:
-        """No-op."""
-
-    async def _run(self, handle: AttemptHandle) -> None:
-        work = handle.work
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt: fetch its inputs, start the process, follow it to its end."""
+        work, one = handle.work, handle.assignment
         assert work is not None
-        one = handle.assignment
-        deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        files = AttemptFiles(self._state_dir, one, deadline, self._sandboxes.user)
+        files = AttemptFiles(self._state_dir, one, self.deadline_of(one), self._sandboxes.user)
         command = _Command(self._clock, self._processes)
         handle.bind(stop=command.stop, recall=lambda: False, prolong=files.prolong)
-        try:
-            secrets = await self._secrets.resolve(self.secrets_of(work))
-        except Refused as error:
-            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
-            return
-        handle.mask = Mask(secrets.values())
-        capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
-        try:
-            argv, given = self.command_of(work, one)
-        except ExpressionFailed as error:
-            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
-            return
-        if handle.grace_seconds is not None:
+        secrets = await self.resolve_secrets(handle, self.secrets_of(work))
+        capture = self.open_log(handle, secrets)
+        argv, given = self.command_of(work, one)
+        if handle.stop_requested():
             handle.end(Outcome.STOPPED)
             return
         files.make()
@@ -105,22 +67,16 @@ class CommandExecutor:
                 self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            message = f"cannot start {argv[0]}: {why}"
-            handle.end(Outcome.FAILED, error=failure("Start", message, error_class="permanent"))
-            return
+            raise CannotStart("Start", ValueError(f"cannot start {argv[0]}: {why}")) from None
         handle.begin(command.pid)
         await self._run_to_end(handle, command, files, capture, sandbox)
         self._sandboxes.close(sandbox)
 
-    def confinement_of(self, work: Work) -> Confinement:
-        """Return the confinement of the command."""
-        return confinement_of(work, self._settings.isolation)
-
     def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
         """Open the sandbox of the command. Raises OSError."""
         assert handle.work is not None
-        one = handle.assignment
-        return self._sandboxes.open(one.attempt, self.confinement_of(handle.work), files.root, one.memory_bytes)
+        confinement = confinement_of(handle.work, self._settings.isolation)
+        return self._sandboxes.open(handle.attempt, confinement, files.root, handle.assignment.memory_bytes)
 
     def inherited(self) -> dict[str, str]:
         """Return the inherited part of the worker's environment."""
@@ -145,20 +101,15 @@ class CommandExecutor:
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
         """Return the arguments of the command, and the job's variables. Raises ExpressionFailed."""
-        given = self.variables_of(work, assignment)
+        values = template_values(assignment)
+        given = rendered_env(work.env, values)
         match work:
             case Argv():
-                values = template_values(assignment)
-                return [rendered(f"run[{number}]", arg, values) for number, arg in enumerate(work.run)], given
+                return rendered_argv("run", work.run, values), given
             case ShellText():
                 return ["/bin/sh", "-c", work.shell], given
             case _:
                 raise AssertionError(f"{type(work).__name__} is not a command")
-
-    def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
-        """Return the job's variables. Raises ExpressionFailed."""
-        values = template_values(assignment)
-        return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
 
     def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write extra input files; return the variables that locate them. Raises OSError."""

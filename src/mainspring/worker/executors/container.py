@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
 
 from mainspring.core.work.work import InContainer, Work
 from mainspring.event_loop import start_task
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
+from mainspring.worker.executors.attempt_handle import AttemptHandle, exit_failure, failure
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.executors.container_engine import Engine, engine_environment
-from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure, rendered, template_values
-from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.executors.executor import Runtime
+from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
-from mainspring.worker.sandbox.programs import run_program
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
-from mainspring.worker.supervisor.process_groups import Processes
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
+from mainspring.worker.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger(__name__)
 
@@ -49,16 +46,8 @@ _MIN_MEMORY_BYTES = 16 * 1024 * 1024
 class ContainerExecutor(CommandExecutor):
     """Runs each attempt in its own container."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        secrets: Secrets,
-        sandboxes: Sandboxes,
-    ) -> None:
-        super().__init__(state_dir, settings, clock, processes, secrets, sandboxes)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._clearing: asyncio.Task[None] | None = None
         self._exceeded: dict[str, int] = {}
         """Attempts that ran out of memory, with their limit."""
@@ -69,18 +58,18 @@ class ContainerExecutor(CommandExecutor):
         if self._settings.container_engine is not None:
             self._clearing = start_task(self._clear(self._settings.container_engine), "leftover_containers")
 
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Run one attempt."""
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt, once the leftovers are gone."""
         if self._clearing is not None:
             await asyncio.wait([self._clearing])
-        await super().run(handles)
+        await super().run_one(handle)
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
         """Return the image with the command's arguments, and the job's variables. Raises ExpressionFailed."""
         assert isinstance(work, InContainer)
         values = template_values(assignment)
-        run = [rendered(f"container.run[{number}]", arg, values) for number, arg in enumerate(work.container.run)]
-        return [work.container.image, *run], self.variables_of(work, assignment)
+        run = rendered_argv("container.run", work.container.run, values)
+        return [work.container.image, *run], rendered_env(work.env, values)
 
     def inherited(self) -> dict[str, str]:
         """Nothing: the image has its own environment."""
@@ -177,12 +166,9 @@ class ContainerExecutor(CommandExecutor):
     async def _ask(self, engine: Engine, *argv: str) -> tuple[int, bytes]:
         """Run an engine command. An engine that does not answer counts as failed."""
         try:
-            return await run_program(
-                self._processes,
-                [*engine.argv, *argv],
-                engine_environment(),
-                seconds=_ASK_SECONDS,
-                max_bytes=_MAX_ANSWER_BYTES,
+            full = (*engine.argv, *argv)
+            return await self._processes.run(
+                full, engine_environment(), seconds=_ASK_SECONDS, max_bytes=_MAX_ANSWER_BYTES
             )
         except (TimeoutError, OSError) as error:
             log.warning("container_engine.failed", command=argv[0], because=str(error) or "timed out")

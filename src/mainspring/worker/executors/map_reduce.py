@@ -18,6 +18,7 @@ from mainspring.core.work.work import MapReduce, Work
 from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.command import CommandExecutor
+from mainspring.worker.executors.templates import rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.sandbox import Sandbox
 
@@ -40,7 +41,9 @@ class MapExecutor(CommandExecutor):
         found = os.environ.get("PYTHONPATH")
         given = {"PYTHONPATH": found} if found else {}
         places = os.pathsep.join(self._settings.python_path)
-        return list(_PROGRAM), given | self.variables_of(work, assignment) | {PYTHON_PATH_VARIABLE: places}
+        return list(_PROGRAM), given | rendered_env(work.env, template_values(assignment)) | {
+            PYTHON_PATH_VARIABLE: places
+        }
 
     def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write the work with its invoker."""

@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -135,6 +136,23 @@ class Processes:
             self._subreapers.add(process.pid)
         self._exits[process.pid] = asyncio.get_running_loop().create_future()
         return process.pid
+
+    async def run(
+        self, argv: Sequence[str], environment: Mapping[str, str], *, seconds: float, max_bytes: int
+    ) -> tuple[int, bytes]:
+        """Run a helper program; return its exit code and output. Raises OSError, or TimeoutError: it was killed."""
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as unread:
+            pid = self.spawn(
+                argv, environment=environment, directory=Path("/"), output=printed.fileno(), errors=unread.fileno()
+            )
+            try:
+                async with asyncio.timeout(seconds):
+                    code = await self.exit_of(pid)
+            finally:
+                self.kill(pid)
+                self.forget(pid)
+            printed.seek(0)
+            return code, printed.read(max_bytes)
 
     async def exit_of(self, pid: int) -> int:
         """Wait for a spawned process; return its exit code, or minus the signal. Valid until `forget`."""

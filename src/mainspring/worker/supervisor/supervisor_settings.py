@@ -28,16 +28,12 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Import directories of children, before all others."""
     children: int = 0
     """Warm Python processes to keep. 0: one per core."""
-    max_children: int = 64
-    """Maximum Python processes."""
     log_cap_bytes: int = 16 * 1024 * 1024
     """Output of an attempt beyond this is dropped."""
     orphan_seconds: float = 10.0
     """How long a supervisor without an agent waits for another one, if there was no recent contact with a server."""
     orphan_grace_seconds: float = 2.0
     """Grace period of attempts that are stopped then."""
-    secret_prefix: str = ""
-    """Prefix of the worker variables that `env:NAME` references may read. Never `MAINSPRING_*`."""
     invoker: Invoker | None = None
     """Default invoker of map-reduces (FLD-8)."""
     isolation: Isolation = Isolation.NONE

@@ -154,13 +154,6 @@ class Inventory(_Message, frozen=True, tag="Inventory"):
 
 
 FromAgent = Hello | Launch | EndAttempt | Prolong | WithdrawAttempts | Acknowledge | ServerContact | Close
-FromSupervisor = (
-    AttemptStarted
-    | ProgressReported
-    | CheckpointSaved
-    | ExtensionRequested
-    | AttemptEnded
-    | Withdrawn
-    | WithdrawRefused
-    | Inventory
-)
+AboutRunning = ProgressReported | CheckpointSaved | ExtensionRequested
+"""Messages about an attempt between its start and its end."""
+FromSupervisor = AttemptStarted | AboutRunning | AttemptEnded | Withdrawn | WithdrawRefused | Inventory

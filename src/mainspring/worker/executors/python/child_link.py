@@ -20,40 +20,33 @@ from typing import cast
 import structlog
 
 from mainspring.event_loop import start_task
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, Refused, Unavailable
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
+from mainspring.worker.artifacts.transfer import AttemptResult
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
 from mainspring.worker.executors.command import clean_environment
-from mainspring.worker.executors.executor import AttemptHandle, failure
-from mainspring.worker.executors.python.child_output import ChildOutput
+from mainspring.worker.executors.executor import Runtime
+from mainspring.worker.executors.python import child_wire as wire
 from mainspring.worker.executors.python.child_wire import (
+    BYTES_READ,
     CURRENT,
     EXTENDED,
     EXTENDED_UNTIL,
     LIMIT,
     NO_LIMIT,
     PAGE_BYTES,
+    READING,
     STOP,
-    Call,
-    Called,
-    CallEnded,
-    Checkpointed,
-    Drained,
-    FromChild,
-    Progressed,
-    Ready,
-    Requested,
-    Skipped,
     open_page,
 )
+from mainspring.worker.logs.capture import Capture, Mask
 from mainspring.worker.sandbox.confinement import Confinement
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.sandbox.sandbox import Sandbox
 from mainspring.worker.sandbox.task_user import change_owner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
-from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
+from mainspring.worker.supervisor.process_groups import supervisor_variable
+from mainspring.worker.supervisor.supervisor_settings import log_path
 
 log = structlog.get_logger(__name__)
 
@@ -68,31 +61,95 @@ _END_SECONDS = 2.0
 """Time for a child that disconnected to exit by itself, with its own exit code."""
 
 
+_READ_BYTES = 1024 * 1024
+
+
+class ChildOutput:
+    """The supervisor's end of a child's output pipe."""
+
+    def __init__(
+        self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, handles: Mapping[int, AttemptHandle]
+    ) -> None:
+        """`handles` are the child's current calls by serial; the mapping is live."""
+        self._state_dir = state_dir
+        self._cap_bytes = cap_bytes
+        self._page = page
+        self._pipe = pipe
+        self._handles = handles
+        self._log: Capture | None = None
+        self._log_serial = 0
+        self.secrets: Mapping[str, Mapping[str, str]] = {}
+        """Secret values by attempt."""
+        self.printed = asyncio.Event()
+        """Set when output arrives."""
+        os.set_blocking(pipe, False)
+        asyncio.get_running_loop().add_reader(pipe, self.read)
+
+    def read(self) -> bool:
+        """Read available output into the log of the current call; False if there was none."""
+        self._page[READING] = 1
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._pipe)
+        except BlockingIOError:
+            data = b""
+        serial = self._page[CURRENT]
+        self._page[BYTES_READ] += len(data)
+        self._page[READING] = 0
+        if data:
+            self.printed.set()
+        if data and serial in self._handles:
+            self._log_of(serial).feed(data)
+        return bool(data)
+
+    def read_all(self) -> None:
+        """Read all available output."""
+        while self.read():
+            pass
+
+    def close(self) -> None:
+        """Read the rest and close the pipe."""
+        self.read_all()
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    def last_lines(self, serial: int) -> str:
+        """Return the end of a call's output."""
+        return self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
+
+    def close_log(self, serial: int) -> int:
+        """Close the log of a call; return its size."""
+        if self._log is None or self._log_serial != serial:
+            return 0
+        log_bytes = self._log.close()
+        self._log = None
+        return log_bytes
+
+    def _log_of(self, serial: int) -> Capture:
+        if self._log is None or self._log_serial != serial:
+            attempt = self._handles[serial].attempt
+            mask = Mask(self.secrets.get(attempt, {}).values())
+            self._log_serial = serial
+            self._log = Capture(log_path(self._state_dir, attempt), self._cap_bytes, mask)
+        return self._log
+
+
 class ChildLink:
     """One child."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        sandboxes: Sandboxes,
-        confinement: Confinement,
-        artifacts: Artifacts,
-        number: int,
-    ) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._processes = processes
-        self._sandboxes = sandboxes
+    def __init__(self, runtime: Runtime, confinement: Confinement, number: int) -> None:
+        self._state_dir = runtime.state_dir
+        self._settings = runtime.settings
+        self._clock = runtime.clock
+        self._processes = runtime.processes
+        self._sandboxes = runtime.sandboxes
+        self._artifacts = runtime.artifacts
         self._confinement = confinement
-        self._artifacts = artifacts
         self._uploads: list[asyncio.Task[None]] = []
         self._sandbox: Sandbox | None = None
         self._number = number
-        self._directory = state_dir / "children" / str(number)
+        self._directory = runtime.state_dir / "children" / str(number)
         self._serial = 0
         self._handles: dict[int, AttemptHandle] = {}
         self._killing: asyncio.Task[None] | None = None
@@ -132,13 +189,13 @@ class ChildLink:
         self.is_alive = True
         self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._handles)
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._messages: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
+        self._messages: FrameReader[wire.FromChild] = FrameReader(reader, list[wire.FromChild])
         try:
             async with asyncio.timeout(_START_SECONDS):
                 received = await self._messages.next()
         except (TimeoutError, ConnectionError):
             received = []
-        if not received or not isinstance(received[0], Ready):
+        if not received or not isinstance(received[0], wire.Ready):
             raise Unavailable("the Python child process did not become ready")
         if received[0].has_printed:
             self._drain()
@@ -158,14 +215,14 @@ class ChildLink:
             return
         self._output.secrets = secrets
         self._page[LIMIT] = NO_LIMIT
-        calls: list[Call] = []
+        calls: list[wire.Call] = []
         size_bytes = 0
         for handle in handles:
             size_bytes += _size_bytes(handle)
             if calls and size_bytes > _MAX_SLICE_BYTES:
                 break
             self._serial += 1
-            calls.append(Call(self._serial, handle.assignment, dict(secrets.get(handle.attempt, {}))))
+            calls.append(wire.Call(self._serial, handle.assignment, dict(secrets.get(handle.attempt, {}))))
         self._writer.write(encode_frame(calls))
         for call, handle in zip(calls, handles, strict=False):
             self._bind(handle, call.serial)
@@ -252,32 +309,32 @@ class ChildLink:
         elif serial in self._handles and serial <= self._page[LIMIT]:
             self._handles[serial].begin(self._pid)
 
-    def _handle(self, message: FromChild) -> None:
+    def _handle(self, message: wire.FromChild) -> None:
         match message:
-            case Called():
+            case wire.Called():
                 handle = self._handles[message.serial]
                 if handle.has_ended:
                     log.error("attempt.started_after_recall", attempt=handle.attempt)
                     self._processes.kill(self._pid)
                 else:
                     handle.begin(self._pid)
-            case CallEnded():
+            case wire.CallEnded():
                 self._answer(message)
-            case Skipped():
+            case wire.Skipped():
                 self._handles.pop(message.serial).release()
-            case Progressed():
+            case wire.Progressed():
                 if message.serial in self._handles:
                     self._handles[message.serial].report_progress(message.percent, message.note)
-            case Checkpointed():
+            case wire.Checkpointed():
                 if message.serial in self._handles:
                     self._handles[message.serial].report_checkpoint(message.document)
-            case Requested():
+            case wire.Requested():
                 if message.serial in self._handles:
                     self._handles[message.serial].ask(message.seconds)
-            case Ready():
+            case wire.Ready():
                 raise Broken("a child reported ready twice")
 
-    def _answer(self, message: CallEnded) -> None:
+    def _answer(self, message: wire.CallEnded) -> None:
         log_bytes = 0
         if message.has_printed:
             log_bytes = self._drain(message.serial)
@@ -304,7 +361,7 @@ class ChildLink:
     def _drain(self, serial: int = 0) -> int:
         """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""
         self._output.read_all()
-        self._writer.write(encode_frame([Drained()]))
+        self._writer.write(encode_frame([wire.Drained()]))
         return self._output.close_log(serial)
 
     async def _finish(self) -> None:

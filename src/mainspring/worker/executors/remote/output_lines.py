@@ -20,7 +20,7 @@ from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, parse_output, parse_progress
-from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, exit_failure, failure
 from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 from mainspring.worker.logs.capture import Capture
 

@@ -8,7 +8,7 @@ from lightkube.models.core_v1 import ContainerState, PodStatus
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod
 
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 
 _PERMANENT = frozenset({"InvalidImageName", "ErrImageNeverPull"})
