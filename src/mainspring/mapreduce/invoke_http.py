@@ -67,8 +67,8 @@ class ChatInvoker:
         try:
             choice = msgspec.json.decode(content, type=_Answer).choices[0]
         except (msgspec.DecodeError, IndexError):
-            said = self._without_key(content.decode(errors="replace"))
-            message = f"invoker {self._url} returned an unexpected format: {said}"
+            excerpt = self._without_key(content.decode(errors="replace"))
+            message = f"invoker {self._url} returned an unexpected format: {excerpt}"
             raise TaskError(message, failure="transient") from None
         return choice.message.content or ""
 
@@ -78,8 +78,8 @@ class ChatInvoker:
 
     def _refused(self, response: httpx2.Response, content: bytes) -> MainspringError:
         code = response.status_code
-        said = self._without_key(content.decode(errors="replace"))
-        message = f"invoker {self._url} returned {code}" + (f": {said}" if said else "")
+        excerpt = self._without_key(content.decode(errors="replace"))
+        message = f"invoker {self._url} returned {code}" + (f": {excerpt}" if excerpt else "")
         wait = parse_retry_after(response.headers.get("retry-after", ""), self._clock.wall())
         if code == _TOO_MANY_REQUESTS:
             return TaskError(message, failure="rate_limited", retry_after_seconds=wait)

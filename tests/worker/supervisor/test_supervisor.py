@@ -137,7 +137,7 @@ async def test_an_extension_request_is_repeated_until_answered(harness: Supervis
     await harness.connect()
     harness.say(EndAttempt(attempt, 0.0))
     await harness.receives(AttemptEnded, attempt)
-    assert not any(isinstance(word, ExtensionRequested) for word in harness.received[before:])
+    assert not any(isinstance(message, ExtensionRequested) for message in harness.received[before:])
 
 
 async def test_a_checkpoint_is_sent_before_the_result_that_followed(harness: SupervisorHarness) -> None:
@@ -154,7 +154,7 @@ async def test_a_checkpoint_is_sent_before_the_result_that_followed(harness: Sup
     before = len(harness.received)
     assert (await harness.connect()).began == (attempt,)
     await harness.receives(AttemptEnded, attempt, after=before)
-    assert [type(word) for word in harness.received[before + 1 :]] == [CheckpointSaved, AttemptEnded]
+    assert [type(message) for message in harness.received[before + 1 :]] == [CheckpointSaved, AttemptEnded]
     harness.say(Acknowledge((attempt,)))
     assert (await harness.connect()).began == ()
 
@@ -165,12 +165,18 @@ async def test_a_lease_runs_sequentially_and_leases_run_in_parallel(harness: Sup
     (other,) = harness.launch({"run": ["true"]}, lease="two")
     await harness.receives(AttemptEnded, other)
     assert not any(
-        word for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded) and word.attempt == second
+        message
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded) and message.attempt == second
     )
 
     harness.say(EndAttempt(first, 0.0))
     await harness.receives(AttemptEnded, second)
-    order = [(type(word), word.attempt) for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded)]
+    order = [
+        (type(message), message.attempt)
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded)
+    ]
     assert order.index((AttemptEnded, first)) < order.index((AttemptStarted, second))
 
 
@@ -195,7 +201,9 @@ async def test_attempts_that_have_not_started_can_be_withdrawn(harness: Supervis
     harness.say(EndAttempt(first, 0.0))
     assert (await harness.receives(AttemptEnded, third)).outcome is Outcome.SUCCEEDED
     assert not any(
-        word for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded) and word.attempt == second
+        message
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded) and message.attempt == second
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 
@@ -21,8 +20,6 @@ class Phase(Enum):
     ENDED = 4
 
 
-MAX_FORGOTTEN = 20_000
-"""Forgotten attempts that are still known by id: far more than a session can repeat."""
 NOT_STARTED = frozenset({Phase.WAITING, Phase.LAUNCHED})
 WITH_SUPERVISOR = frozenset({Phase.LAUNCHED, Phase.RUNNING})
 
@@ -44,7 +41,7 @@ class AttemptState(msgspec.Struct):
     """Seconds of extension that the attempt requested and that are not answered yet."""
     result: wire.Result | None = None
 
-    def words(self, attempt: str) -> Iterator[wire.FromWorker]:
+    def unconfirmed(self, attempt: str) -> Iterator[wire.FromWorker]:
         """Messages that the server may have missed, except the result."""
         if self.phase is Phase.RUNNING:
             yield wire.Started(attempt)
@@ -66,28 +63,3 @@ class AttemptState(msgspec.Struct):
                 self.phase, self.result = Phase.ENDED, record.result
             case Mark.RECEIVED | Mark.FORGOTTEN | Mark.UNKNOWN:
                 pass  # adding and removing attempts is up to the caller
-
-
-class Forgotten:
-    """Ids of the latest attempts that this worker no longer has."""
-
-    def __init__(self) -> None:
-        # Not a plain dict: finding its first key scans all deleted slots, which took a tenth of an agent's time.
-        self._names: OrderedDict[str, None] = OrderedDict()
-
-    def __contains__(self, attempt: str) -> bool:
-        return attempt in self._names
-
-    def add(self, attempt: str) -> None:
-        """Add an id; drop the oldest beyond the limit."""
-        self._names[attempt] = None
-        if len(self._names) > MAX_FORGOTTEN:
-            self._names.popitem(last=False)
-
-
-class RunningAttempt(msgspec.Struct, frozen=True):
-    """An attempt whose process may be alive."""
-
-    attempt: str
-    pid: int
-    created: float

@@ -9,12 +9,32 @@ from datetime import datetime
 import msgspec
 
 from mainspring.core.work.work import MAX_EXTENSION_SECONDS, Work
+from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
 from mainspring.worker.executors.attempt_files import bounded_progress
 from mainspring.worker.logs.capture import Mask
 from mainspring.worker.supervisor import supervisor_wire as wire
 
 _NO_MASK = Mask(())
+
+
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of an attempt, as it is reported."""
+
+    outcome: Outcome
+    output: str | None = None
+    error: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+
+
+def result_of(error: str | None, read_output: Callable[[], str]) -> AttemptResult:
+    """Return the result of a process that failed with this error, or succeeded with this output."""
+    if error is not None:
+        return AttemptResult(outcome=Outcome.FAILED, error=error)
+    try:
+        return AttemptResult(outcome=Outcome.SUCCEEDED, output=read_output())
+    except Refused as refused:
+        return AttemptResult(outcome=Outcome.FAILED, error=failure("Output", str(refused), error_class="permanent"))
 
 
 class AttemptHandle:
@@ -66,8 +86,8 @@ class AttemptHandle:
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
-        said = bounded_progress(percent, self.mask.text(note))
-        self._send(wire.ProgressReported(self.attempt, said.percent, said.note))
+        progress = bounded_progress(percent, self.mask.text(note))
+        self._send(wire.ProgressReported(self.attempt, progress.percent, progress.note))
 
     def report_checkpoint(self, document: str) -> None:
         """Report a checkpoint."""
@@ -92,6 +112,12 @@ class AttemptHandle:
             self.has_ended = True
             output, error = self.mask.json(output), self.mask.json(error)
             self._send(wire.AttemptEnded(self.attempt, outcome, output, error, log_bytes, artifacts))
+
+    def finish(self, result: AttemptResult, log_bytes: int) -> None:
+        """Report the end with this result."""
+        self.end(
+            result.outcome, output=result.output, error=result.error, log_bytes=log_bytes, artifacts=result.artifacts
+        )
 
     def stop(self, grace_seconds: float) -> None:
         """Stop the attempt. The shorter grace period counts: the job's or the requested one."""

@@ -17,9 +17,8 @@ from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment, Outcome
-from mainspring.worker.artifacts.transfer import AttemptResult
 from mainspring.worker.executors.attempt_files import AttemptFiles
-from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, result_of
 from mainspring.worker.executors.executor import CannotStart, Executor
 from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
@@ -53,15 +52,11 @@ class CommandExecutor(Executor):
             await files.clear()
             handle.end(Outcome.STOPPED if handle.stop_requested() else Outcome.FAILED, error=fault)
             return
-        environment = self.inherited() | supervisor_variable(self._state_dir) | files.environment()
         sandbox: Sandbox | None = None
         try:
-            left = self.write_inputs(work, files)
-            directory = self.directory_of(work, files)
-            files.release_to_user()
-            sandbox = self.sandbox_of(handle, files)
-            environment |= sandbox.environment() | given | secrets | left
-            command.start(*self.wrapped(handle, argv, environment, files), directory, capture, sandbox)
+            variables = given | secrets | self.write_inputs(work, files)
+            argv, environment, directory, sandbox = self.prepare(handle, argv, variables, files)
+            command.start(argv, environment, directory, capture, sandbox)
         except (Refused, OSError, ValueError) as error:
             if sandbox is not None:
                 self._sandboxes.close(sandbox)
@@ -72,25 +67,22 @@ class CommandExecutor(Executor):
         await self._run_to_end(handle, command, files, capture, sandbox)
         self._sandboxes.close(sandbox)
 
-    def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
-        """Open the sandbox of the command. Raises OSError."""
-        assert handle.work is not None
-        confinement = confinement_of(handle.work, self._settings.isolation)
-        return self._sandboxes.open(handle.attempt, confinement, files.root, handle.assignment.memory_bytes)
+    def prepare(
+        self, handle: AttemptHandle, argv: list[str], variables: dict[str, str], files: AttemptFiles
+    ) -> tuple[list[str], dict[str, str], Path, Sandbox]:
+        """Return arguments, environment, working directory and sandbox of the process. Raises Refused or OSError."""
+        work, one = handle.work, handle.assignment
+        assert work is not None
+        directory = _directory(work.directory, files)
+        files.release_to_user()
+        confinement = confinement_of(work, self._settings.isolation)
+        sandbox = self._sandboxes.open(one.attempt, confinement, files.root, one.memory_bytes)
+        inherited = clean_environment(os.environ) | sandbox.environment()
+        return argv, inherited | self.variables_of(files) | variables, directory, sandbox
 
-    def inherited(self) -> dict[str, str]:
-        """Return the inherited part of the worker's environment."""
-        return clean_environment(os.environ)
-
-    def directory_of(self, work: Work, files: AttemptFiles) -> Path:
-        """Return the working directory, created if needed. Raises Refused or OSError."""
-        return _directory(work.directory, files)
-
-    def wrapped(
-        self, handle: AttemptHandle, argv: list[str], environment: dict[str, str], files: AttemptFiles
-    ) -> tuple[list[str], dict[str, str]]:
-        """Wrap the command: return the arguments and environment to start. Raises Refused or OSError."""
-        return argv, environment
+    def variables_of(self, files: AttemptFiles) -> dict[str, str]:
+        """Return the variables that identify the attempt."""
+        return supervisor_variable(self._state_dir) | files.environment()
 
     async def clean_up(self, handle: AttemptHandle, code: int) -> None:
         """Clean up after the process exited with this code: end remote parts that are not our processes."""
@@ -130,19 +122,12 @@ class CommandExecutor(Executor):
         polling.cancel()
         _report_changes(handle, files)
         log_bytes = capture.close()
-        outcome, output, error = Outcome.STOPPED, None, None
+        result = AttemptResult(outcome=Outcome.STOPPED)
         if not command.was_stopped:
-            try:
-                outcome, output = Outcome.SUCCEEDED, files.output()
-            except Refused as refused:
-                outcome, error = Outcome.FAILED, failure("Output", str(refused), error_class="permanent")
-            if code != 0:
-                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, sandbox)
-        left = await self._artifacts.keep(
-            handle, files.artifacts, AttemptResult(outcome=outcome, output=output, error=error)
-        )
+            result = result_of(self.error_of(code, capture, files, sandbox) if code else None, files.output)
+        result = await self._artifacts.keep(handle, files.artifacts, result)
         await files.clear()
-        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.finish(result, log_bytes)
 
     async def _poll(self, handle: AttemptHandle, files: AttemptFiles) -> None:
         while True:

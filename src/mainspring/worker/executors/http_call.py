@@ -113,8 +113,8 @@ class HttpExecutor(Executor):
         return self._exchange
 
     def _failure_of(self, answer: Answer) -> str:
-        said = shorten(_text_of(answer))
-        message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else "")
+        excerpt = shorten(_text_of(answer))
+        message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {excerpt}" if excerpt else "")
         more: dict[str, str | float] = {"status": answer.status}
         wait = parse_retry_after(answer.headers.get("retry-after", ""), self._clock.wall())
         if answer.status == _TOO_MANY_REQUESTS:
@@ -142,8 +142,8 @@ def _with_default_headers(request: PreparedRequest, assignment: Assignment) -> P
 
 def _output_of(answer: Answer) -> str:
     """Format a response as the task's output."""
-    told = {name: text[:_MAX_HEADER_LENGTH] for name, text in answer.headers.items() if name in _REPORTED_HEADERS}
-    output: dict[str, object] = {"status": answer.status, "headers": told, "body": _body_of(answer)}
+    reported = {name: text[:_MAX_HEADER_LENGTH] for name, text in answer.headers.items() if name in _REPORTED_HEADERS}
+    output: dict[str, object] = {"status": answer.status, "headers": reported, "body": _body_of(answer)}
     if not answer.is_complete:
         output["truncated"] = True
     written = msgspec.json.encode(output)

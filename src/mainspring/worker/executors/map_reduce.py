@@ -56,9 +56,9 @@ class MapExecutor(CommandExecutor):
 
     def error_of(self, code: int, capture: Capture, files: AttemptFiles, sandbox: Sandbox) -> str:
         """Return the error that the process wrote; how it exited, if it wrote none."""
-        said = files.read_plain_file(_FAILURE_FILE, _MAX_FAILURE_BYTES)
+        content = files.read_plain_file(_FAILURE_FILE, _MAX_FAILURE_BYTES)
         try:
-            error = msgspec.json.decode(said or b"null", type=dict[str, str | float])
+            error = msgspec.json.decode(content or b"null", type=dict[str, str | float])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return super().error_of(code, capture, files, sandbox)
         return msgspec.json.encode(error).decode()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import psutil
 import structlog
 
-from mainspring.worker.agent.attempt_state import RunningAttempt
+from mainspring.worker.agent.instructions import Record
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ def _start_ticks(pid: int) -> bytes:
         os.close(file)
 
 
-def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
+def kill_orphans(orphans: Iterable[Record]) -> None:
     """Kill the processes of these attempts, with their groups and children, and wait until they are gone."""
     victims: list[psutil.Process] = []
     for orphan in orphans:
@@ -83,7 +83,7 @@ def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
         log.error("orphan.alive", pid=victim.pid)
 
 
-def _find(orphan: RunningAttempt) -> psutil.Process | None:
+def _find(orphan: Record) -> psutil.Process | None:
     """Return the process of an attempt, unless its pid was reused."""
     if orphan.pid <= 1 or orphan.created == 0.0:
         return None

@@ -264,8 +264,9 @@ class Supervisor:
         self._unsent.append(message)
 
     def _forget(self, attempt: str, *kinds: type) -> None:
-        for kind in kinds:
-            self._latest.pop((kind, attempt), None)
+        if self._latest:
+            for kind in kinds:
+                self._latest.pop((kind, attempt), None)
 
     def _flush(self) -> None:
         self._results.flush()

@@ -22,9 +22,8 @@ import structlog
 from mainspring.event_loop import start_task
 from mainspring.protocol.errors import Broken, Refused, Unavailable
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.artifacts.transfer import AttemptResult
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
-from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, failure
 from mainspring.worker.executors.command import clean_environment
 from mainspring.worker.executors.executor import Runtime
 from mainspring.worker.executors.python import child_wire as wire
@@ -344,7 +343,7 @@ class ChildLink:
         if message.has_artifacts or (handle.work is not None and handle.work.fetch):
             self._uploads.append(start_task(self._keep(handle, left, log_bytes), "artifact_upload"))
         else:
-            handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
+            handle.finish(left, log_bytes)
 
     async def _keep(self, handle: AttemptHandle, left: AttemptResult, log_bytes: int) -> None:
         """Store the artifacts of an ended call, moved to where the next call can't reach them."""
@@ -356,7 +355,7 @@ class ChildLink:
             left = await self._artifacts.keep(handle, folder / ARTIFACTS, left)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.unlink(missing_ok=True)
-        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.finish(left, log_bytes)
 
     def _drain(self, serial: int = 0) -> int:
         """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""

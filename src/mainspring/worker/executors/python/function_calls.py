@@ -142,8 +142,8 @@ class Functions:
         assert isinstance(work, ImportedFunction | ServedFunction)
         function = self._imported(work.python) if isinstance(work, ImportedFunction) else self._served(work.handler)
         signature = inspect.signature(function)
-        said = work.args.keys() | (work.values or {}).keys()
-        free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in said]
+        given = work.args.keys() | (work.values or {}).keys()
+        free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in given]
         asks = tuple(one.name for one in free if asks_for_context(one))
         return _Prepared(
             function=function,
@@ -379,7 +379,7 @@ def encode_result(result: object) -> tuple[str | None, str | None]:
 
 def _message_of(error: BaseException) -> str:
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001 - str() of a user's exception class
-        said = ""
-    return said[:_MAX_MESSAGE_LENGTH]
+        message = ""
+    return message[:_MAX_MESSAGE_LENGTH]

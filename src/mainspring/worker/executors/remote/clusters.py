@@ -23,7 +23,7 @@ _MISSING = "requires the extra k8s\nhint: pip install 'mainspring[k8s]'"
 
 def cluster_labels(kubernetes: str, ray: str) -> dict[str, str]:
     """Return the labels of a worker with these clusters."""
-    return {label: "" for label, said in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if said}
+    return {label: "" for label, value in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if value}
 
 
 def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> list[Fault]:

@@ -120,10 +120,13 @@ class RemoteExecutor(Executor):
 
     async def _submit(self, remote: RemoteJob, control: _Control) -> bool:
         """Submit it, once the cluster is cleared; False if a stop was requested before. Raises Refused."""
-        if self._clearing is not None:
-            await control.wait_for(self._clearing)
+        assert self._clearing is not None
         backoff = Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+        self._clearing.add_done_callback(lambda _: control.wake())
         while control.grace_seconds is None:
+            if not self._clearing.done():
+                await control.wait(MAX_RETRY_SECONDS)
+                continue
             try:
                 await remote.submit()
             except Unavailable as error:
@@ -247,20 +250,7 @@ class _Control:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a change, at most `seconds`."""
-        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await self.wait_for(waiting)
-        finally:
-            waiting.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         self._changed.clear()
-
-    async def wait_for(self, other: asyncio.Future[None]) -> None:
-        """Wait until the future is done, or for a change."""
-        news = asyncio.ensure_future(self._wait_changed())
-        try:
-            await asyncio.wait({other, news}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            news.cancel()
-
-    async def _wait_changed(self) -> None:
-        await self._changed.wait()
