@@ -174,16 +174,6 @@ class Identity:
             raise Unauthenticated(f"the certificate of worker {certificate.name} expired at {when}: {_JOIN_HINT}")
 
 
-def read_join_token(value: str, path: Path | None) -> str:
-    """Return the given join token, or the content of the file. Raises Refused."""
-    if value or path is None:
-        return value
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise Refused(f"cannot read the join token: {error}") from error
-
-
 def _renew_at(certificate: WorkerCertificate) -> datetime:
     """Return when half of the lifetime is over."""
     return certificate.begins_at + (certificate.expires_at - certificate.begins_at) / 2

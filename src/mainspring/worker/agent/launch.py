@@ -28,7 +28,6 @@ from mainspring.protocol.wire import Offer
 from mainspring.telemetry.log_output import configure_logging
 from mainspring.worker.agent.agent import Agent, AgentSettings
 from mainspring.worker.agent.handler_names import handler_names
-from mainspring.worker.agent.identity import read_join_token
 from mainspring.worker.artifacts.artifact_store import directory_of, fault_in_storage
 from mainspring.worker.executors.container_engine import find_engine
 from mainspring.worker.executors.remote.clusters import cluster_labels, faults_in_clusters
@@ -178,8 +177,8 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         "state_dir": state_dir,
         "offer": offer,
         "labels": labels | levels,
-        "token": options.token or _token(options.token_file),
-        "join": read_join_token(options.join, options.join_file),
+        "token": read_credential(options.token, options.token_file, os.environ.get("MAINSPRING_API_KEY", "")),
+        "join": read_credential(options.join, options.join_file),
         "keep_artifacts_seconds": supervisor.keep_artifacts_seconds,
     }
     return AgentSettings(**_same_fields(options, AgentSettings) | given)
@@ -243,6 +242,11 @@ def _stable_name(state_dir: Path, host: str) -> str:
     return path.read_text().strip()
 
 
-def _token(path: Path | None) -> str:
-    """Return the token from a file, or from MAINSPRING_API_KEY."""
-    return path.read_text().strip() if path is not None else os.environ.get("MAINSPRING_API_KEY", "")
+def read_credential(value: str, path: Path | None, default: str = "") -> str:
+    """Return the given value, else the content of the file, else the default. Raises Refused."""
+    if value or path is None:
+        return value or default
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}") from error

@@ -17,7 +17,7 @@ from mainspring.core.expressions.engine import shorten
 from mainspring.core.model.trace_ids import traceparent
 from mainspring.core.work.http_calls import PreparedRequest, prepare
 from mainspring.core.work.work import HttpCall
-from mainspring.egress.retry_after import parse_retry_after
+from mainspring.egress.retry_after import failure_of_status
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Assignment, Outcome
@@ -36,9 +36,6 @@ _REPORTED_HEADERS = frozenset(
 """Response headers that are part of the output."""
 _MAX_HEADER_LENGTH = 1_000
 _LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "us-ascii", "windows-1252"})
-_TOO_MANY_REQUESTS = 429
-_NOT_NOW = frozenset({408, 425})
-_SERVER_ERROR = 500
 
 
 class HttpExecutor(Executor):
@@ -115,14 +112,9 @@ class HttpExecutor(Executor):
     def _failure_of(self, answer: Answer) -> str:
         excerpt = shorten(_text_of(answer))
         message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {excerpt}" if excerpt else "")
+        retry_after = answer.headers.get("retry-after", "")
+        error_class, wait = failure_of_status(answer.status, retry_after, self._clock.wall())
         more: dict[str, str | float] = {"status": answer.status}
-        wait = parse_retry_after(answer.headers.get("retry-after", ""), self._clock.wall())
-        if answer.status == _TOO_MANY_REQUESTS:
-            error_class = "rate_limited"
-        elif answer.status >= _SERVER_ERROR or answer.status in _NOT_NOW:
-            error_class = "transient"
-        else:
-            error_class, wait = "permanent", None
         if wait is not None:
             more["retry_after_seconds"] = wait
         return failure(f"Http{answer.status}", message, error_class=error_class, **more)

@@ -10,6 +10,7 @@ import psutil
 import structlog
 
 from mainspring.worker.agent.instructions import Record
+from mainspring.worker.supervisor.process_groups import kill_group
 
 log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ def kill_orphans(orphans: Iterable[Record]) -> None:
             continue
         log.warning("orphan.killed", attempt=orphan.attempt, pid=orphan.pid)
         victims += [process, *_children(process)]
-        _kill_group(process.pid)
+        kill_group(process.pid, signal.SIGKILL)
     for victim in victims:
         try:
             victim.kill()
@@ -99,12 +100,3 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return process.children(recursive=True)
     except psutil.Error:
         return []
-
-
-def _kill_group(pid: int) -> None:
-    """Kill the process group that this process leads, if any."""
-    try:
-        if os.getpgid(pid) == pid and pid != os.getpgrp():
-            os.killpg(pid, signal.SIGKILL)
-    except OSError as error:
-        log.info("orphan.gone", pid=pid, error=str(error))

@@ -175,18 +175,18 @@ class Processes:
             for one in descendants_of(pid):
                 _send(one, signal.SIGTERM)
         else:
-            _kill_group(pid, signal.SIGTERM)
+            kill_group(pid, signal.SIGTERM)
 
     def kill(self, pid: int) -> None:
         """Send SIGKILL to the process group, and to everything in its sandbox."""
-        _kill_group(pid, signal.SIGKILL)
+        kill_group(pid, signal.SIGKILL)
         self._kill_sandbox(pid)
 
     async def clear(self, pid: int, marker: bytes) -> None:
         """Kill a process, its group and all processes with the marker; return when none is left."""
         for _ in range(_MAX_KILL_ROUNDS):
             below = descendants_of(pid)
-            _kill_group(pid, signal.SIGKILL)
+            kill_group(pid, signal.SIGKILL)
             is_in_sandbox = self._kill_sandbox(pid)
             orphans = self._orphans(marker)
             for one in (*below, *orphans, *(two for orphan in orphans for two in descendants_of(orphan))):
@@ -242,7 +242,8 @@ def _send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-def _kill_group(group: int, number: signal.Signals) -> None:
+def kill_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group, if there is one."""
     # No process left, or one that changed its user: the next round finds it.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

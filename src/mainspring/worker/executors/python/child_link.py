@@ -138,12 +138,8 @@ class ChildLink:
     """One child."""
 
     def __init__(self, runtime: Runtime, confinement: Confinement, number: int) -> None:
-        self._state_dir = runtime.state_dir
-        self._settings = runtime.settings
-        self._clock = runtime.clock
+        self._runtime = runtime
         self._processes = runtime.processes
-        self._sandboxes = runtime.sandboxes
-        self._artifacts = runtime.artifacts
         self._confinement = confinement
         self._uploads: list[asyncio.Task[None]] = []
         self._sandbox: Sandbox | None = None
@@ -160,9 +156,9 @@ class ChildLink:
     async def start(self) -> None:
         """Start the process, and wait until it is ready. Raises Unavailable, Refused or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self._sandboxes.user is not None:
-            change_owner(self._directory, self._sandboxes.user)
-        self._sandbox = self._sandboxes.open(f"child-{self._number}", self._confinement, self._directory, 0)
+        if self._runtime.sandboxes.user is not None:
+            change_owner(self._directory, self._runtime.sandboxes.user)
+        self._sandbox = self._runtime.sandboxes.open(f"child-{self._number}", self._confinement, self._directory, 0)
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as file, theirs:
@@ -171,7 +167,7 @@ class ChildLink:
             self._page[LIMIT] = NO_LIMIT
             try:
                 self._pid = self._processes.spawn(
-                    [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._settings.handlers],
+                    [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._runtime.settings.handlers],
                     environment=self._environment() | self._sandbox.environment(),
                     directory=self._directory,
                     output=writing,
@@ -186,7 +182,9 @@ class ChildLink:
             finally:
                 os.close(writing)
         self.is_alive = True
-        self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._handles)
+        self._output = ChildOutput(
+            self._runtime.state_dir, self._runtime.settings.log_cap_bytes, self._page, reading, self._handles
+        )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._messages: FrameReader[wire.FromChild] = FrameReader(reader, list[wire.FromChild])
         try:
@@ -203,7 +201,7 @@ class ChildLink:
         """Set the memory limit for the next slice; False if earlier calls already use more."""
         try:
             if self._sandbox is not None and self._sandbox.cgroup is not None:
-                self._sandbox.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
+                self._sandbox.cgroup.limit_memory(memory_bytes or self._runtime.settings.memory_bytes)
         except OSError:
             return False
         return True
@@ -234,12 +232,12 @@ class ChildLink:
     async def fetch(self, handle: AttemptHandle) -> None:
         """Fetch the attempt's inputs. If that fails, the attempt ends."""
         folder = self._directory / handle.attempt
-        error = await self._artifacts.fetch(handle, folder / INPUTS)
+        error = await self._runtime.artifacts.fetch(handle, folder / INPUTS)
         if error is not None:
             shutil.rmtree(folder, ignore_errors=True)
             handle.end(Outcome.FAILED, error=error)
-        elif self._sandboxes.user is not None:
-            change_owner(folder, self._sandboxes.user)
+        elif self._runtime.sandboxes.user is not None:
+            change_owner(folder, self._runtime.sandboxes.user)
 
     async def close(self) -> None:
         """Kill the process."""
@@ -247,13 +245,16 @@ class ChildLink:
             self._processes.kill(self._pid)
             await self._finish()
         if self._sandbox is not None:
-            self._sandboxes.close(self._sandbox)
+            self._runtime.sandboxes.close(self._sandbox)
             self._sandbox = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
-        places = [*self._settings.python_path, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        variables = clean_environment(os.environ) | supervisor_variable(self._state_dir)
+        places = [
+            *self._runtime.settings.python_path,
+            *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        ]
+        variables = clean_environment(os.environ) | supervisor_variable(self._runtime.state_dir)
         return variables | {"PYTHONPATH": os.pathsep.join(places), "MAINSPRING_CHILD": str(self._number)}
 
     def _bind(self, handle: AttemptHandle, serial: int) -> None:
@@ -268,7 +269,7 @@ class ChildLink:
 
     async def _receive_all(self) -> None:
         """Process messages until the child has no calls left or has exited."""
-        received_at, seconds_per_call = self._clock.monotonic(), 0.0
+        received_at, seconds_per_call = self._runtime.clock.monotonic(), 0.0
         while self._handles and self.is_alive:
             if len(self._handles) * seconds_per_call > _BATCH_SECONDS / 2:
                 await self._wait_for_batch()
@@ -281,7 +282,7 @@ class ChildLink:
             before = len(self._handles)
             for message in received:
                 self._handle(message)
-            now = self._clock.monotonic()
+            now = self._runtime.clock.monotonic()
             seconds_per_call, received_at = (now - received_at) / max(1, before - len(self._handles)), now
 
     async def _wait_for_batch(self) -> None:
@@ -347,12 +348,12 @@ class ChildLink:
 
     async def _keep(self, handle: AttemptHandle, left: AttemptResult, log_bytes: int) -> None:
         """Store the artifacts of an ended call, moved to where the next call can't reach them."""
-        folder = self._state_dir / "attempts" / handle.attempt
+        folder = self._runtime.state_dir / "attempts" / handle.attempt
         folder.parent.mkdir(exist_ok=True, mode=0o700)
         with suppress(OSError):  # The folder does not exist.
             (self._directory / handle.attempt).rename(folder)
         if not folder.is_symlink():
-            left = await self._artifacts.keep(handle, folder / ARTIFACTS, left)
+            left = await self._runtime.artifacts.keep(handle, folder / ARTIFACTS, left)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.unlink(missing_ok=True)
         handle.finish(left, log_bytes)
@@ -429,7 +430,7 @@ class ChildLink:
         self._page[EXTENDED] = serial
 
     async def _kill_after(self, serial: int, grace_seconds: float) -> None:
-        await self._clock.sleep(grace_seconds)
+        await self._runtime.clock.sleep(grace_seconds)
         if serial in self._handles:
             self._killed_serial = serial
             self._processes.kill(self._pid)
