@@ -206,7 +206,7 @@ class Supervisor:
                     self._withdraw(message)
                 case wire.Acknowledge():
                     self._results.forget(message.attempts)
-                    for attempt in message.attempts:
+                    for attempt in message.attempts if self._latest else ():
                         self._forget(attempt, wire.CheckpointSaved)
                 case wire.ServerContact():
                     reserved = self._settings.orphan_grace_seconds + _MARGIN_SECONDS
@@ -254,7 +254,8 @@ class Supervisor:
         match message:
             case wire.AttemptEnded():
                 self._results.add(message)
-                self._forget(message.attempt, wire.ProgressReported, wire.ExtensionRequested)
+                if self._latest:
+                    self._forget(message.attempt, wire.ProgressReported, wire.ExtensionRequested)
             case wire.CheckpointSaved() | wire.ProgressReported() | wire.ExtensionRequested():
                 self._latest[type(message), message.attempt] = message
             case _:
@@ -264,9 +265,8 @@ class Supervisor:
         self._unsent.append(message)
 
     def _forget(self, attempt: str, *kinds: type) -> None:
-        if self._latest:
-            for kind in kinds:
-                self._latest.pop((kind, attempt), None)
+        for kind in kinds:
+            self._latest.pop((kind, attempt), None)
 
     def _flush(self) -> None:
         self._results.flush()
