@@ -19,7 +19,7 @@ from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, result_of
-from mainspring.worker.executors.executor import CannotStart, Executor
+from mainspring.worker.executors.executor import Executor
 from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.confinement import confinement_of
@@ -41,6 +41,8 @@ class CommandExecutor(Executor):
         command = _Command(self._clock, self._processes)
         handle.bind(stop=command.stop, recall=lambda: False, prolong=files.prolong)
         secrets = await self.resolve_secrets(handle, self.secrets_of(work))
+        if secrets is None:
+            return
         capture = self.open_log(handle, secrets)
         argv, given = self.command_of(work, one)
         if handle.stop_requested():
@@ -62,7 +64,7 @@ class CommandExecutor(Executor):
                 self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            raise CannotStart("Start", ValueError(f"cannot start {argv[0]}: {why}")) from None
+            raise Refused(f"cannot start {argv[0]}: {why}") from None
         handle.begin(command.pid)
         await self._run_to_end(handle, command, files, capture, sandbox)
         self._sandboxes.close(sandbox)

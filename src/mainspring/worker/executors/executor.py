@@ -37,14 +37,6 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Artifacts
 
 
-class CannotStart(Exception):
-    """An attempt can't start, for a permanent reason."""
-
-    def __init__(self, kind: str, error: Exception) -> None:
-        super().__init__(str(error))
-        self.kind = kind
-
-
 class Executor:
     """Runs one kind of work."""
 
@@ -65,23 +57,24 @@ class Executor:
         for handle in handles:
             try:
                 await self.run_one(handle)
-            except (CannotStart, ExpressionFailed) as error:
-                kind = error.kind if isinstance(error, CannotStart) else "Template"
+            except (Refused, ExpressionFailed) as error:
+                kind = "Template" if isinstance(error, ExpressionFailed) else "Start"
                 handle.end(Outcome.FAILED, error=failure(kind, str(error), error_class="permanent"))
 
     async def run_one(self, handle: AttemptHandle) -> None:
-        """Run an attempt to its end. Raises CannotStart or ExpressionFailed."""
+        """Run an attempt to its end. Raises Refused or ExpressionFailed if it can't start."""
         raise NotImplementedError
 
     async def close(self) -> None:
         """Release resources; nothing more will be run."""
 
-    async def resolve_secrets(self, handle: AttemptHandle, references: Mapping[str, str]) -> dict[str, str]:
-        """Return secret values by variable; they are masked in all that the attempt reports. Raises CannotStart."""
+    async def resolve_secrets(self, handle: AttemptHandle, references: Mapping[str, str]) -> dict[str, str] | None:
+        """Return secret values by variable; they are masked in all that the attempt reports. None: it has ended."""
         try:
             values = await self._runtime.secrets.resolve(references)
         except Refused as error:
-            raise CannotStart("Secret", error) from None
+            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+            return None
         handle.mask = Mask(values.values())
         return values
 

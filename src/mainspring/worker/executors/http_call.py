@@ -23,7 +23,7 @@ from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
 from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
-from mainspring.worker.executors.executor import CannotStart, Executor, Runtime
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.templates import template_values
 from mainspring.worker.logs.capture import Capture
 
@@ -67,10 +67,13 @@ class HttpExecutor(Executor):
         work = handle.work
         assert isinstance(work, HttpCall)
         secrets = await self.resolve_secrets(handle, work.secrets)
+        if secrets is None:
+            return
         try:
             request = prepare(work.http, template_values(handle.assignment), secrets, f"s{entropy():032x}")
         except Refused as error:
-            raise CannotStart("Request", error) from None
+            handle.end(Outcome.FAILED, error=failure("Request", str(error), error_class="permanent"))
+            return
         handle.begin(0)
         capture = self.open_log(handle, secrets)
         try:

@@ -13,7 +13,7 @@ from mainspring.core.work.work import ImportedFunction, ServedFunction
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
-from mainspring.worker.executors.executor import CannotStart, Executor, Runtime
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.python.child_link import ChildLink
 from mainspring.worker.sandbox.confinement import Confinement, confinement_of
 
@@ -158,8 +158,7 @@ class FunctionExecutor(Executor):
             assert isinstance(handle.work, ImportedFunction | ServedFunction)
             if not handle.work.secrets:
                 continue
-            try:
-                secrets[handle.attempt] = await self.resolve_secrets(handle, handle.work.secrets)
-            except CannotStart as error:
-                handle.end(Outcome.FAILED, error=failure(error.kind, str(error), error_class="permanent"))
+            values = await self.resolve_secrets(handle, handle.work.secrets)
+            if values is not None:
+                secrets[handle.attempt] = values
         return secrets

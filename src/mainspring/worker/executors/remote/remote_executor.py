@@ -25,7 +25,7 @@ from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import context_document, identity_variables
 from mainspring.worker.executors.attempt_handle import AttemptHandle
-from mainspring.worker.executors.executor import CannotStart, Executor, Runtime
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.remote.cluster import (
     FIRST_RETRY_SECONDS,
     MAX_RETRY_SECONDS,
@@ -81,12 +81,10 @@ class RemoteExecutor(Executor):
         control = _Control(self._clock)
         handle.bind(stop=control.stop, recall=lambda: False, prolong=control.prolong)
         secrets = await self.resolve_secrets(handle, work.secrets)
-        try:
-            remote = self._remote_of(handle, work, secrets)
-            is_there = await self._submit(remote, control)
-        except Refused as error:
-            raise CannotStart("Start", error) from None
-        if not is_there:
+        if secrets is None:
+            return
+        remote = self._remote_of(handle, work, secrets)
+        if not await self._submit(remote, control):
             await self._remove(remote)
             handle.end(Outcome.STOPPED)
             return
