@@ -1,6 +1,6 @@
 """The event loop of all processes, and tasks in it that end on their own.
 
-Tasks that run as long as their owner are supervised instead (`host/background.py`).
+Tasks that run as long as their owner are supervised instead (`background.py`).
 """
 
 from __future__ import annotations

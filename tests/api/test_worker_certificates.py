@@ -13,7 +13,8 @@ import pytest
 from mainspring.api.services import Role
 from mainspring.protocol import certificates
 from mainspring.protocol.errors import Conflict, Refused, Unauthenticated
-from mainspring.worker.agent.identity import Identity, read_join_token
+from mainspring.worker.agent.identity import Identity
+from mainspring.worker.agent.launch import read_credential
 from tests.api.api_harness import AdvancedClock
 from tests.api.api_server import ApiServers
 from tests.api.enrollment_harness import EnrollmentHarness
@@ -150,7 +151,7 @@ async def test_a_certificate_is_presented_over_https_only(
 
 def test_a_join_token_is_read_from_a_file_or_given_directly(tmp_path: Path) -> None:
     (tmp_path / "join").write_text("msj_1_2\n")
-    assert read_join_token("", tmp_path / "join") == "msj_1_2"
-    assert read_join_token("said", None) == "said"
+    assert read_credential("", tmp_path / "join") == "msj_1_2"
+    assert read_credential("said", None) == "said"
     with pytest.raises(Refused):
-        read_join_token("", tmp_path / "nowhere")
+        read_credential("", tmp_path / "nowhere")

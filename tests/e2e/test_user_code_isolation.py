@@ -61,7 +61,7 @@ def test_handlers_are_named_by_a_process_without_the_workers_secrets(
     secret.write_text("msp_canary-in-a-file")
     with secret.open() as held:
         os.set_inheritable(held.fileno(), False)
-        assert handler_names([str(tmp_path / "handlers.py")]) == ("looks",)
+        assert handler_names(tmp_path, (str(tmp_path / "handlers.py"),)) == ("looks",)
     assert_nothing_of_the_worker(tmp_path, secret)
 
 

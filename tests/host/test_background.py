@@ -18,13 +18,13 @@ from structlog.testing import capture_logs
 from mainspring.api.logs.log_files import LogFiles
 from mainspring.api.server import ApiServer
 from mainspring.app.build import POOL, Engine
+from mainspring.background import BackgroundLoops
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.lifecycle.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
 from mainspring.core.model.batch import OutboxRow
 from mainspring.core.model.settings import DEFAULT_RETENTION
 from mainspring.core.schedules.windows import Outcome
 from mainspring.event_loop import start_task
-from mainspring.host.background import BackgroundLoops
 from mainspring.host.config.cluster_limits import ClusterLimits
 from mainspring.host.inbox import Inbox
 from mainspring.host.maintenance.sweeper import Sweeper

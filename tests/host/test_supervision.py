@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.host.background import BackgroundLoops, Steps, code_of
+from mainspring.background import BackgroundLoops, Steps, code_of
 from mainspring.protocol.errors import Broken, Fenced, Unavailable
 from tests.host.host_harness import HostHarness
 from tests.host.test_background import fail, failures_in

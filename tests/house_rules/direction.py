@@ -61,6 +61,7 @@ AREAS: dict[str, Area] = {
     "mainspring.protocol.trust": _area("protocol.errors"),
     "mainspring.protocol": _area(),
     "mainspring.event_loop": _area("", "uvloop structlog"),
+    "mainspring.background": _area("core.lifecycle.restart_policy protocol.clock protocol.errors", "msgspec structlog"),
     "mainspring.core": _area("core protocol.errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area(
         "shard core protocol.errors protocol.wire protocol.ids",
@@ -69,17 +70,14 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.store.ports": _area("store.ports core protocol.errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area(f"store core event_loop protocol.wire {_BASICS}", "msgspec asyncpg structlog"),
-    "mainspring.host.background": _area(
-        "core.lifecycle.restart_policy protocol.clock protocol.errors", "msgspec structlog"
-    ),
     "mainspring.host": _area(
-        f"host shard core store.ports event_loop protocol.wire {_BASICS}",
+        f"background host shard core store.ports event_loop protocol.wire {_BASICS}",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.telemetry.log_output": _area("", "structlog"),
     "mainspring.telemetry": _area(
-        "telemetry core host shard store.ports protocol.errors protocol.clock",
+        "background telemetry core host shard store.ports protocol.errors protocol.clock",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
     "mainspring.egress": _area("egress protocol.errors protocol.trust", "httpx2"),
@@ -88,12 +86,12 @@ AREAS: dict[str, Area] = {
         "msgspec httpx2 aiosmtplib apprise",
     ),
     "mainspring.api": _area(
-        f"api host shard core store.ports event_loop telemetry protocol.certificates protocol.trust protocol.wire "
-        f"protocol.rest {_BASICS}",
+        f"api background host shard core store.ports event_loop telemetry protocol.certificates protocol.trust "
+        f"protocol.wire protocol.rest {_BASICS}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        f"worker egress atomic_files event_loop secret_references host.background telemetry.log_output {_BASICS} "
+        f"worker background egress atomic_files event_loop secret_references telemetry.log_output {_BASICS} "
         "protocol.certificates protocol.rest.admin protocol.rest.artifacts protocol.trust protocol.wire "
         "client.addresses client.aio client.artifact_files "
         "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "

@@ -13,12 +13,12 @@ import pytest
 
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.work.map_reduce import MapStep, ReduceStep
+from mainspring.mapreduce.attempt import ResultFile, output_of, write_result
 from mainspring.mapreduce.invoke_function import FunctionInvoker
 from mainspring.mapreduce.mapper import ItemFailure, Mapped, Row
 from mainspring.mapreduce.prompt_runner import PromptRunner
 from mainspring.mapreduce.prompts import MAX_PROMPT_LENGTH
 from mainspring.mapreduce.reducer import csv_text, reduce_rows, table
-from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import TaskError
 

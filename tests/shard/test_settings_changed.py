@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from mainspring.core.model.settings import DEFAULTS
 from mainspring.core.model.task import TaskState
-from mainspring.protocol.wire import Assign
+from mainspring.protocol.wire import Assign, Welcome
 from mainspring.shard.events import SettingsChanged
 from tests.shard.jobs import job, task
 from tests.shard.world import World
@@ -29,6 +29,15 @@ def test_a_silent_worker_is_lost_by_the_new_setting(world: World) -> None:
     assert world.task("a").state is S.RUNNING
     world.advance(1)
     assert (world.task("a").state, world.task("a").because) == (S.QUEUED, "w1 was silent for 30 s")
+
+
+def test_workers_learn_the_limit(world: World) -> None:
+    """A worker stops unattended tasks before they are requeued."""
+    world.given_running("a", on="w1")
+
+    retune(world, lost_after_seconds=30.0)
+
+    assert world.said_to("w1", Welcome)[-1] == Welcome("w1:1", 30.0)
 
 
 def test_a_longer_limit_applies_to_running_tasks(world: World) -> None:

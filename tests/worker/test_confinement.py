@@ -61,8 +61,8 @@ def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None
     """A job can't reveal a hidden one by naming it."""
     assert is_seen(Path(place), VIEW, OWN) is seen
     if seen:
-        words = sandbox_argv(["true"], VIEW, OWN, Path(place), network=False)
-        assert words[words.index("--chdir") + 1] == place
+        argv = sandbox_argv(["true"], VIEW, OWN, Path(place), network=False)
+        assert argv[argv.index("--chdir") + 1] == place
     else:
         with pytest.raises(Refused, match="--show"):
             sandbox_argv(["true"], VIEW, OWN, Path(place), network=False)
@@ -70,12 +70,12 @@ def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None
 
 def test_mounts_are_in_order_and_the_command_comes_last() -> None:
     """Hidden, shown, hidden again, files, own. The command can't be parsed as options."""
-    words = sandbox_argv(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
-    places = [words.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
+    argv = sandbox_argv(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
+    places = [argv.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
     assert places == sorted(places)
-    assert words[-4:] == ["--", "--bind", "/", "/"]
-    assert "/home/ann/key" not in words
-    assert "--share-net" not in words
+    assert argv[-4:] == ["--", "--bind", "/", "/"]
+    assert "/home/ann/key" not in argv
+    assert "--share-net" not in argv
     assert "--share-net" in sandbox_argv(["true"], VIEW, OWN, OWN, network=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from mainspring.worker.agent.attempt_state import RunningAttempt
+from mainspring.worker.agent.instructions import Mark, Record
 from mainspring.worker.supervisor.orphans import ProcessStartTimes, created, kill_orphans
 
 pytestmark = pytest.mark.processes
@@ -31,7 +31,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_an_orphan_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     """With its children."""
     child = psutil.Process(sleeper.pid).children()
-    kill_orphans([RunningAttempt("a", sleeper.pid, created(sleeper.pid))])
+    kill_orphans([Record(Mark.STARTED, "a", sleeper.pid, created(sleeper.pid))])
 
     assert created(sleeper.pid) == 0.0
     assert not any(one.is_running() for one in child)
@@ -40,14 +40,14 @@ def test_an_orphan_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("wrong", [0.0, 1.0])
 def test_a_process_with_a_reused_pid_is_not_killed(sleeper: subprocess.Popen[bytes], wrong: float) -> None:
     """Or without a known start time."""
-    kill_orphans([RunningAttempt("a", sleeper.pid, wrong)])
+    kill_orphans([Record(Mark.STARTED, "a", sleeper.pid, wrong)])
 
     assert sleeper.poll() is None
 
 
 def test_a_missing_process_is_ignored(sleeper: subprocess.Popen[bytes]) -> None:
     """It ended before."""
-    stray = RunningAttempt("a", sleeper.pid, created(sleeper.pid))
+    stray = Record(Mark.STARTED, "a", sleeper.pid, created(sleeper.pid))
     sleeper.kill()
     sleeper.wait()
 

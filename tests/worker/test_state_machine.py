@@ -26,9 +26,8 @@ from mainspring.protocol.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.agent.attempt_state import MAX_FORGOTTEN
 from mainspring.worker.agent.instructions import Mark, Persist, Prolong, Record, RunFileProbe, Send, Start
-from mainspring.worker.agent.state_machine import MAX_UNKNOWN_RESULTS, StateMachine
+from mainspring.worker.agent.state_machine import MAX_FORGOTTEN, MAX_UNKNOWN_RESULTS, StateMachine
 from tests.worker.message_builders import assign, connected, hello, killed, marks, said, started, taken_back
 
 

@@ -39,9 +39,9 @@ from mainspring.api.logs.logs import LOGS_PATH, LogStore
 from mainspring.api.services import Services
 from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.api.worker_link.link import PATH, WorkerLinks
+from mainspring.background import Loop
 from mainspring.core.model.batch import Batch
 from mainspring.event_loop import start_task
-from mainspring.host.background import Loop
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock

@@ -22,11 +22,11 @@ from mainspring.api.submission.rate_limits import RateLimiter
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.api.worker_link.http_claims import Claims
+from mainspring.background import BackgroundLoops
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.explain.diagnosis import Diagnosis, WaitingSummary
 from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.fairness.pool_status import PoolStatus
-from mainspring.host.background import BackgroundLoops
 from mainspring.host.config.settings import Settings
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.degradation import DegradationMonitor

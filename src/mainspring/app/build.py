@@ -17,8 +17,8 @@ from pathlib import Path
 from mainspring.api.auth import tokens
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.services import ALL_TENANTS, TOKEN_ROLES, Principal, Role
+from mainspring.background import Loop
 from mainspring.core.model.webhook_events import reference_in
-from mainspring.host.background import Loop
 from mainspring.host.config.settings import Settings
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.degradation import DegradationMonitor

@@ -1,4 +1,4 @@
-"""The `Retry-After` header of HTTP responses."""
+"""Rejections of HTTP requests: their failure class, and the `Retry-After` header."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from email.utils import parsedate_to_datetime
 MAX_SECONDS = 7 * 86_400.0
 """Longer waits are capped (`core/lifecycle/failures.py`)."""
 _DIGITS = 9
+_RATE_LIMITED = 429
+_TRY_LATER = frozenset({408, 425})
+_SERVER_ERRORS = 500
+
+
+def failure_of_status(status: int, retry_after: str, now: datetime) -> tuple[str, float | None]:
+    """Return the failure class of a rejected request (RTY-1), and the seconds to wait, if the response names them."""
+    if status == _RATE_LIMITED:
+        return "rate_limited", parse_retry_after(retry_after, now)
+    if status >= _SERVER_ERRORS or status in _TRY_LATER:
+        return "transient", parse_retry_after(retry_after, now)
+    return "permanent", None
 
 
 def parse_retry_after(value: str, now: datetime) -> float | None:

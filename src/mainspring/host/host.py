@@ -12,10 +12,10 @@ from datetime import timedelta
 
 import structlog
 
+from mainspring.background import BackgroundLoops
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.run import Run
 from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
-from mainspring.host.background import BackgroundLoops
 from mainspring.host.introspection_budget import IntrospectionBudget
 from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader

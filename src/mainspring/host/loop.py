@@ -34,10 +34,10 @@ from typing import TypeVar
 
 import structlog
 
+from mainspring.background import BackgroundLoops, Loop
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules, rules_for
 from mainspring.core.model.batch import Batch, Effect
 from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
-from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.host.batch_sizer import BatchSizer
 from mainspring.host.config.cluster_limits import ClusterLimits
 from mainspring.host.inbox import Inbox

@@ -39,8 +39,8 @@ def read_answer(text: str, fields: Sequence[str]) -> JsonValue:
     for found in (_as_object(text), *reversed(list(_objects_in(text[-_SEARCHED_LENGTH:])))):
         if found is not None and all(name in found for name in fields):
             return {name: found[name] for name in fields}
-    said = f"got: {shorten(text)}" if text else "the answer is empty"
-    raise TaskError(f"no JSON object with {', '.join(fields)} in the answer; {said}", failure="transient")
+    detail = f"got: {shorten(text)}" if text else "the answer is empty"
+    raise TaskError(f"no JSON object with {', '.join(fields)} in the answer; {detail}", failure="transient")
 
 
 def _objects_in(text: str) -> Iterator[Answer]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -14,11 +16,10 @@ from mainspring.core.work.work import MapReduce
 from mainspring.mapreduce.answer_log import AnswerLog, remove_old
 from mainspring.mapreduce.invokers import InvokerClient, make_invoker_client
 from mainspring.mapreduce.items import Items, open_items
-from mainspring.mapreduce.mapper import Mapped, Mapper
+from mainspring.mapreduce.mapper import ItemFailure, Mapped, Mapper
 from mainspring.mapreduce.paths import make_directory
 from mainspring.mapreduce.prompt_runner import PromptRunner
 from mainspring.mapreduce.reducer import reduce_rows
-from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import TaskError
 from mainspring.task_context.task_context import Context
@@ -35,6 +36,59 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     failure: str = msgspec.field(name="class")
     retry_after_seconds: float | None = None
+
+
+class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of the file, for every result format."""
+
+    run_id: str
+    pipeline: str
+    """Name of its directory."""
+    started_at: datetime
+    completed_at: datetime
+    items: int
+    """Items with an answer."""
+    failed: int
+    errors: Sequence[ItemFailure]
+    result: object
+
+
+def write_result(folder: Path, result: ResultFile) -> str:
+    """Write the file under a new name; return the name. Raises OSError."""
+    stem = result.started_at.strftime("%Y-%m-%dT%H-%M-%S")
+    beside = folder / f".{stem}-{os.getpid()}.new"
+    try:
+        with open(beside, "xb") as new:
+            new.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        for number in count(1):
+            name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
+            if _claim(beside, folder / name):
+                return name
+    finally:
+        beside.unlink(missing_ok=True)
+    raise AssertionError("unreachable")
+
+
+def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, max_bytes: int) -> dict[str, object]:
+    """Return the output of the task: counts, and the result itself unless it is too large."""
+    output: dict[str, object] = {"items_processed": items, "items_failed": failed, "result_file": file}
+    if len(msgspec.json.encode(result)) <= max_bytes:
+        output["result"] = result
+    return output
+
+
+def _claim(beside: Path, target: Path) -> bool:
+    """Give the file its name, unless the name is taken."""
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        return False
+    except OSError:
+        # A file system without hard links: a conflict within the same second is unlikely.
+        if target.exists():
+            return False
+        beside.rename(target)
+    return True
 
 
 class Attempt:

@@ -64,8 +64,8 @@ class CommandInvoker:
     def _failed(self, code: int, stderr_tail: bytes) -> MainspringError:
         ended = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
         lines = stderr_tail.decode(errors="replace").strip().splitlines()
-        said = f": {shorten(lines[-1])}" if lines else ""
-        message = f"invoker {self._argv[0]} {ended}{said}"
+        detail = f": {shorten(lines[-1])}" if lines else ""
+        message = f"invoker {self._argv[0]} {ended}{detail}"
         return Refused(message) if code in _PERMANENT_CODES else TaskError(message, failure="transient")
 
 

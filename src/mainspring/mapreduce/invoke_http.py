@@ -10,17 +10,14 @@ import httpx2
 import msgspec
 
 from mainspring.core.expressions.engine import shorten
-from mainspring.egress.retry_after import parse_retry_after
+from mainspring.egress.retry_after import failure_of_status
 from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, Refused, TaskError
 from mainspring.protocol.trust import tls_context
 
-_TOO_MANY_REQUESTS = 429
-_REQUEST_TIMEOUT, _TOO_EARLY = 408, 425
 _PERMANENT_CODES = frozenset({401, 404, 405})
 """A wrong key or address: permanent for every prompt."""
-_SERVER_ERROR = 500
 _OK = 200
 _MASK = "••••"
 _MAX_BYTES = 2 * MAX_ANSWER_LENGTH
@@ -67,8 +64,8 @@ class ChatInvoker:
         try:
             choice = msgspec.json.decode(content, type=_Answer).choices[0]
         except (msgspec.DecodeError, IndexError):
-            said = self._without_key(content.decode(errors="replace"))
-            message = f"invoker {self._url} returned an unexpected format: {said}"
+            excerpt = self._without_key(content.decode(errors="replace"))
+            message = f"invoker {self._url} returned an unexpected format: {excerpt}"
             raise TaskError(message, failure="transient") from None
         return choice.message.content or ""
 
@@ -78,14 +75,12 @@ class ChatInvoker:
 
     def _refused(self, response: httpx2.Response, content: bytes) -> MainspringError:
         code = response.status_code
-        said = self._without_key(content.decode(errors="replace"))
-        message = f"invoker {self._url} returned {code}" + (f": {said}" if said else "")
-        wait = parse_retry_after(response.headers.get("retry-after", ""), self._clock.wall())
-        if code == _TOO_MANY_REQUESTS:
-            return TaskError(message, failure="rate_limited", retry_after_seconds=wait)
-        if code >= _SERVER_ERROR or code in (_REQUEST_TIMEOUT, _TOO_EARLY):
-            return TaskError(message, failure="transient", retry_after_seconds=wait)
-        return Refused(message) if code in _PERMANENT_CODES else TaskError(message, failure="permanent")
+        excerpt = self._without_key(content.decode(errors="replace"))
+        message = f"invoker {self._url} returned {code}" + (f": {excerpt}" if excerpt else "")
+        if code in _PERMANENT_CODES:
+            return Refused(message)
+        failure, wait = failure_of_status(code, response.headers.get("retry-after", ""), self._clock.wall())
+        return TaskError(message, failure=failure, retry_after_seconds=wait)
 
     def _without_key(self, text: str) -> str:
         return shorten(text.replace(self._key, _MASK) if self._key else text)

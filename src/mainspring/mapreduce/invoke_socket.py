@@ -122,9 +122,9 @@ class AnswerSocket:
                 writer.close()
 
     async def _answer(self, line: bytes) -> PromptReply:
-        asked = msgspec.json.decode(line, type=PromptRequest)
+        request = msgspec.json.decode(line, type=PromptRequest)
         try:
-            return PromptReply(answer=await self._invoke.ask(asked.prompt))
+            return PromptReply(answer=await self._invoke.ask(request.prompt))
         except TaskError as error:
             return PromptReply(
                 error=shorten(str(error)), failure=error.failure, retry_after_seconds=error.retry_after_seconds

@@ -1,4 +1,4 @@
-"""Invokers: one interface, and the four kinds of `core.mapping.Invoker`.
+"""Invokers: one interface, and the four kinds of `core.work.map_reduce.Invoker`.
 
 An invoker gets many prompts concurrently. Failures are TaskErrors: `transient` and `rate_limited` (perhaps with a
 delay) may be retried, `permanent` may not. Errors that affect every prompt (program not found, wrong key) are Refused,

@@ -130,11 +130,11 @@ def _fields(count: int) -> str:
     return "1 field" if count == 1 else f"{count} fields"
 
 
-def _encoding_of(file: BinaryIO, said: str) -> str:
+def _encoding_of(file: BinaryIO, configured: str) -> str:
     """Return the encoding of the byte order mark, else the configured one."""
     file.seek(0)
     start = file.read(4)
-    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if start.startswith(mark)), said)
+    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if start.startswith(mark)), configured)
 
 
 def _undecodable_message(file: BinaryIO, path: str, encoding: str) -> str:

@@ -2,7 +2,7 @@
 
     worker                                   server
       Register(session, holds) ──────────────►          opens a session; lists all attempts it holds
-               ◄────────────── Welcome(session)         after the commit: work may follow
+               ◄────────────── Welcome(session, lost)   after the commit: work may follow
                ◄────────────── Credit(results)
                ◄────────────── Assign(lease, [..])      a group of attempts that share one lease
       Received([..]) ────────────────────────►          stored in the worker's journal
@@ -259,9 +259,11 @@ class Goodbye(_Message, frozen=True, tag="Goodbye"):
 
 
 class Welcome(_Message, frozen=True, tag="Welcome"):
-    """The session is open: work may follow."""
+    """The session is open: work may follow. Repeated when the limit changes."""
 
     session: str
+    lost_after_seconds: float = 15.0
+    """Seconds without a heartbeat after which the worker's tasks are rescheduled. The worker's own limits follow it."""
 
 
 class Credit(_Message, frozen=True, tag="Credit"):

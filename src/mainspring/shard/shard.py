@@ -260,7 +260,7 @@ class Shard:
             case happened.StoreLagged():
                 self.memory.suspended_from = event.hold
             case happened.SettingsChanged():
-                self.memory.retune(event.scheduler_settings)
+                liveness.retune(turn, event)
             case happened.RulesChanged():
                 rule_changes.rule(turn, event)
             case happened.ShareGranted():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mainspring.host.background import BackgroundLoops
+from mainspring.background import BackgroundLoops
 from mainspring.host.degradation import DegradationMonitor
 from mainspring.telemetry.gauges import gauge
 

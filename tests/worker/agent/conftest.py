@@ -73,14 +73,14 @@ class AgentHarness:
         async with asyncio.timeout(30):
             await self._working
 
-    def processes(self, word: str = "mainspring.worker.supervisor.supervisor") -> list[psutil.Process]:
-        """Return processes of this directory with this word in their command line."""
+    def processes(self, part: str = "mainspring.worker.supervisor.supervisor") -> list[psutil.Process]:
+        """Return processes of this directory with this in their command line."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if word in " ".join(words) and (
-                    str(self.state_dir) in words or word != "mainspring.worker.supervisor.supervisor"
+                command = process.cmdline()
+                if part in " ".join(command) and (
+                    str(self.state_dir) in command or part != "mainspring.worker.supervisor.supervisor"
                 ):
                     found.append(process)
         return found

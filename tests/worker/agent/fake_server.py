@@ -58,6 +58,7 @@ class FakeServer:
         self.redirects_to = ""
         """Address of the leader to redirect to, if set."""
         self.refuses: HTTPStatus | None = None
+        self.lost_after_seconds = 15.0
         self.tokens: list[str] = []
         self._link: ServerConnection | None = None
         self._wakeup = asyncio.Event()
@@ -128,7 +129,7 @@ class FakeServer:
         if isinstance(message, Register) and self.redirects_to:
             await self.say(Redirect(self.redirects_to))
         elif isinstance(message, Register) and self.sends_welcome:
-            await self.say(Welcome(message.session), Credit(1_000))
+            await self.say(Welcome(message.session, self.lost_after_seconds), Credit(1_000))
         elif isinstance(message, Result) and self.answers:
             await self.say(Answer(message.attempt, Verdict.APPLIED), Credit(1))
         elif isinstance(message, Log) and self.answers:

@@ -33,7 +33,7 @@ from mainspring.protocol.wire import (
     Stop,
     Verdict,
 )
-from mainspring.worker.supervisor.supervisor_settings import log_path
+from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, SupervisorSettings, log_path
 from tests.worker.agent.conftest import AgentHarness
 from tests.worker.agent.fake_server import FakeServer, open_fake_server, wait_until
 
@@ -151,6 +151,23 @@ async def test_a_new_agent_takes_over_running_attempts(
     assert (await fake_server.result("a")).outcome is Outcome.SUCCEEDED
     assert (await fake_server.result("b")).outcome is Outcome.SUCCEEDED
     assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
+async def test_unattended_attempts_end_in_time_for_the_limit_of_the_server(
+    fake_server: FakeServer, harness: AgentHarness, tmp_path: Path
+) -> None:
+    """WRK-10: the worker learns the limit in each session, and passes it on to its supervisor."""
+    unlimited = SupervisorSettings(orphan_seconds=600.0, orphan_grace_seconds=9.0)
+    (harness.state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(unlimited))
+    fake_server.lost_after_seconds = 12.0
+    harness.open(fake_server.url)
+    await fake_server.wait_for(Register)
+    await fake_server.assign("lease", ("a", until(tmp_path / "never")))
+    await fake_server.wait_for(Started)
+
+    await harness.crash()
+
+    await wait_until(lambda: not harness.processes())
 
 
 async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(

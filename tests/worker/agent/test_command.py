@@ -39,15 +39,15 @@ def greet(name: str = "you") -> str:
 
 async def start(harness: AgentHarness, fake_server: FakeServer, *options: str) -> asyncio.subprocess.Process:
     """Start a worker on the harness's directory."""
-    words = words_of(harness, fake_server, *options)
-    return await asyncio.create_subprocess_exec(*COMMAND, *words, stderr=asyncio.subprocess.DEVNULL)
+    given = options_of(harness, fake_server, *options)
+    return await asyncio.create_subprocess_exec(*COMMAND, *given, stderr=asyncio.subprocess.DEVNULL)
 
 
 async def start_waiting(harness: AgentHarness, fake_server: FakeServer, *options: str) -> asyncio.subprocess.Process:
     """Start a worker that waits for a signal to begin."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WAITING, "worker", *words_of(harness, fake_server, *options),
+        sys.executable, "-c", WAITING, "worker", *options_of(harness, fake_server, *options),
         stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdout is not None
@@ -55,7 +55,7 @@ async def start_waiting(harness: AgentHarness, fake_server: FakeServer, *options
     return process
 
 
-def words_of(harness: AgentHarness, fake_server: FakeServer, *options: str) -> tuple[str, ...]:
+def options_of(harness: AgentHarness, fake_server: FakeServer, *options: str) -> tuple[str, ...]:
     """Return the options of a worker on the harness's directory."""
     return ("--server", fake_server.url, "--state-dir", str(harness.state_dir), "--name", "w1", "--as-root", *options)
 

@@ -76,7 +76,7 @@ async def test_a_task_runs_as_a_job_that_is_removed_afterwards(harness: Supervis
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
     assert harness.log(end.attempt) == "day monday; rm, try 1 of load\n"
     assert end.log_bytes == len(harness.log(end.attempt))
-    assert [word for word in harness.received if isinstance(word, ProgressReported | CheckpointSaved)] == [
+    assert [message for message in harness.received if isinstance(message, ProgressReported | CheckpointSaved)] == [
         ProgressReported(end.attempt, 40.0, "loading"), CheckpointSaved(end.attempt, '{"page":3}')
     ]  # fmt: skip
     await until(lambda: not cluster.jobs and not cluster.pods and not cluster.secrets)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.worker.executors.remote.kubernetes_logs import LogCursor
+from mainspring.worker.executors.remote.kubernetes import LogCursor
 from mainspring.worker.executors.remote.output_lines import LineKind, MarkedLines
 
 PRINTED = (

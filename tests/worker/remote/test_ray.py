@@ -58,7 +58,7 @@ async def test_a_task_runs_as_a_job_named_after_its_attempt(harness: SupervisorH
 
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
     assert harness.log(end.attempt) == "it's $(date) and low on try 1\n", "values are not executed"
-    assert [word for word in harness.received if isinstance(word, ProgressReported | CheckpointSaved)] == [
+    assert [message for message in harness.received if isinstance(message, ProgressReported | CheckpointSaved)] == [
         ProgressReported(end.attempt, 40.0, "loading"), CheckpointSaved(end.attempt, '{"page":3}')
     ]  # fmt: skip
     [request] = ray.requests

@@ -21,7 +21,7 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture(scope="session")
 def supervisors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSupervisors]:
     """Supervisors shared by tests."""
-    supervisors = SharedSupervisors(tmp_path_factory.mktemp("guards"))
+    supervisors = SharedSupervisors(tmp_path_factory.mktemp("supervisors"))
     yield supervisors
     supervisors.end()
 

@@ -165,10 +165,10 @@ class SupervisorHarness:
         assert self._writer is not None
         self._writer.close()
 
-    def say(self, *words: FromAgent) -> None:
+    def say(self, *messages: FromAgent) -> None:
         """Send messages in one frame."""
         assert self._writer is not None
-        write_frame(self._writer, words)
+        write_frame(self._writer, messages)
 
     def launch(self, *works: object, lease: str | None = None, **fields: object) -> list[str]:
         """Launch works, one after another; return the attempts."""
@@ -191,9 +191,9 @@ class SupervisorHarness:
         """Wait for the first message of this kind about this attempt."""
         async with asyncio.timeout(DEADLINE_SECONDS), self._news:
             while True:
-                for word in self.received[after:]:
-                    if isinstance(word, kind) and (attempt is None or getattr(word, "attempt", None) == attempt):
-                        return word
+                for message in self.received[after:]:
+                    if isinstance(message, kind) and (attempt is None or getattr(message, "attempt", None) == attempt):
+                        return message
                 await self._news.wait()
 
     async def receives_more(self, after: int) -> None:
@@ -290,8 +290,8 @@ class SupervisorHarness:
         finally:
             os.close(directory)
 
-    async def _read(self, words: FrameReader[FromSupervisor]) -> None:
-        while received := await _next(words):
+    async def _read(self, messages: FrameReader[FromSupervisor]) -> None:
+        while received := await _next(messages):
             async with self._news:
                 self.received += received
                 self._news.notify_all()
@@ -323,9 +323,9 @@ def _is_warm_child(pid: int) -> bool:
     return True  # gone meanwhile
 
 
-async def _next(words: FrameReader[FromSupervisor]) -> list[FromSupervisor]:
+async def _next(messages: FrameReader[FromSupervisor]) -> list[FromSupervisor]:
     try:
-        return await words.next()
+        return await messages.next()
     except ConnectionError:
         return []
 

@@ -71,7 +71,7 @@ async def test_every_attempt_ends_once_or_never_starts_and_has_its_own_log(
             await harness.receives_more(len(harness.received))
 
     ended, given_back = await _all_of(harness, len(kinds))
-    began = {word.attempt for word in harness.received if isinstance(word, AttemptStarted)}
+    began = {message.attempt for message in harness.received if isinstance(message, AttemptStarted)}
     assert given_back.isdisjoint(began | ended.keys())
     for attempt, end in ended.items():
         kind, n = kinds[attempt]
@@ -93,9 +93,12 @@ async def _all_of(harness: SupervisorHarness, count: int) -> tuple[dict[str, Att
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             received = len(harness.received)
-            ends = [word for word in harness.received if isinstance(word, AttemptEnded)]
+            ends = [message for message in harness.received if isinstance(message, AttemptEnded)]
             given_back = {
-                attempt for word in harness.received if isinstance(word, Withdrawn) for attempt in word.attempts
+                attempt
+                for message in harness.received
+                if isinstance(message, Withdrawn)
+                for attempt in message.attempts
             }
             assert len({end.attempt for end in ends}) == len(ends)
             if len(ends) + len(given_back) == count:

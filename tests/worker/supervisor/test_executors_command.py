@@ -162,10 +162,10 @@ async def test_progress_and_checkpoints_are_reported_while_it_runs(harness: Supe
 
     go.touch()
     await harness.receives(AttemptEnded, attempt)
-    assert [word for word in harness.received if isinstance(word, ProgressReported)][1:] == [
+    assert [message for message in harness.received if isinstance(message, ProgressReported)][1:] == [
         ProgressReported(attempt, 80.0, "more")
     ]
-    assert [word for word in harness.received if isinstance(word, CheckpointSaved)] == [
+    assert [message for message in harness.received if isinstance(message, CheckpointSaved)] == [
         CheckpointSaved(attempt, '{"page":2}')
     ]
 
@@ -181,14 +181,16 @@ async def test_a_command_can_extend_its_deadline(harness: SupervisorHarness) -> 
     """
     (attempt,) = harness.launch({"shell": script}, timeout_seconds=60.0)
     assert await harness.receives(ExtensionRequested, attempt) == ExtensionRequested(attempt, 600.0)
-    assert [type(word) for word in harness.received if isinstance(word, ProgressReported | ExtensionRequested)] == [
+    assert [
+        type(message) for message in harness.received if isinstance(message, ProgressReported | ExtensionRequested)
+    ] == [
         ProgressReported,
         ExtensionRequested,
     ]
 
     harness.say(Prolong(attempt, 100 * 366 * 86_400.0))
     assert (await harness.receives(AttemptEnded, attempt)).outcome is Outcome.SUCCEEDED
-    assert sum(isinstance(word, ExtensionRequested) for word in harness.received) == 1
+    assert sum(isinstance(message, ExtensionRequested) for message in harness.received) == 1
 
 
 async def test_a_command_of_a_fan_out_gets_its_item(harness: SupervisorHarness) -> None:
@@ -258,7 +260,9 @@ async def test_a_waiting_attempt_that_is_stopped_never_starts(harness: Superviso
     await harness.receives(AttemptStarted, first)
     harness.say(EndAttempt(second, 60.0))
     assert (await harness.receives(AttemptEnded, second)).outcome is Outcome.STOPPED
-    assert not any(word for word in harness.received if isinstance(word, AttemptStarted) and word.attempt == second)
+    assert not any(
+        message for message in harness.received if isinstance(message, AttemptStarted) and message.attempt == second
+    )
 
 
 async def test_a_hundred_background_processes_are_killed(harness: SupervisorHarness) -> None:

@@ -314,7 +314,9 @@ async def test_calls_behind_a_long_one_can_be_withdrawn_or_stopped(harness: Supe
     assert value_of(await harness.receives(AttemptEnded, first)) == "done"
     assert value_of(await harness.receives(AttemptEnded, fourth)) is None
     assert not any(
-        word for word in harness.received if isinstance(word, AttemptStarted) and word.attempt in {second, third}
+        message
+        for message in harness.received
+        if isinstance(message, AttemptStarted) and message.attempt in {second, third}
     )
 
 
@@ -324,14 +326,14 @@ async def test_the_start_of_a_silent_function_is_detected(harness: SupervisorHar
     go = harness.own_dir / "go"
     first, second = harness.launch({"python": "work:wait_for", "args": {"path": str(go)}}, {"python": "work:nothing"})
     await harness.receives(AttemptStarted, first)
-    assert not any(isinstance(word, AttemptStarted) and word.attempt == second for word in harness.received)
+    assert not any(isinstance(message, AttemptStarted) and message.attempt == second for message in harness.received)
     harness.say(WithdrawAttempts((first, second)))
     assert (await harness.receives(WithdrawRefused)).attempts == (first,)
     assert (await harness.receives(Withdrawn)).attempts == (second,)
 
     go.touch()
     assert (await harness.receives(AttemptEnded, first)).outcome is Outcome.SUCCEEDED
-    assert [word.attempt for word in harness.received if isinstance(word, AttemptStarted)] == [first]
+    assert [message.attempt for message in harness.received if isinstance(message, AttemptStarted)] == [first]
 
 
 async def test_long_functions_do_not_block_others(harness: SupervisorHarness) -> None:
@@ -377,7 +379,7 @@ async def test_thousands_of_short_functions(harness: SupervisorHarness) -> None:
             await harness.receives(AttemptEnded, attempt)
     sys.stderr.write(f"{3_000 / (loop.time() - begun):.0f} calls a second\n")
     everyone = [attempt for attempts in leases for attempt in attempts]
-    assert {word.attempt for word in harness.received if isinstance(word, AttemptEnded)} >= set(everyone)
+    assert {message.attempt for message in harness.received if isinstance(message, AttemptEnded)} >= set(everyone)
     harness.say(Acknowledge(tuple(everyone)))
 
 

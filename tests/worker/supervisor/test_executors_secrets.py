@@ -91,13 +91,6 @@ async def test_an_unresolvable_secret_fails_the_attempt(harness: SupervisorHarne
             assert reference in error["message"]
 
 
-async def test_secrets_can_be_restricted_to_a_prefix(harness: SupervisorHarness) -> None:
-    await harness.start(variables={"TASK_A": "value-a", "OTHER": "value-b"}, secret_prefix="TASK_")
-    allowed = await harness.ends({"run": ["true"], "secrets": {"A": "env:TASK_A"}})
-    refused = await harness.ends({"run": ["true"], "secrets": {"B": "env:OTHER"}})
-    assert (allowed.outcome, refused.outcome) == (Outcome.SUCCEEDED, Outcome.FAILED)
-
-
 def _assert_in_no_file(directory: Path) -> None:
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert [path for path in files if VALUE.encode() in path.read_bytes()] == []

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import time
 
 import pytest
 
@@ -20,6 +21,7 @@ from mainspring.worker.supervisor.supervisor_wire import (
     ExtensionRequested,
     Launch,
     Prolong,
+    ServerContact,
     WithdrawAttempts,
     Withdrawn,
     WithdrawRefused,
@@ -82,6 +84,21 @@ async def test_without_an_agent_everything_is_killed_and_the_supervisor_exits(ha
     assert {end.attempt: end.outcome for end in inventory.ended} == dict.fromkeys(attempts, Outcome.STOPPED)
 
 
+async def test_unattended_attempts_end_before_the_server_reschedules_them(harness: SupervisorHarness) -> None:
+    """WRK-10: the limit counts from the last heartbeat, not from the death of the agent."""
+    await harness.start(orphan_seconds=60.0, orphan_grace_seconds=0.1)
+    (attempt,) = harness.launch({"shell": "trap '' TERM; sleep 1; echo ready; while true; do sleep 0.1; done"})
+    pid = (await harness.receives(AttemptStarted, attempt)).pid
+    rescheduled_at = time.monotonic() + 4.0
+    harness.say(ServerContact(4.0))
+    await harness.wait_for_log(attempt, "ready")
+    harness.disconnect()
+
+    await harness.wait_until_reaped(pid)
+    assert time.monotonic() < rescheduled_at
+    assert await harness.wait_for_exit() == 0
+
+
 async def test_a_newer_agent_replaces_the_older(harness: SupervisorHarness) -> None:
     await harness.share(poll_seconds=0.02)
     (attempt,) = harness.launch(FOREVER)
@@ -120,7 +137,7 @@ async def test_an_extension_request_is_repeated_until_answered(harness: Supervis
     await harness.connect()
     harness.say(EndAttempt(attempt, 0.0))
     await harness.receives(AttemptEnded, attempt)
-    assert not any(isinstance(word, ExtensionRequested) for word in harness.received[before:])
+    assert not any(isinstance(message, ExtensionRequested) for message in harness.received[before:])
 
 
 async def test_a_checkpoint_is_sent_before_the_result_that_followed(harness: SupervisorHarness) -> None:
@@ -137,7 +154,7 @@ async def test_a_checkpoint_is_sent_before_the_result_that_followed(harness: Sup
     before = len(harness.received)
     assert (await harness.connect()).began == (attempt,)
     await harness.receives(AttemptEnded, attempt, after=before)
-    assert [type(word) for word in harness.received[before + 1 :]] == [CheckpointSaved, AttemptEnded]
+    assert [type(message) for message in harness.received[before + 1 :]] == [CheckpointSaved, AttemptEnded]
     harness.say(Acknowledge((attempt,)))
     assert (await harness.connect()).began == ()
 
@@ -148,12 +165,18 @@ async def test_a_lease_runs_sequentially_and_leases_run_in_parallel(harness: Sup
     (other,) = harness.launch({"run": ["true"]}, lease="two")
     await harness.receives(AttemptEnded, other)
     assert not any(
-        word for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded) and word.attempt == second
+        message
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded) and message.attempt == second
     )
 
     harness.say(EndAttempt(first, 0.0))
     await harness.receives(AttemptEnded, second)
-    order = [(type(word), word.attempt) for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded)]
+    order = [
+        (type(message), message.attempt)
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded)
+    ]
     assert order.index((AttemptEnded, first)) < order.index((AttemptStarted, second))
 
 
@@ -178,7 +201,9 @@ async def test_attempts_that_have_not_started_can_be_withdrawn(harness: Supervis
     harness.say(EndAttempt(first, 0.0))
     assert (await harness.receives(AttemptEnded, third)).outcome is Outcome.SUCCEEDED
     assert not any(
-        word for word in harness.received if isinstance(word, AttemptStarted | AttemptEnded) and word.attempt == second
+        message
+        for message in harness.received
+        if isinstance(message, AttemptStarted | AttemptEnded) and message.attempt == second
     )
 
 

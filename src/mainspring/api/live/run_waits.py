@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mainspring.background import BackgroundLoops
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.run import FINAL_RUN
-from mainspring.host.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.store import Store

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 import structlog
 
-from mainspring.host.background import BackgroundLoops
+from mainspring.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused, Unavailable
 from mainspring.store.ports.front import TransitionRecord

@@ -1,4 +1,4 @@
-"""Restart policy of background loops (`host/background.py` runs them).
+"""Restart policy of background loops (`background.py` runs them).
 
     running ──fails──> backoff: 1 s, doubled with each consecutive failure, at most 15 s ──> running
     running for 30 s ──> healthy: the failure count is reset

@@ -28,7 +28,7 @@ _CENTURY = 36_500
 _MIN_SUSPECT_SECONDS = 6
 """Seconds. A healthy worker sends a heartbeat every 5 s."""
 _MIN_LOST_SECONDS = 12
-"""Seconds. A worker without contact starts nothing after 10 s, and its supervisor then stops unattended processes."""
+"""Seconds. A worker's own limits follow from it: two heartbeats, and the time to stop unattended processes, fit in."""
 
 
 def _range(minimum: float, maximum: float, about: str) -> Meta:

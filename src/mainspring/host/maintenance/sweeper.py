@@ -14,8 +14,8 @@ from typing import Protocol
 
 import structlog
 
+from mainspring.background import Steps
 from mainspring.core.model.settings import DEFAULT_RETENTION, Retention
-from mainspring.host.background import Steps
 from mainspring.host.loop import Leader
 from mainspring.host.maintenance.worker_watch import MAX_SILENT_WORKERS, claimant_silent_after, silent_after
 from mainspring.protocol.clock import Clock

@@ -20,9 +20,9 @@ from datetime import datetime
 
 import structlog
 
+from mainspring.background import Steps
 from mainspring.core.model.schedule_rows import Decide
 from mainspring.core.schedules import evaluate
-from mainspring.host.background import Steps
 from mainspring.host.schedules.evaluator import Rule, ScheduleEvaluator
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable

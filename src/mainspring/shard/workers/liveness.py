@@ -27,6 +27,7 @@ from mainspring.protocol.wire import Welcome
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import CloseLink
 from mainspring.shard.events import (
+    SettingsChanged,
     TimerDue,
     TimerKind,
     WorkerEvent,
@@ -59,12 +60,23 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
     worker.leaving = False
     memory.recent_workers.forget(worker.id)
     memory.capacity += worker.total
-    turn.send(worker, Welcome(event.session))
+    turn.send(worker, Welcome(event.session, memory.scheduler_settings.lost_after_seconds))
     _compare(turn, worker, frozenset(event.holds))
     reservations.compare(turn, worker)
     watch(turn, worker)
     memory.refresh(worker)
     turn.save_worker(worker)
+
+
+def retune(turn: Turn, event: SettingsChanged) -> None:
+    """Apply changed settings, and tell all workers the limit if it has changed: their own limits follow it."""
+    before, after = turn.memory.scheduler_settings, event.scheduler_settings
+    turn.memory.retune(after)
+    if before.lost_after_seconds == after.lost_after_seconds:
+        return
+    for worker in turn.memory.workers.values():
+        if worker.session and worker.wants is None:
+            turn.send(worker, Welcome(worker.session, after.lost_after_seconds))
 
 
 def carry_over(before: ShardMemory, after: ShardMemory) -> None:

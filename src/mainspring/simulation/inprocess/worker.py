@@ -26,7 +26,7 @@ from mainspring.protocol.wire import Assignment, Offer, Outcome
 from mainspring.simulation.virtual_worker import S, Server, VirtualWorker
 from mainspring.task_context.task_context import inside
 from mainspring.worker.agent.instructions import Prolong
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
 _LAST_SECONDS = 1.0

@@ -27,9 +27,9 @@ import msgspec
 import structlog
 
 from mainspring import __version__
+from mainspring.background import BackgroundLoops, Loop
 from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import start_task
-from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.wire import FromWorker, Goodbye, LogStored, Offer, Register, RunEnds, ToWorker, Welcome
 from mainspring.worker.agent.drain import Drain
@@ -54,14 +54,13 @@ from mainspring.worker.agent.uplink import Uplink
 from mainspring.worker.agent.verify import Verifier
 from mainspring.worker.artifacts.artifact_store import storage_of
 from mainspring.worker.artifacts.retention import ArtifactSweep
-from mainspring.worker.logs.shipping import MAX_LOG_SPOOL_BYTES, Shipping
+from mainspring.worker.logs.shipping import Shipping
 from mainspring.worker.supervisor import supervisor_wire as supervisor
 from mainspring.worker.supervisor.orphans import ProcessStartTimes, kill_orphans
 
 log = structlog.get_logger()
 
 BEAT_SECONDS = 5.0
-SILENCE_SECONDS = 10.0
 TICK_SECONDS = 0.2
 START_BATCH_SECONDS = 0.0015
 """Delay of a start message, so that it shares a frame with the end. Without it a chain of short tasks takes 50% longer:
@@ -71,7 +70,7 @@ FLUSH_SECONDS = 2.0
 CLOSE_SECONDS = 10.0
 
 _WHILE_RUNNING = (supervisor.CheckpointSaved, supervisor.ExtensionRequested)
-"""Messages about an attempt between its start and its end."""
+"""Messages by which the server learns more than the end of an attempt."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +95,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     ready_file: Path | None = None
     """Created after the first welcome of a server."""
     max_spool_bytes: int = MAX_SPOOL_BYTES
-    max_log_spool_bytes: int = MAX_LOG_SPOOL_BYTES
 
 
 class Agent:
@@ -123,7 +121,7 @@ class Agent:
             on_lost=self._lose_session,
         )
         self._supervisor = SupervisorLink(settings.state_dir, clock)
-        self._shipping = Shipping(settings.state_dir, settings.max_log_spool_bytes)
+        self._shipping = Shipping(settings.state_dir)
         self._start_times = ProcessStartTimes()
         self._file_probes = FileProbes(lambda seen: self._uplink.send([seen]))
         self._sweep = ArtifactSweep(
@@ -295,9 +293,15 @@ class Agent:
 
     def _welcome(self) -> None:
         self._open = True
+        self._report_contact()
         self._shipping.begin_session()
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(f"{self._settings.name}\n")
+
+    def _report_contact(self) -> None:
+        """Tell the supervisor how long attempts may run without an agent from now on."""
+        if self._open:
+            self._supervisor.send([supervisor.ServerContact(self._state_machine.lost_after_seconds)])
 
     def _take_messages(self) -> list[Instruction]:
         """Process the supervisor's messages. An attempt that started and ended in one turn, with nothing in between,
@@ -341,7 +345,9 @@ class Agent:
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             instructions += self._state_machine.beat()
-        if self._uplink.silence() > SILENCE_SECONDS:
+            self._report_contact()
+        # The server may have received the last heartbeat this long before its last response.
+        if self._uplink.silence() > self._state_machine.lost_after_seconds - BEAT_SECONDS:
             instructions += self._state_machine.silence()
         return instructions + self._drain.next(self._state_machine, now)
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 
 import msgspec
 
-from mainspring.protocol.wire import (
-    Assignment,
-    Checkpoint,
-    Extend,
-    FromWorker,
-    Heartbeat,
-    Offer,
-    Progress,
-    Result,
-    Started,
-)
+from mainspring.protocol import wire
 from mainspring.worker.agent.instructions import NO_RESOURCES, Mark, Record
 
 
@@ -31,8 +20,6 @@ class Phase(Enum):
     ENDED = 4
 
 
-MAX_FORGOTTEN = 20_000
-"""Forgotten attempts that are still known by id: far more than a session can repeat."""
 NOT_STARTED = frozenset({Phase.WAITING, Phase.LAUNCHED})
 WITH_SUPERVISOR = frozenset({Phase.LAUNCHED, Phase.RUNNING})
 
@@ -42,28 +29,28 @@ class AttemptState(msgspec.Struct):
 
     phase: Phase
     lease: str = ""
-    assignment: Assignment | None = None
+    assignment: wire.Assignment | None = None
     """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
-    needs: Offer = NO_RESOURCES
+    needs: wire.Offer = NO_RESOURCES
     recall_requested: bool = False
     pid: int = 0
     created: float = 0.0
     checkpoint: str | None = None
-    progress: Progress | None = None
+    progress: wire.Progress | None = None
     extension_requested: float | None = None
     """Seconds of extension that the attempt requested and that are not answered yet."""
-    result: Result | None = None
+    result: wire.Result | None = None
 
-    def words(self, attempt: str) -> Iterator[FromWorker]:
+    def unconfirmed(self, attempt: str) -> Iterator[wire.FromWorker]:
         """Messages that the server may have missed, except the result."""
         if self.phase is Phase.RUNNING:
-            yield Started(attempt)
+            yield wire.Started(attempt)
             if self.progress is not None:
-                yield Heartbeat((self.progress,))
+                yield wire.Heartbeat((self.progress,))
         if self.checkpoint is not None:
-            yield Checkpoint(attempt, self.checkpoint)
+            yield wire.Checkpoint(attempt, self.checkpoint)
         if self.extension_requested is not None and self.phase is not Phase.ENDED:
-            yield Extend(attempt, self.extension_requested)
+            yield wire.Extend(attempt, self.extension_requested)
 
     def replay(self, record: Record) -> None:
         """Apply a spool record."""
@@ -76,28 +63,3 @@ class AttemptState(msgspec.Struct):
                 self.phase, self.result = Phase.ENDED, record.result
             case Mark.RECEIVED | Mark.FORGOTTEN | Mark.UNKNOWN:
                 pass  # adding and removing attempts is up to the caller
-
-
-class Forgotten:
-    """Ids of the latest attempts that this worker no longer has."""
-
-    def __init__(self) -> None:
-        # Not a plain dict: finding its first key scans all deleted slots, which took a tenth of an agent's time.
-        self._names: OrderedDict[str, None] = OrderedDict()
-
-    def __contains__(self, attempt: str) -> bool:
-        return attempt in self._names
-
-    def add(self, attempt: str) -> None:
-        """Add an id; drop the oldest beyond the limit."""
-        self._names[attempt] = None
-        if len(self._names) > MAX_FORGOTTEN:
-            self._names.popitem(last=False)
-
-
-class RunningAttempt(msgspec.Struct, frozen=True):
-    """An attempt whose process may be alive."""
-
-    attempt: str
-    pid: int
-    created: float

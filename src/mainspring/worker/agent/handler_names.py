@@ -16,17 +16,41 @@ import msgspec
 from mainspring.protocol.errors import Refused
 from mainspring.worker.executors.command import clean_environment
 from mainspring.worker.sandbox.task_user import TaskUser, run_as
+from mainspring.worker.supervisor.supervisor_settings import LOCK_FILE, try_lock
 
 _SECONDS = 120.0
+_FILE = "handlers.json"
+"""The last names, in the state directory."""
 
 
-def handler_names(handlers: Sequence[str], user: TaskUser | None = None) -> tuple[str, ...]:
+class _Imported(msgspec.Struct, frozen=True):
+    handlers: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def handler_names(state_dir: Path, handlers: tuple[str, ...], user: TaskUser | None = None) -> tuple[str, ...]:
     """Return the names that these modules and files serve. Raises Refused if an import fails, or none is served.
 
-    They are imported as the user that runs the tasks.
+    They are imported as the user that runs the tasks. A restarted worker whose supervisor still runs does not import
+    them again, which may take longer than the supervisor waits for it: the processes of that supervisor serve the names
+    that were found before.
     """
     if not handlers:
         return ()
+    path = state_dir / _FILE
+    lock = try_lock(state_dir / LOCK_FILE)
+    if lock is not None:
+        os.close(lock)
+    elif path.exists():
+        known = msgspec.json.decode(path.read_bytes(), type=_Imported)
+        if known.handlers == handlers:
+            return known.names
+    names = _import(handlers, user)
+    path.write_bytes(msgspec.json.encode(_Imported(handlers, names)))
+    return names
+
+
+def _import(handlers: Sequence[str], user: TaskUser | None) -> tuple[str, ...]:
     # The modules are given by the operator, and there is no shell in between.
     command = [sys.executable, "-m", "mainspring.worker.agent.handler_names", *handlers]
     try:

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -33,12 +34,16 @@ from mainspring.protocol.rest.admin import CertificateView, EnrollRequest, Renew
 from mainspring.protocol.trust import tls_context
 from mainspring.worker.agent.uplink import PATH, link_address
 
+if TYPE_CHECKING:
+    from mainspring.client.aio.client import AsyncClient
+
 log = structlog.get_logger()
 
 DIRECTORY = "identity"
 MAX_SLEEP_SECONDS = 60.0
 """The clock is checked again after this time: the machine may have slept, or its clock may have been set."""
 RETRY_SECONDS = 10.0
+JOIN_RETRY_SECONDS = 1.0
 _JOIN_HINT = "join again: `mainspring join-token create`, then `mainspring worker --join-file FILE`"
 
 
@@ -94,7 +99,8 @@ class Identity:
             write_new(key_file, key_text(make_key()), 0o600)
         key = key_file.read_text()
         request = EnrollRequest(name=self._name, request=make_request(key, self._name))
-        granted = await self._ask_all(lambda server: self._enroll(server, token, request))
+        while (granted := await self._ask_servers(lambda client: client.enroll(request), token=token)) is None:
+            await self._clock.sleep(JOIN_RETRY_SECONDS)
         self._keep(granted, key)
         joined.write_text(f"{token_id}\n")
         key_file.unlink()
@@ -125,49 +131,33 @@ class Identity:
         self._check(read_certificate(pem))
         key = pem[pem.index("-----BEGIN PRIVATE KEY") :]
         request = RenewRequest(request=make_request(key, self._name))
-        granted = None
-        for server in self._servers:
-            try:
-                granted = await self._request_renewal(server, request)
-                break
-            except Unavailable as error:
-                log.warning("worker.server_unreachable", server=server, because=str(error))
+        pair = (self._pem, self._pem)
+        granted = await self._ask_servers(lambda client: client.renew(request), token="", certificate=pair)
         if granted is None:
             raise Unavailable("no server is reachable")
         self._keep(granted, key)
         log.info("worker.renewed", worker=granted.name, until=granted.expires_at.isoformat())
 
-    async def _ask_all(self, ask: Callable[[str], Awaitable[CertificateView]]) -> CertificateView:
-        """Return the response of the first server that answers."""
-        while True:
-            for server in self._servers:
-                try:
-                    return await ask(server)
-                except Unavailable as error:
-                    log.warning("worker.server_unreachable", server=server, because=str(error))
-            await self._clock.sleep(RETRY_SECONDS / 10)
-
-    async def _enroll(self, server: str, token: str, request: EnrollRequest) -> CertificateView:
+    async def _ask_servers(
+        self,
+        ask: Callable[[AsyncClient], Awaitable[CertificateView]],
+        *,
+        token: str,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> CertificateView | None:
+        """Return the response of the first server that answers; None if none does. Raises Refused."""
         from mainspring.client.aio.client import AsyncClient
 
-        async with AsyncClient(
-            _https(server), token=token, tenant="", ca_cert=self._ca_cert, retry_timeout_seconds=0
-        ) as client:
-            return await client.enroll(request)
-
-    async def _request_renewal(self, server: str, request: RenewRequest) -> CertificateView:
-        from mainspring.client.aio.client import AsyncClient
-
-        certificate_pair = (self._pem, self._pem)
-        async with AsyncClient(
-            _https(server),
-            token="",
-            tenant="",
-            ca_cert=self._ca_cert,
-            certificate=certificate_pair,
-            retry_timeout_seconds=0,
-        ) as client:
-            return await client.renew(request)
+        for server in self._servers:
+            try:
+                async with AsyncClient(
+                    _https(server), token=token, tenant="", ca_cert=self._ca_cert, certificate=certificate,
+                    retry_timeout_seconds=0,
+                ) as client:  # fmt: skip
+                    return await ask(client)
+            except Unavailable as error:
+                log.warning("worker.server_unreachable", server=server, because=str(error))
+        return None
 
     def _keep(self, granted: CertificateView, key: str) -> None:
         try:
@@ -183,16 +173,6 @@ class Identity:
         if certificate.expires_at <= self._clock.wall():
             when = f"{certificate.expires_at:%Y-%m-%d %H:%M} UTC"
             raise Unauthenticated(f"the certificate of worker {certificate.name} expired at {when}: {_JOIN_HINT}")
-
-
-def read_join_token(value: str, path: Path | None) -> str:
-    """Return the given join token, or the content of the file. Raises Refused."""
-    if value or path is None:
-        return value
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise Refused(f"cannot read the join token: {error}") from error
 
 
 def _renew_at(certificate: WorkerCertificate) -> datetime:

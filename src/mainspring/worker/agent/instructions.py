@@ -76,7 +76,7 @@ class Prolong(Instruction, frozen=True):
 
 
 class RunFileProbe(Instruction, frozen=True):
-    """Check whether the file exists, and reply with `Seen`."""
+    """Check whether the file exists, and reply with `FileProbed`."""
 
     question: str
     path: str

@@ -9,6 +9,7 @@ import signal
 import socket
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import psutil
@@ -28,7 +29,6 @@ from mainspring.protocol.wire import Offer
 from mainspring.telemetry.log_output import configure_logging
 from mainspring.worker.agent.agent import Agent, AgentSettings
 from mainspring.worker.agent.handler_names import handler_names
-from mainspring.worker.agent.identity import read_join_token
 from mainspring.worker.artifacts.artifact_store import directory_of, fault_in_storage
 from mainspring.worker.executors.container_engine import find_engine
 from mainspring.worker.executors.remote.clusters import cluster_labels, faults_in_clusters
@@ -143,10 +143,10 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     # Child processes have other working directories, so paths must be absolute.
     state_dir = state_dir.resolve()
     handlers = tuple(str(Path(one).resolve()) if one.endswith(".py") else one for one in options.handlers)
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state_dir(state_dir, has_task_user=bool(options.task_user))
     name = options.name or _stable_name(state_dir, host)
     user = find_user(options.task_user) if options.task_user else None
-    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(handlers, user)}
+    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(state_dir, handlers, user)}
     labels |= cluster_labels(options.kubernetes, options.ray)
     faults = faults_in_clusters(options.kubernetes, options.kubernetes_namespaces, options.ray)
     for prefix in (ISOLATION_LABEL, RUNS_LABEL):
@@ -173,52 +173,58 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     _write_settings(state_dir, supervisor)
     levels = offered_levels(state_dir, supervisor)
     log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
-    return AgentSettings(
-        name=name,
-        servers=options.servers,
-        state_dir=state_dir,
-        offer=offer,
-        pool=options.pool,
-        labels=labels | levels,
-        zone=options.zone,
-        token=options.token or _token(options.token_file),
-        join=read_join_token(options.join, options.join_file),
-        ca_cert=options.ca_cert,
-        artifacts=options.artifacts,
-        keep_artifacts_seconds=supervisor.keep_artifacts_seconds,
-        drain_seconds=options.drain_seconds,
-        ready_file=options.ready_file,
-    )
+    given = {
+        "name": name,
+        "state_dir": state_dir,
+        "offer": offer,
+        "labels": labels | levels,
+        "token": read_credential(options.token, options.token_file, os.environ.get("MAINSPRING_API_KEY", "")),
+        "join": read_credential(options.join, options.join_file),
+        "keep_artifacts_seconds": supervisor.keep_artifacts_seconds,
+    }
+    return AgentSettings(**_same_fields(options, AgentSettings) | given)
+
+
+def _same_fields(options: WorkerOptions, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the options that settings of this kind have under the same name."""
+    return {name: text for name, text in msgspec.structs.asdict(options).items() if name in kind.__struct_fields__}
+
+
+def make_state_dir(state_dir: Path, *, has_task_user: bool) -> None:
+    """Create the state directory, accessible to this user only.
+
+    A task user must be able to traverse its parents, whatever the umask. They are created with their final mode: other
+    workers that start at the same time may use them at once.
+    """
+    before = os.umask(0o066) if has_task_user else None
+    try:
+        state_dir.parent.mkdir(parents=True, exist_ok=True)
+    finally:
+        if before is not None:
+            os.umask(before)
+    state_dir.mkdir(exist_ok=True, mode=0o700)
 
 
 def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Offer) -> SupervisorSettings:
     """Build the supervisor's settings."""
     python_path = tuple(str(place.resolve()) for place in (*options.python_path, Path.cwd()))
     storage = directory_of(options.artifacts)
-    return SupervisorSettings(
-        handlers=handlers,
-        children=options.children,
-        python_path=python_path,
-        invoker=parse_invoker(options.invoker) if options.invoker else None,
-        artifacts=options.artifacts,
-        keep_artifacts_seconds=int(options.keep_artifacts or 0),
-        max_artifact_bytes=options.largest_artifact,
-        max_artifacts_bytes=options.largest_artifacts,
-        servers=options.servers,
-        ca_cert=str(options.ca_cert.resolve()) if options.ca_cert is not None else "",
-        isolation=options.isolation,
-        task_user=options.task_user,
-        memory_bytes=offer.memory_bytes,
-        task_processes=options.task_processes,
-        task_file_bytes=options.task_file_bytes,
-        hidden=tuple(str(place.resolve()) for place in (*options.hide, *filter(None, [options.token_file, storage]))),
-        shown=tuple(str(place.resolve()) for place in options.show),
-        container_engine=find_engine(options.container_engine),
-        allow_private_http=options.allow_private_http,
-        kubernetes=options.kubernetes,
-        kubernetes_namespaces=options.kubernetes_namespaces,
-        ray=options.ray,
-    )
+    given = {
+        "handlers": handlers,
+        "python_path": python_path,
+        "invoker": parse_invoker(options.invoker) if options.invoker else None,
+        "keep_artifacts_seconds": int(options.keep_artifacts or 0),
+        "max_artifact_bytes": options.largest_artifact,
+        "max_artifacts_bytes": options.largest_artifacts,
+        "ca_cert": str(options.ca_cert.resolve()) if options.ca_cert is not None else "",
+        "memory_bytes": offer.memory_bytes,
+        "hidden": tuple(
+            str(place.resolve()) for place in (*options.hide, *filter(None, [options.token_file, storage]))
+        ),
+        "shown": tuple(str(place.resolve()) for place in options.show),
+        "container_engine": find_engine(options.container_engine),
+    }
+    return SupervisorSettings(**_same_fields(options, SupervisorSettings) | given)
 
 
 def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:
@@ -234,6 +240,11 @@ def _stable_name(state_dir: Path, host: str) -> str:
     return path.read_text().strip()
 
 
-def _token(path: Path | None) -> str:
-    """Return the token from a file, or from MAINSPRING_API_KEY."""
-    return path.read_text().strip() if path is not None else os.environ.get("MAINSPRING_API_KEY", "")
+def read_credential(value: str, path: Path | None, default: str = "") -> str:
+    """Return the given value, else the content of the file, else the default. Raises Refused."""
+    if value or path is None:
+        return value or default
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}") from error

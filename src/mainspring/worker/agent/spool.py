@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import zlib
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from mainspring.atomic_files import sync_path
 from mainspring.protocol.errors import Refused
 from mainspring.worker.agent.instructions import Mark, Record
 from mainspring.worker.agent.state_machine import MAX_UNKNOWN_RESULTS
+from mainspring.worker.supervisor.supervisor_settings import try_lock
 
 log = structlog.get_logger()
 
@@ -180,16 +180,13 @@ def _write(file: int, data: bytes, at: int) -> None:
 
 def _lock(path: Path) -> int:
     """Hold the lock of a state directory for as long as this process lives."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(file)
+    file = try_lock(path)
+    if file is None:
+        holder = path.read_text("ascii", "replace").strip() or "unknown"
         raise Refused(
             f"{path.parent} is in use by another worker (process {holder}); each worker needs its own\n"
             "hint: set another name with --name, or another directory with --state-dir"
-        ) from None
+        )
     os.ftruncate(file, 0)
     os.pwrite(file, str(os.getpid()).encode(), 0)
     return file

@@ -5,8 +5,7 @@
                  └─ while silent ─withdrawn─ recalled, leaving ─► (forgotten)  └─ answer "unknown" ─► kept as unknown
 
 Each method takes an event and returns the instructions that follow, in order. A `Persist` must be on disk before any
-later
-instruction is executed: that is how no promise is lost (I-50).
+later instruction is executed: that is how no promise is lost (I-50).
 
 A group is passed to the supervisor as a whole, which runs the attempts of a lease one after another and reports what
 started and what ended. Only the supervisor knows what has not started, so withdrawing an attempt means asking the
@@ -26,47 +25,17 @@ what `spool.py` keeps of it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 import msgspec
 
-from mainspring.protocol.wire import (
-    Answer,
-    Artifacts,
-    Assign,
-    Checkpoint,
-    Credit,
-    Extend,
-    Extended,
-    FromWorker,
-    Heartbeat,
-    Leaving,
-    LogStored,
-    Outcome,
-    ProbeFile,
-    Progress,
-    Recall,
-    Received,
-    Redirect,
-    Refusal,
-    Register,
-    Result,
-    Returned,
-    RunEnds,
-    Started,
-    Stop,
-    ToWorker,
-    Verdict,
-    Welcome,
-)
+from mainspring.protocol import wire
 from mainspring.worker.agent.attempt_state import (
     NOT_STARTED,
     WITH_SUPERVISOR,
     AttemptState,
-    Forgotten,
     Phase,
-    RunningAttempt,
 )
 from mainspring.worker.agent.instructions import (
     Instruction,
@@ -84,7 +53,11 @@ from mainspring.worker.agent.verify import Verify, accept_all
 from mainspring.worker.supervisor.supervisor_wire import Inventory
 
 MAX_UNKNOWN_RESULTS = 1_000
+MAX_FORGOTTEN = 20_000
+"""Forgotten attempts that are still known by id: far more than a session can repeat."""
 MAX_NOTE_LENGTH = 1_000
+DEFAULT_LOST_AFTER_SECONDS = 15.0
+"""Until a server says otherwise."""
 
 
 class StateMachine:
@@ -92,6 +65,8 @@ class StateMachine:
 
     def __init__(self, verify: Verify = accept_all) -> None:
         self.session = ""
+        self.lost_after_seconds = DEFAULT_LOST_AFTER_SECONDS
+        """Seconds without a heartbeat after which the server reschedules the attempts."""
         self.leaving = False
         """The worker is shutting down: nothing more starts."""
         self.spool_full = False
@@ -103,20 +78,21 @@ class StateMachine:
         self._attempts: dict[str, AttemptState] = {}
         self._registered: tuple[str, ...] = ()
         """Attempts listed in this session's `Register`."""
-        self._forgotten = Forgotten()
+        # Not a plain dict: finding its first key scans all deleted slots, which took a tenth of an agent's time.
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._unsent: deque[str] = deque()
         self._progressed: dict[str, None] = {}
-        self.unknown_results: deque[Result] = deque(maxlen=MAX_UNKNOWN_RESULTS)
+        self.unknown_results: deque[wire.Result] = deque(maxlen=MAX_UNKNOWN_RESULTS)
         """Results that the server did not recognize."""
 
     def holds(self) -> tuple[str, ...]:
         """Return the ids of all attempts."""
         return tuple(self._attempts)
 
-    def running(self) -> list[RunningAttempt]:
-        """Return the attempts whose process is known to run."""
-        state = self._attempts.items()
-        return [RunningAttempt(attempt, one.pid, one.created) for attempt, one in state if one.phase is Phase.RUNNING]
+    def running(self) -> list[Record]:
+        """Return the attempts whose process is known to run, with their pids."""
+        found = [(attempt, one) for attempt, one in self._attempts.items() if one.phase is Phase.RUNNING]
+        return [Record(Mark.STARTED, attempt, one.pid, one.created) for attempt, one in found]
 
     def unfinished(self) -> list[str]:
         """Return the attempts that are launched or running."""
@@ -124,7 +100,7 @@ class StateMachine:
 
     # the session
 
-    def register(self, hello: Register) -> Register:
+    def register(self, hello: wire.Register) -> wire.Register:
         """Open a session and list all attempts in it. The previous session is void."""
         self.session, self._open, self._credit = hello.session, False, 0
         self._registered = self.holds()
@@ -134,28 +110,28 @@ class StateMachine:
         """The connection is lost; running attempts continue."""
         self._open = False
 
-    def take(self, message: ToWorker) -> list[Instruction]:
+    def take(self, message: wire.ToWorker) -> list[Instruction]:
         """Process a message of the server."""
         instructions = self.server_responded()
         match message:
-            case Assign():
+            case wire.Assign():
                 instructions += self._take_group(message)
-            case Answer():
+            case wire.Answer():
                 instructions += self._answer(message)
-            case Credit():
+            case wire.Credit():
                 self._credit += message.results
                 instructions += self._send_results()
-            case Welcome():
+            case wire.Welcome():
                 instructions += self._welcome(message)
-            case Recall():
+            case wire.Recall():
                 instructions += self._recall(message)
-            case Stop():
+            case wire.Stop():
                 instructions += self._stop(message)
-            case Extended():
+            case wire.Extended():
                 instructions += self._prolong(message)
-            case ProbeFile():
+            case wire.ProbeFile():
                 instructions.append(RunFileProbe(message.question, message.path))
-            case LogStored() | RunEnds() | Redirect():
+            case wire.LogStored() | wire.RunEnds() | wire.Redirect():
                 pass  # handled by the log shipper, the artifact sweep and the uplink
         return instructions
 
@@ -165,7 +141,7 @@ class StateMachine:
             return []
         progressed = [self._attempts[attempt].progress for attempt in self._progressed if attempt in self._attempts]
         self._progressed.clear()
-        return [Send(Heartbeat(tuple(progress for progress in progressed if progress is not None)))]
+        return [Send(wire.Heartbeat(tuple(progress for progress in progressed if progress is not None)))]
 
     def silence(self) -> list[Instruction]:
         """Start nothing more: the server has been silent for so long that it may have rescheduled the work."""
@@ -184,7 +160,7 @@ class StateMachine:
     def leave(self) -> list[Instruction]:
         """Drain (WRK-9): start nothing more, return what has not started, finish the rest."""
         self.leaving = True
-        instructions = self._send(Leaving()) + self._return(self._in_phase(Phase.WAITING))
+        instructions = self._send(wire.Leaving()) + self._return(self._in_phase(Phase.WAITING))
         return instructions + self._withdraw(self._in_phase(Phase.LAUNCHED))
 
     def set_spool_full(self, spool_full: bool) -> list[Instruction]:
@@ -192,7 +168,7 @@ class StateMachine:
         if spool_full == self.spool_full:
             return []
         self.spool_full = spool_full
-        return self._send(Leaving()) if spool_full else []
+        return self._send(wire.Leaving()) if spool_full else []
 
     # events of attempts
 
@@ -202,13 +178,13 @@ class StateMachine:
         if state is None or state.phase not in NOT_STARTED:
             return []
         state.phase, state.pid, state.created = Phase.RUNNING, pid, created
-        return [Persist(Record(Mark.STARTED, attempt, pid, created)), *self._send(Started(attempt))]
+        return [Persist(Record(Mark.STARTED, attempt, pid, created)), *self._send(wire.Started(attempt))]
 
     def progressed(self, attempt: str, percent: float | None, note: str) -> None:
         """The attempt reported progress; the next heartbeat sends it."""
         state = self._attempts.get(attempt)
         if state is not None and state.phase is Phase.RUNNING:
-            state.progress = Progress(attempt, percent, note[:MAX_NOTE_LENGTH])
+            state.progress = wire.Progress(attempt, percent, note[:MAX_NOTE_LENGTH])
             self._progressed[attempt] = None
 
     def checkpoint_saved(self, attempt: str, document: str) -> list[Instruction]:
@@ -217,7 +193,10 @@ class StateMachine:
         if state is None or state.phase is Phase.ENDED:
             return []
         state.checkpoint = document
-        return [Persist(Record(Mark.SAVED, attempt, document=document)), *self._send(Checkpoint(attempt, document))]
+        return [
+            Persist(Record(Mark.SAVED, attempt, document=document)),
+            *self._send(wire.Checkpoint(attempt, document)),
+        ]
 
     def extension_requested(self, attempt: str, seconds: float) -> list[Instruction]:
         """The attempt requests more time. Its progress is sent first: extensions require progress (LIV-4)."""
@@ -225,22 +204,23 @@ class StateMachine:
         if state is None or state.phase is Phase.ENDED:
             return []
         state.extension_requested = seconds
-        return [*self.beat(), *self._send(Extend(attempt, seconds))]
+        return [*self.beat(), *self._send(wire.Extend(attempt, seconds))]
 
     def ended(
-        self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = (),
-        *, just_started: bool = False,
+        self, attempt: str, outcome: wire.Outcome, output: str | None = None, error: str | None = None,
+        left: wire.Artifacts = (), *, just_started: bool = False,
     ) -> list[Instruction]:  # fmt: skip
-        """All processes of the attempt have ended: record and report the result. `just_started`: its start was not
-        reported
-        yet."""
+        """All processes of the attempt have ended: record and report the result.
+
+        `just_started`: its start was not reported yet.
+        """
         state = self._attempts.get(attempt)
         if state is None or state.phase is Phase.ENDED:
             return []
-        begins = self._send(Started(attempt)) if just_started and state.phase in NOT_STARTED else []
+        begins = self._send(wire.Started(attempt)) if just_started and state.phase in NOT_STARTED else []
         state.phase = Phase.ENDED
         state.assignment = None
-        state.result = Result(attempt, outcome, output, error, left)
+        state.result = wire.Result(attempt, outcome, output, error, left)
         self._progressed.pop(attempt, None)
         self._unsent.append(attempt)
         return [Persist(Record(Mark.ENDED, attempt, result=state.result)), *begins, *self._send_results()]
@@ -288,7 +268,7 @@ class StateMachine:
             if attempt in began:
                 instructions += self.started(attempt)
             elif attempt not in waiting:
-                instructions += self.ended(attempt, Outcome.STOPPED, None, error)
+                instructions += self.ended(attempt, wire.Outcome.STOPPED, None, error)
         unwanted = self._silent or self.leaving
         instructions += self._withdraw(
             [
@@ -303,61 +283,62 @@ class StateMachine:
 
     # messages of the server
 
-    def _welcome(self, message: Welcome) -> list[Instruction]:
+    def _welcome(self, message: wire.Welcome) -> list[Instruction]:
         """The session is open: resend everything the server may have missed, results last."""
         if message.session != self.session:
             return []
         self._open = True
+        self.lost_after_seconds = message.lost_after_seconds
         gone = tuple(attempt for attempt in self._registered if attempt not in self._attempts)
-        instructions = self._send(Returned(gone)) if gone else []
+        instructions = self._send(wire.Returned(gone)) if gone else []
         waiting = tuple(attempt for attempt, state in self._attempts.items() if state.phase in NOT_STARTED)
         if waiting:
-            instructions += self._send(Received(waiting))
+            instructions += self._send(wire.Received(waiting))
         if self.leaving or self.spool_full:
-            instructions += self._send(Leaving())
+            instructions += self._send(wire.Leaving())
         for attempt, state in self._attempts.items():
-            for word in state.words(attempt):
-                instructions += self._send(word)
+            for unconfirmed in state.unconfirmed(attempt):
+                instructions += self._send(unconfirmed)
         self._unsent = deque(self._in_phase(Phase.ENDED))
         return instructions + self._send_results()
 
-    def _take_group(self, message: Assign) -> list[Instruction]:
+    def _take_group(self, message: wire.Assign) -> list[Instruction]:
         """Record a group, confirm it, launch it. Refuse what can't run here; return what is not wanted."""
         fresh = [
             one for one in message.group if one.attempt not in self._attempts and one.attempt not in self._forgotten
         ]
         if self.leaving or self.spool_full:
             self._forget(*(one.attempt for one in fresh))
-            return self._send(Returned(tuple(one.attempt for one in fresh))) if fresh else []
+            return self._send(wire.Returned(tuple(one.attempt for one in fresh))) if fresh else []
         refusals: list[Instruction] = []
         taken: list[str] = []
         for one in fresh:
             why = self._verify(one, message.needs)
             if why:
                 self._forget(one.attempt)
-                refusals += self._send(Refusal(one.attempt, why[:MAX_NOTE_LENGTH]))
+                refusals += self._send(wire.Refusal(one.attempt, why[:MAX_NOTE_LENGTH]))
             else:
                 self._attempts[one.attempt] = AttemptState(Phase.WAITING, message.lease, one, message.needs)
                 taken.append(one.attempt)
         if not taken:
             return refusals
         instructions: list[Instruction] = [Persist(Record(Mark.RECEIVED, attempt)) for attempt in taken]
-        instructions += self._send(Received(tuple(taken)))
+        instructions += self._send(wire.Received(tuple(taken)))
         for attempt in taken:
             instructions += self._launch(attempt)
         return instructions + refusals
 
-    def _answer(self, message: Answer) -> list[Instruction]:
+    def _answer(self, message: wire.Answer) -> list[Instruction]:
         state = self._attempts.get(message.attempt)
         if state is None or state.result is None:
             return []
         self._forget(message.attempt)
-        if message.verdict is Verdict.UNKNOWN:
+        if message.verdict is wire.Verdict.UNKNOWN:
             self.unknown_results.append(state.result)
             return [Persist(Record(Mark.UNKNOWN, message.attempt))]
         return [Persist(Record(Mark.FORGOTTEN, message.attempt))]
 
-    def _recall(self, message: Recall) -> list[Instruction]:
+    def _recall(self, message: wire.Recall) -> list[Instruction]:
         """Return what has not started. For launched attempts the supervisor decides: `Withdrawn`, or a later start."""
         instructions: list[Instruction] = []
         back: list[str] = []
@@ -370,16 +351,16 @@ class StateMachine:
                 state.recall_requested = True
                 to_withdraw.append(attempt)
             elif state.phase is Phase.RUNNING:
-                instructions += self._send(Started(attempt))
+                instructions += self._send(wire.Started(attempt))
         return instructions + self._return(back) + self._withdraw(to_withdraw)
 
-    def _stop(self, message: Stop) -> list[Instruction]:
+    def _stop(self, message: wire.Stop) -> list[Instruction]:
         state = self._attempts.get(message.attempt)
         if state is None:
-            return self._send(Returned((message.attempt,)))
+            return self._send(wire.Returned((message.attempt,)))
         return [] if state.phase is Phase.ENDED else [StopAttempt(message.attempt, message.grace_seconds)]
 
-    def _prolong(self, message: Extended) -> list[Instruction]:
+    def _prolong(self, message: wire.Extended) -> list[Instruction]:
         state = self._attempts.get(message.attempt)
         if state is None or state.phase is Phase.ENDED:
             return []
@@ -409,13 +390,15 @@ class StateMachine:
             Persist(Record(Mark.FORGOTTEN, attempt)) for attempt in attempts if attempt in self._attempts
         ]
         self._forget(*attempts)
-        return instructions + self._send(Returned(tuple(attempts)))
+        return instructions + self._send(wire.Returned(tuple(attempts)))
 
     def _forget(self, *attempts: str) -> None:
         for attempt in attempts:
             self._attempts.pop(attempt, None)
             self._progressed.pop(attempt, None)
-            self._forgotten.add(attempt)
+            self._forgotten[attempt] = None
+            if len(self._forgotten) > MAX_FORGOTTEN:
+                self._forgotten.popitem(last=False)
 
     def _send_results(self) -> list[Instruction]:
         instructions: list[Instruction] = []
@@ -426,5 +409,5 @@ class StateMachine:
                 instructions.append(Send(state.result))
         return instructions
 
-    def _send(self, message: FromWorker) -> list[Instruction]:
+    def _send(self, message: wire.FromWorker) -> list[Instruction]:
         return [Send(message)] if self._open else []

@@ -1,7 +1,7 @@
 """The worker's connection to a server: one WebSocket at a time, message groups in both directions, endless reconnects.
 
     ┌──────────► connect ──Register──► Welcome ──► frames both ways ──┐
-    │               │ 401, 403: every 5 s            │ Elsewhere       │ lost, or silent for 15 s
+    │               │ 401, 403: every 5 s            │ Redirect        │ lost, or silent for 15 s
     └── backoff ◄───┴────────────────────────────────┴─────────────────┘
 
 1. While a frame is being sent, further messages queue up for the next one.

@@ -37,7 +37,6 @@ class ArtifactFile(msgspec.Struct, frozen=True, kw_only=True):
 class FolderLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an attempt's artifacts."""
 
-    files: int = MAX_ARTIFACTS
     file_bytes: int = 10 * 1024**3
     all_bytes: int = 50 * 1024**3
 

@@ -27,7 +27,7 @@ from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
 from mainspring.worker.artifacts.artifact_folder import FolderLimits, artifact_files
 from mainspring.worker.artifacts.artifact_store import storage_of
-from mainspring.worker.executors.executor import AttemptHandle, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, failure
 from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 log = structlog.get_logger(__name__)
@@ -35,15 +35,6 @@ _T = TypeVar("_T")
 
 _THREADS = 4
 _RETRY_SECONDS = 30.0
-
-
-class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of an attempt, as it is reported."""
-
-    outcome: Outcome
-    output: str | None = None
-    error: str | None = None
-    artifacts: tuple[Artifact, ...] = ()
 
 
 class Artifacts:

@@ -95,16 +95,10 @@ class AttemptFiles:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that identify the attempt and locate its files."""
-        return identity_variables(self._assignment, self._deadline) | {
-            "MAINSPRING_CONTEXT": str(self.root / "context.json"),
-            "MAINSPRING_OUTPUT": str(self.root / "output"),
-            "MAINSPRING_CHECKPOINT": str(self.root / "checkpoint"),
-            "MAINSPRING_PROGRESS": str(self.root / "progress"),
-            "MAINSPRING_EXTEND": str(self.root / "extend"),
-            "MAINSPRING_ARTIFACTS": str(self.artifacts),
-            "MAINSPRING_INPUTS": str(self.inputs),
-            "MAINSPRING_TOKEN_FILE": str(self.root / "token"),
-        }
+        files = {"CONTEXT": "context.json", "TOKEN_FILE": "token"}
+        files |= {name.upper(): name for name in ("output", "checkpoint", "progress", "extend", ARTIFACTS, INPUTS)}
+        located = {f"MAINSPRING_{name}": str(self.root / file) for name, file in files.items()}
+        return identity_variables(self._assignment, self._deadline) | located
 
     def output(self) -> str:
         """Return the output as JSON. Raises Refused if it is too large or malformed."""
@@ -273,10 +267,10 @@ def parse_progress(text: str) -> Progress | None:
     text = text.strip()
     if text.startswith("{"):
         try:
-            said = msgspec.json.decode(text, type=Progress)
+            parsed = msgspec.json.decode(text, type=Progress)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        return bounded_progress(said.percent, said.note)
+        return bounded_progress(parsed.percent, parsed.note)
     first, _, rest = text.partition(" ")
     try:
         return bounded_progress(float(first.removesuffix("%")), rest)

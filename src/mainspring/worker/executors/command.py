@@ -10,79 +10,42 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 from mainspring.core.work.work import Argv, ShellText, Work
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment, Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
 from mainspring.worker.executors.attempt_files import AttemptFiles
-from mainspring.worker.executors.executor import AttemptHandle, failure, rendered, template_values
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.logs.capture import Capture, Mask
-from mainspring.worker.sandbox.confinement import Confinement, confinement_of
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, result_of
+from mainspring.worker.executors.executor import Executor
+from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
+from mainspring.worker.logs.capture import Capture
+from mainspring.worker.sandbox.confinement import confinement_of
+from mainspring.worker.sandbox.sandbox import Sandbox
 from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 _READ_BYTES = 1024 * 1024
 
 
-class CommandExecutor:
+class CommandExecutor(Executor):
     """Runs each attempt in its own process."""
 
-    max_batch = 1
-
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        secrets: Secrets,
-        sandboxes: Sandboxes,
-    ) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._processes = processes
-        self._secrets = secrets
-        self._sandboxes = sandboxes
-        self._artifacts = Artifacts(state_dir, settings)
-
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Run one attempt."""
-        for handle in handles:
-            await self._run(handle)
-
-    async def close(self) -> None:
-        """No-op."""
-
-    async def _run(self, handle: AttemptHandle) -> None:
-        work = handle.work
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt: fetch its inputs, start the process, follow it to its end."""
+        work, one = handle.work, handle.assignment
         assert work is not None
-        one = handle.assignment
-        deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        files = AttemptFiles(self._state_dir, one, deadline, self._sandboxes.user)
+        files = AttemptFiles(self._state_dir, one, self.deadline_of(one), self._sandboxes.user)
         command = _Command(self._clock, self._processes)
         handle.bind(stop=command.stop, recall=lambda: False, prolong=files.prolong)
-        try:
-            secrets = await self._secrets.resolve(self.secrets_of(work))
-        except Refused as error:
-            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+        secrets = await self.resolve_secrets(handle, self.secrets_of(work))
+        if secrets is None:
             return
-        handle.mask = Mask(secrets.values())
-        capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
-        try:
-            argv, given = self.command_of(work, one)
-        except ExpressionFailed as error:
-            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
-            return
-        if handle.grace_seconds is not None:
+        capture = self.open_log(handle, secrets)
+        argv, given = self.command_of(work, one)
+        if handle.stop_requested():
             handle.end(Outcome.STOPPED)
             return
         files.make()
@@ -91,50 +54,37 @@ class CommandExecutor:
             await files.clear()
             handle.end(Outcome.STOPPED if handle.stop_requested() else Outcome.FAILED, error=fault)
             return
-        environment = self.inherited() | supervisor_variable(self._state_dir) | files.environment()
         sandbox: Sandbox | None = None
         try:
-            left = self.write_inputs(work, files)
-            directory = self.directory_of(work, files)
-            files.release_to_user()
-            sandbox = self.sandbox_of(handle, files)
-            environment |= sandbox.environment() | given | secrets | left
-            command.start(*self.wrapped(handle, argv, environment, files), directory, capture, sandbox)
+            variables = given | secrets | self.write_inputs(work, files)
+            argv, environment, directory, sandbox = self.prepare(handle, argv, variables, files)
+            command.start(argv, environment, directory, capture, sandbox)
         except (Refused, OSError, ValueError) as error:
             if sandbox is not None:
                 self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            message = f"cannot start {argv[0]}: {why}"
-            handle.end(Outcome.FAILED, error=failure("Start", message, error_class="permanent"))
-            return
+            raise Refused(f"cannot start {argv[0]}: {why}") from None
         handle.begin(command.pid)
         await self._run_to_end(handle, command, files, capture, sandbox)
         self._sandboxes.close(sandbox)
 
-    def confinement_of(self, work: Work) -> Confinement:
-        """Return the confinement of the command."""
-        return confinement_of(work, self._settings.isolation)
+    def prepare(
+        self, handle: AttemptHandle, argv: list[str], variables: dict[str, str], files: AttemptFiles
+    ) -> tuple[list[str], dict[str, str], Path, Sandbox]:
+        """Return arguments, environment, working directory and sandbox of the process. Raises Refused or OSError."""
+        work, one = handle.work, handle.assignment
+        assert work is not None
+        directory = _directory(work.directory, files)
+        files.release_to_user()
+        confinement = confinement_of(work, self._settings.isolation)
+        sandbox = self._sandboxes.open(one.attempt, confinement, files.root, one.memory_bytes)
+        inherited = clean_environment(os.environ) | sandbox.environment()
+        return argv, inherited | self.variables_of(files) | variables, directory, sandbox
 
-    def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
-        """Open the sandbox of the command. Raises OSError."""
-        assert handle.work is not None
-        one = handle.assignment
-        return self._sandboxes.open(one.attempt, self.confinement_of(handle.work), files.root, one.memory_bytes)
-
-    def inherited(self) -> dict[str, str]:
-        """Return the inherited part of the worker's environment."""
-        return clean_environment(os.environ)
-
-    def directory_of(self, work: Work, files: AttemptFiles) -> Path:
-        """Return the working directory, created if needed. Raises Refused or OSError."""
-        return _directory(work.directory, files)
-
-    def wrapped(
-        self, handle: AttemptHandle, argv: list[str], environment: dict[str, str], files: AttemptFiles
-    ) -> tuple[list[str], dict[str, str]]:
-        """Wrap the command: return the arguments and environment to start. Raises Refused or OSError."""
-        return argv, environment
+    def variables_of(self, files: AttemptFiles) -> dict[str, str]:
+        """Return the variables that identify the attempt."""
+        return supervisor_variable(self._state_dir) | files.environment()
 
     async def clean_up(self, handle: AttemptHandle, code: int) -> None:
         """Clean up after the process exited with this code: end remote parts that are not our processes."""
@@ -145,20 +95,15 @@ class CommandExecutor:
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
         """Return the arguments of the command, and the job's variables. Raises ExpressionFailed."""
-        given = self.variables_of(work, assignment)
+        values = template_values(assignment)
+        given = rendered_env(work.env, values)
         match work:
             case Argv():
-                values = template_values(assignment)
-                return [rendered(f"run[{number}]", arg, values) for number, arg in enumerate(work.run)], given
+                return rendered_argv("run", work.run, values), given
             case ShellText():
                 return ["/bin/sh", "-c", work.shell], given
             case _:
                 raise AssertionError(f"{type(work).__name__} is not a command")
-
-    def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
-        """Return the job's variables. Raises ExpressionFailed."""
-        values = template_values(assignment)
-        return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
 
     def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write extra input files; return the variables that locate them. Raises OSError."""
@@ -179,19 +124,12 @@ class CommandExecutor:
         polling.cancel()
         _report_changes(handle, files)
         log_bytes = capture.close()
-        outcome, output, error = Outcome.STOPPED, None, None
+        result = AttemptResult(outcome=Outcome.STOPPED)
         if not command.was_stopped:
-            try:
-                outcome, output = Outcome.SUCCEEDED, files.output()
-            except Refused as refused:
-                outcome, error = Outcome.FAILED, failure("Output", str(refused), error_class="permanent")
-            if code != 0:
-                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, sandbox)
-        left = await self._artifacts.keep(
-            handle, files.artifacts, AttemptResult(outcome=outcome, output=output, error=error)
-        )
+            result = result_of(self.error_of(code, capture, files, sandbox) if code else None, files.output)
+        result = await self._artifacts.keep(handle, files.artifacts, result)
         await files.clear()
-        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.finish(result, log_bytes)
 
     async def _poll(self, handle: AttemptHandle, files: AttemptFiles) -> None:
         while True:

@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
 
 from mainspring.core.work.work import InContainer, Work
 from mainspring.event_loop import start_task
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
+from mainspring.worker.executors.attempt_handle import AttemptHandle, exit_failure, failure
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.executors.container_engine import Engine, engine_environment
-from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure, rendered, template_values
-from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.executors.executor import Runtime
+from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
-from mainspring.worker.sandbox.programs import run_program
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
-from mainspring.worker.supervisor.process_groups import Processes
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
+from mainspring.worker.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger(__name__)
 
@@ -49,16 +46,8 @@ _MIN_MEMORY_BYTES = 16 * 1024 * 1024
 class ContainerExecutor(CommandExecutor):
     """Runs each attempt in its own container."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        secrets: Secrets,
-        sandboxes: Sandboxes,
-    ) -> None:
-        super().__init__(state_dir, settings, clock, processes, secrets, sandboxes)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._clearing: asyncio.Task[None] | None = None
         self._exceeded: dict[str, int] = {}
         """Attempts that ran out of memory, with their limit."""
@@ -69,57 +58,52 @@ class ContainerExecutor(CommandExecutor):
         if self._settings.container_engine is not None:
             self._clearing = start_task(self._clear(self._settings.container_engine), "leftover_containers")
 
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Run one attempt."""
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt, once the leftovers are gone."""
         if self._clearing is not None:
             await asyncio.wait([self._clearing])
-        await super().run(handles)
+        await super().run_one(handle)
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
         """Return the image with the command's arguments, and the job's variables. Raises ExpressionFailed."""
         assert isinstance(work, InContainer)
         values = template_values(assignment)
-        run = [rendered(f"container.run[{number}]", arg, values) for number, arg in enumerate(work.container.run)]
-        return [work.container.image, *run], self.variables_of(work, assignment)
+        run = rendered_argv("container.run", work.container.run, values)
+        return [work.container.image, *run], rendered_env(work.env, values)
 
-    def inherited(self) -> dict[str, str]:
-        """Nothing: the image has its own environment."""
-        return {}
+    def prepare(
+        self, handle: AttemptHandle, argv: list[str], variables: dict[str, str], files: AttemptFiles
+    ) -> tuple[list[str], dict[str, str], Path, Sandbox]:
+        """Return the engine's command line, to be run unconfined: the container isolates what it runs.
 
-    def directory_of(self, work: Work, files: AttemptFiles) -> Path:
-        """Return the engine's working directory, which the container does not see."""
-        place = _place_of(work.directory, files)
-        if place.is_relative_to(files.work):
-            place.mkdir(parents=True, exist_ok=True)
-        return Path("/")
-
-    def sandbox_of(self, handle: AttemptHandle, files: AttemptFiles) -> Sandbox:
-        """Run the engine unconfined: the container isolates what it runs."""
-        return self._sandboxes.unconfined(files.root)
-
-    def wrapped(
-        self, handle: AttemptHandle, argv: list[str], environment: dict[str, str], files: AttemptFiles
-    ) -> tuple[list[str], dict[str, str]]:
-        """Return the engine's command line. The task's variables are in a file that only this user can read."""
+        The task's variables are in a file that only this user can read.
+        """
         engine, work = self._settings.container_engine, handle.work
         assert isinstance(work, InContainer)
         if engine is None:
             raise Refused("this worker has no working docker or podman")
         if ":" in str(files.root):
             raise Refused(f"a directory with a colon in its name can't be mounted: {files.root}")
-        variables = files.write_inputs(_ENV_FILE, _env_file({"HOME": str(files.work)} | environment))
-        said = [*engine.argv, "run", "--name", _name_of(handle.attempt), "--pull", work.container.pull]
-        said += ["--label", f"{SUPERVISOR_LABEL}={self._state_dir}", "--label", f"{ATTEMPT_LABEL}={handle.attempt}"]
-        said += ["--env-file", str(variables), "--volume", f"{files.root}:{files.root}:Z"]
-        said += ["--workdir", str(_place_of(work.directory, files)), "--user", self._user_of(engine)]
-        said += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
-        said += ["--pids-limit", str(self._settings.task_processes), "--log-driver", "none", *engine.run_args]
+        # Below the attempt's own directory, or an absolute path in the image.
+        directory = Path(os.path.normpath(files.work / (work.directory or "")))
+        if directory.is_relative_to(files.work):
+            directory.mkdir(parents=True, exist_ok=True)
+        files.release_to_user()
+        variables = {"HOME": str(files.work)} | self.variables_of(files) | variables
+        env_file = files.write_inputs(_ENV_FILE, _env_file(variables))
+        command = [*engine.argv, "run", "--name", _name_of(handle.attempt), "--pull", work.container.pull]
+        command += ["--label", f"{SUPERVISOR_LABEL}={self._state_dir}", "--label", f"{ATTEMPT_LABEL}={handle.attempt}"]
+        command += ["--env-file", str(env_file), "--volume", f"{files.root}:{files.root}:Z"]
+        command += ["--workdir", str(directory), "--user", self._user_of(engine)]
+        command += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
+        command += ["--pids-limit", str(self._settings.task_processes), "--log-driver", "none", *engine.run_args]
         if not work.network:
-            said += ["--network", "none"]
+            command += ["--network", "none"]
         if engine.limits_memory and (limit := self._limit_of(handle)):
-            said += ["--memory", f"{limit}b", "--memory-swap", f"{limit}b"]
+            command += ["--memory", f"{limit}b", "--memory-swap", f"{limit}b"]
         image, *run = argv
-        return [*said, *(["--entrypoint", run[0]] if run else []), image, *run[1:]], engine_environment()
+        command += [*(["--entrypoint", run[0]] if run else []), image, *run[1:]]
+        return command, engine_environment(), Path("/"), self._sandboxes.unconfined(files.root)
 
     async def clean_up(self, handle: AttemptHandle, code: int) -> None:
         """Remove the container, which also ends it if the engine client died first."""
@@ -127,8 +111,8 @@ class ContainerExecutor(CommandExecutor):
         assert engine is not None
         name = _name_of(handle.attempt)
         if code != 0:
-            asked = "{{.State.OOMKilled}}"
-            _, answer = await self._ask(engine, "container", "inspect", "--format", asked, name)
+            template = "{{.State.OOMKilled}}"
+            _, answer = await self._ask(engine, "container", "inspect", "--format", template, name)
             if answer.strip() == b"true" or code == _KILLED:
                 self._exceeded[handle.attempt] = self._limit_of(handle)
         for _ in range(_TRIES):
@@ -146,8 +130,8 @@ class ContainerExecutor(CommandExecutor):
             message = f"killed: the container exceeded its memory limit{had}"
             return failure("OutOfMemory", message, error_class="resource", limit_bytes=limit, last_lines=last_lines)
         if code == _ENGINE_FAILED:
-            said = last_lines.strip().splitlines()
-            message = f"the engine could not run the container: {said[-1] if said else 'no error message'}"
+            lines = last_lines.strip().splitlines()
+            message = f"the engine could not run the container: {lines[-1] if lines else 'no error message'}"
             return failure("Container", message, error_class="transient", last_lines=last_lines)
         return exit_failure(code, last_lines)
 
@@ -177,12 +161,9 @@ class ContainerExecutor(CommandExecutor):
     async def _ask(self, engine: Engine, *argv: str) -> tuple[int, bytes]:
         """Run an engine command. An engine that does not answer counts as failed."""
         try:
-            return await run_program(
-                self._processes,
-                [*engine.argv, *argv],
-                engine_environment(),
-                seconds=_ASK_SECONDS,
-                max_bytes=_MAX_ANSWER_BYTES,
+            full = (*engine.argv, *argv)
+            return await self._processes.run(
+                full, engine_environment(), seconds=_ASK_SECONDS, max_bytes=_MAX_ANSWER_BYTES
             )
         except (TimeoutError, OSError) as error:
             log.warning("container_engine.failed", command=argv[0], because=str(error) or "timed out")
@@ -191,11 +172,6 @@ class ContainerExecutor(CommandExecutor):
 
 def _name_of(attempt: str) -> str:
     return f"mainspring-{attempt}"
-
-
-def _place_of(wanted: str | None, files: AttemptFiles) -> Path:
-    """Return the container's working directory: below the attempt's own, or an absolute path in the image."""
-    return Path(os.path.normpath(files.work / (wanted or "")))
 
 
 def _env_file(variables: Mapping[str, str]) -> bytes:

@@ -121,13 +121,13 @@ def _probe_engine(argv: Sequence[str]) -> Engine:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refused(f"container engine {argv[0]} does not respond: {error}") from None
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
     try:
         if done.returncode == 0:
             return _parse_info(argv, done.stdout)
     except msgspec.DecodeError:
-        said = ["unexpected output of `info`"]
-    why = said[-1] if said else f"exit code {done.returncode}"
+        lines = ["unexpected output of `info`"]
+    why = lines[-1] if lines else f"exit code {done.returncode}"
     raise Refused(f"container engine {argv[0]} does not work: {why}")
 
 

@@ -1,4 +1,4 @@
-"""Executor interface, and what all executors share.
+"""Base of executors, and what those of one supervisor share.
 
 An executor gets a few attempts of one lease. It runs them one after another, in order, and reports to each handle. It
 returns when all have ended, or when the remaining ones have not started and are to be assigned again. To add a kind of
@@ -7,185 +7,82 @@ work: a struct in `core/work/work.py`, an executor, and a line in `worker/superv
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
-from mainspring.core.expressions import engine as expressions
-from mainspring.core.expressions.engine import Values
-from mainspring.core.work.work import MAX_EXTENSION_SECONDS, Work
-from mainspring.protocol.errors import ExpressionFailed
-from mainspring.protocol.wire import Artifact, Assignment, Outcome
-from mainspring.worker.executors.attempt_files import bounded_progress
-from mainspring.worker.logs.capture import Mask
-from mainspring.worker.supervisor.supervisor_wire import (
-    AttemptEnded,
-    AttemptStarted,
-    CheckpointSaved,
-    ExtensionRequested,
-    FromSupervisor,
-    LaunchRequest,
-    ProgressReported,
-)
-
-_NO_MASK = Mask(())
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.wire import Assignment, Outcome
+from mainspring.worker.artifacts.transfer import Artifacts
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.logs.capture import Capture, Mask
+from mainspring.worker.sandbox.sandbox import Sandboxes
+from mainspring.worker.supervisor.process_groups import Processes
+from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings, log_path
 
 
-class AttemptHandle:
-    """Handle of one launched attempt.
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What the executors of a supervisor share."""
 
-    waiting ──bind()──► bound to an executor ──begin()──► running ──end()──► ended
-       └──────────────────── withdraw() ─────────────────────────────────► ended, nothing reported
-    """
-
-    def __init__(self, request: LaunchRequest, work: Work | None, send: Callable[[FromSupervisor], None]) -> None:
-        self.assignment: Assignment = request.assignment
-        self.attempt = request.assignment.attempt
-        self.lease = request.lease
-        self.needs = request.needs
-        self.work = work
-        self.mask = _NO_MASK
-        self.has_started = False
-        self.has_ended = False
-        self.grace_seconds: float | None = None
-        """Set when a stop was requested."""
-        self._send = send
-        self._stop: Callable[[float], None] | None = None
-        self._recall: Callable[[], bool] | None = None
-        self._prolong: Callable[[datetime], None] | None = None
-
-    def bind(
-        self, *, stop: Callable[[float], None], recall: Callable[[], bool], prolong: Callable[[datetime], None]
-    ) -> None:
-        """Bind to an executor, which from now on stops or recalls it."""
-        self._stop, self._recall, self._prolong = stop, recall, prolong
-
-    def stop_requested(self) -> bool:
-        """Whether a stop was requested."""
-        return self.grace_seconds is not None
-
-    def release(self) -> None:
-        """Unbind from an executor that has not started it."""
-        self._stop = self._recall = self._prolong = None
-        if self.grace_seconds is not None:
-            self.end(Outcome.STOPPED)
-
-    def begin(self, pid: int) -> None:
-        """Report the start, once."""
-        if not self.has_started:
-            self.has_started = True
-            self._send(AttemptStarted(self.attempt, pid))
-
-    def report_progress(self, percent: float | None, note: str) -> None:
-        """Report progress."""
-        said = bounded_progress(percent, self.mask.text(note))
-        self._send(ProgressReported(self.attempt, said.percent, said.note))
-
-    def report_checkpoint(self, document: str) -> None:
-        """Report a checkpoint."""
-        self._send(CheckpointSaved(self.attempt, self.mask.json(document) or "null"))
-
-    def ask(self, seconds: float) -> None:
-        """Request an extension. Impossible ones are not passed on."""
-        if 0 < seconds <= MAX_EXTENSION_SECONDS:
-            self._send(ExtensionRequested(self.attempt, seconds))
-
-    def prolong(self, until: datetime) -> None:
-        """Pass on a new deadline."""
-        if self._prolong is not None and not self.has_ended:
-            self._prolong(until)
-
-    def end(
-        self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0,
-        artifacts: tuple[Artifact, ...] = (),
-    ) -> None:  # fmt: skip
-        """Report the end: all processes have ended."""
-        if not self.has_ended:
-            self.has_ended = True
-            output, error = self.mask.json(output), self.mask.json(error)
-            self._send(AttemptEnded(self.attempt, outcome, output, error, log_bytes, artifacts))
-
-    def stop(self, grace_seconds: float) -> None:
-        """Stop the attempt. The shorter grace period counts: the job's or the requested one."""
-        if self.work is not None:
-            grace_seconds = min(grace_seconds, self.work.grace_seconds)
-        if self.has_ended or (self.grace_seconds is not None and self.grace_seconds <= grace_seconds):
-            return
-        self.grace_seconds = grace_seconds
-        if self._stop is not None:
-            self._stop(grace_seconds)
-        else:
-            self.end(Outcome.STOPPED)
-
-    def withdraw(self) -> bool:
-        """Take the attempt back if it has not started."""
-        if self.has_ended or self.has_started or (self._recall is not None and not self._recall()):
-            return False
-        self.has_ended = True
-        return True
+    state_dir: Path
+    settings: SupervisorSettings
+    clock: Clock
+    processes: Processes
+    secrets: Secrets
+    sandboxes: Sandboxes
+    artifacts: Artifacts
 
 
-class Executor(Protocol):
+class Executor:
     """Runs one kind of work."""
 
-    max_batch: int
+    max_batch = 1
     """Maximum attempts of a lease per call."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._state_dir = runtime.state_dir
+        self._settings = runtime.settings
+        self._clock = runtime.clock
+        self._processes = runtime.processes
+        self._sandboxes = runtime.sandboxes
+        self._artifacts = runtime.artifacts
 
     async def run(self, handles: Sequence[AttemptHandle]) -> None:
         """Run these one after another. Those that have not ended on return have not started."""
-        ...
+        for handle in handles:
+            try:
+                await self.run_one(handle)
+            except (Refused, ExpressionFailed) as error:
+                kind = "Template" if isinstance(error, ExpressionFailed) else "Start"
+                handle.end(Outcome.FAILED, error=failure(kind, str(error), error_class="permanent"))
+
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt to its end. Raises Refused or ExpressionFailed if it can't start."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Release resources; nothing more will be run."""
-        ...
 
+    async def resolve_secrets(self, handle: AttemptHandle, references: Mapping[str, str]) -> dict[str, str] | None:
+        """Return secret values by variable; they are masked in all that the attempt reports. None: it has ended."""
+        try:
+            values = await self._runtime.secrets.resolve(references)
+        except Refused as error:
+            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+            return None
+        handle.mask = Mask(values.values())
+        return values
 
-def failure(kind: str, message: str, *, error_class: str | None = None, **more: str | float) -> str:
-    """Format an error: JSON with `type` and `message`, and `class` if it is known (RTY-1)."""
-    known = {"class": error_class} if error_class is not None else {}
-    return msgspec.json.encode({**known, "type": kind, "message": message, **more}).decode()
+    def open_log(self, handle: AttemptHandle, secrets: Mapping[str, str]) -> Capture:
+        """Open the log of an attempt."""
+        path = log_path(self._state_dir, handle.attempt)
+        return Capture(path, self._settings.log_cap_bytes, Mask(secrets.values()))
 
-
-def exit_failure(code: int, last_lines: str = "", note: str = "") -> str:
-    """Format the error of a process that exited with this code; negative codes are signals."""
-    more = {"last_lines": last_lines} if last_lines else {}
-    note = f" ({note})" if note else ""
-    if code >= 0:
-        return failure("Exit", f"exited with {code}{note}", exit_code=code, **more)
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return failure("Signal", f"killed by {name}{note}", signal=name, **more)
-
-
-def template_values(assignment: Assignment) -> Values:
-    """Return the values for the task's templates. Absent ones (item, window) are left out."""
-    return {
-        "params": msgspec.Raw(assignment.params.encode()),
-        "outputs": msgspec.Raw(
-            msgspec.json.encode({name: msgspec.Raw(text.encode()) for name, text in assignment.inputs.items()})
-        ),
-        "run": {"id": assignment.run},
-        "task": {"id": assignment.task, "name": assignment.name, "attempt": assignment.number},
-        **_place_in_fan_out(assignment),
-        **({"window": assignment.window} if assignment.window else {}),
-    }
-
-
-def rendered(where: str, template: str, values: Values) -> str:
-    """Render a template. Raises ExpressionFailed, which names the field."""
-    try:
-        return expressions.render(template, values)
-    except ExpressionFailed as error:
-        raise ExpressionFailed(f"{where}: {error}") from None
-
-
-def _place_in_fan_out(assignment: Assignment) -> Values:
-    if assignment.partition is None:
-        return {}
-    item = msgspec.Raw((assignment.item or "null").encode())
-    return {"item": item, "partition": assignment.partition, "total": assignment.total}
+    def deadline_of(self, one: Assignment) -> datetime | None:
+        """Return when the attempt reaches its time limit, if it has one."""
+        return self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None

@@ -9,8 +9,6 @@ detect repeats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,16 +17,15 @@ from mainspring.core.expressions.engine import shorten
 from mainspring.core.model.trace_ids import traceparent
 from mainspring.core.work.http_calls import PreparedRequest, prepare
 from mainspring.core.work.work import HttpCall
-from mainspring.egress.retry_after import parse_retry_after
-from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
+from mainspring.egress.retry_after import failure_of_status
+from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
-from mainspring.worker.executors.executor import AttemptHandle, failure, template_values
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.logs.capture import Capture, Mask
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings, log_path
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.executor import Executor, Runtime
+from mainspring.worker.executors.templates import template_values
+from mainspring.worker.logs.capture import Capture
 
 if TYPE_CHECKING:
     from mainspring.worker.executors.http_exchange import Answer, Exchange
@@ -39,34 +36,21 @@ _REPORTED_HEADERS = frozenset(
 """Response headers that are part of the output."""
 _MAX_HEADER_LENGTH = 1_000
 _LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "us-ascii", "windows-1252"})
-_TOO_MANY_REQUESTS = 429
-_NOT_NOW = frozenset({408, 425})
-_SERVER_ERROR = 500
 
 
-class HttpExecutor:
+class HttpExecutor(Executor):
     """Makes requests within the supervisor."""
 
-    max_batch = 1
-
-    def __init__(self, state_dir: Path, settings: SupervisorSettings, clock: Clock, secrets: Secrets) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._secrets = secrets
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._exchange: Exchange | None = None
-
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Make one request."""
-        for handle in handles:
-            await self._run(handle)
 
     async def close(self) -> None:
         """Close the connections."""
         if self._exchange is not None:
             self._exchange.close()
 
-    async def _run(self, handle: AttemptHandle) -> None:
+    async def run_one(self, handle: AttemptHandle) -> None:
         """Make the request; cancel it at once on stop: there is no grace period."""
         asking = asyncio.create_task(self._ask(handle))
 
@@ -82,25 +66,16 @@ class HttpExecutor:
     async def _ask(self, handle: AttemptHandle) -> None:
         work = handle.work
         assert isinstance(work, HttpCall)
-        try:
-            secrets = await self._secrets.resolve(work.secrets)
-        except Refused as error:
-            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+        secrets = await self.resolve_secrets(handle, work.secrets)
+        if secrets is None:
             return
-        handle.mask = Mask(secrets.values())
         try:
-            nonce = f"s{entropy():032x}"
-            request = prepare(work.http, template_values(handle.assignment), secrets, nonce)
-        except ExpressionFailed as error:
-            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
-            return
+            request = prepare(work.http, template_values(handle.assignment), secrets, f"s{entropy():032x}")
         except Refused as error:
             handle.end(Outcome.FAILED, error=failure("Request", str(error), error_class="permanent"))
             return
         handle.begin(0)
-        capture = Capture(
-            log_path(self._state_dir, handle.attempt), self._settings.log_cap_bytes, Mask(secrets.values())
-        )
+        capture = self.open_log(handle, secrets)
         try:
             output, problem = await self._exchanged(work, _with_default_headers(request, handle.assignment), capture)
         except asyncio.CancelledError:
@@ -138,16 +113,11 @@ class HttpExecutor:
         return self._exchange
 
     def _failure_of(self, answer: Answer) -> str:
-        said = shorten(_text_of(answer))
-        message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else "")
+        excerpt = shorten(_text_of(answer))
+        message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {excerpt}" if excerpt else "")
+        retry_after = answer.headers.get("retry-after", "")
+        error_class, wait = failure_of_status(answer.status, retry_after, self._clock.wall())
         more: dict[str, str | float] = {"status": answer.status}
-        wait = parse_retry_after(answer.headers.get("retry-after", ""), self._clock.wall())
-        if answer.status == _TOO_MANY_REQUESTS:
-            error_class = "rate_limited"
-        elif answer.status >= _SERVER_ERROR or answer.status in _NOT_NOW:
-            error_class = "transient"
-        else:
-            error_class, wait = "permanent", None
         if wait is not None:
             more["retry_after_seconds"] = wait
         return failure(f"Http{answer.status}", message, error_class=error_class, **more)
@@ -167,8 +137,8 @@ def _with_default_headers(request: PreparedRequest, assignment: Assignment) -> P
 
 def _output_of(answer: Answer) -> str:
     """Format a response as the task's output."""
-    told = {name: text[:_MAX_HEADER_LENGTH] for name, text in answer.headers.items() if name in _REPORTED_HEADERS}
-    output: dict[str, object] = {"status": answer.status, "headers": told, "body": _body_of(answer)}
+    reported = {name: text[:_MAX_HEADER_LENGTH] for name, text in answer.headers.items() if name in _REPORTED_HEADERS}
+    output: dict[str, object] = {"status": answer.status, "headers": reported, "body": _body_of(answer)}
     if not answer.is_complete:
         output["truncated"] = True
     written = msgspec.json.encode(output)

@@ -18,6 +18,7 @@ from mainspring.core.work.work import MapReduce, Work
 from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.command import CommandExecutor
+from mainspring.worker.executors.templates import rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.sandbox import Sandbox
 
@@ -40,7 +41,9 @@ class MapExecutor(CommandExecutor):
         found = os.environ.get("PYTHONPATH")
         given = {"PYTHONPATH": found} if found else {}
         places = os.pathsep.join(self._settings.python_path)
-        return list(_PROGRAM), given | self.variables_of(work, assignment) | {PYTHON_PATH_VARIABLE: places}
+        return list(_PROGRAM), given | rendered_env(work.env, template_values(assignment)) | {
+            PYTHON_PATH_VARIABLE: places
+        }
 
     def write_inputs(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Write the work with its invoker."""
@@ -53,9 +56,9 @@ class MapExecutor(CommandExecutor):
 
     def error_of(self, code: int, capture: Capture, files: AttemptFiles, sandbox: Sandbox) -> str:
         """Return the error that the process wrote; how it exited, if it wrote none."""
-        said = files.read_plain_file(_FAILURE_FILE, _MAX_FAILURE_BYTES)
+        content = files.read_plain_file(_FAILURE_FILE, _MAX_FAILURE_BYTES)
         try:
-            error = msgspec.json.decode(said or b"null", type=dict[str, str | float])
+            error = msgspec.json.decode(content or b"null", type=dict[str, str | float])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return super().error_of(code, capture, files, sandbox)
         return msgspec.json.encode(error).decode()

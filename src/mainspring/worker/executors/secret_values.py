@@ -17,7 +17,6 @@ from pathlib import Path
 from mainspring.core.work.work import RESERVED
 from mainspring.protocol.errors import Refused
 from mainspring.secret_references import MAX_SECRET_BYTES, decode_secret, read_secret
-from mainspring.worker.sandbox.programs import run_program
 from mainspring.worker.supervisor.process_groups import Processes
 
 COMMAND_SECONDS = 10.0
@@ -26,10 +25,9 @@ COMMAND_SECONDS = 10.0
 class Secrets:
     """Resolves secret references."""
 
-    def __init__(self, processes: Processes, environment: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, processes: Processes, environment: Mapping[str, str]) -> None:
         self._processes = processes
         self._environment = environment
-        self._prefix = prefix
 
     async def resolve(self, references: Mapping[str, str]) -> dict[str, str]:
         """Map variables to values. Raises Refused, which names the first reference that fails."""
@@ -57,15 +55,14 @@ class Secrets:
         return value
 
     def _from_environment(self, name: str) -> str:
-        allowed = name.startswith(self._prefix) and not name.startswith(RESERVED)
-        if not allowed or name not in self._environment:
+        if name.startswith(RESERVED) or name not in self._environment:
             raise Refused("the variable is not set on the worker, or not allowed")
         return self._environment[name]
 
     async def _from_command(self, argv: list[str]) -> bytes:
         try:
-            code, printed = await run_program(
-                self._processes, argv, self._environment, seconds=COMMAND_SECONDS, max_bytes=MAX_SECRET_BYTES + 1
+            code, printed = await self._processes.run(
+                argv, self._environment, seconds=COMMAND_SECONDS, max_bytes=MAX_SECRET_BYTES + 1
             )
         except TimeoutError:
             raise Refused(f"the command timed out after {COMMAND_SECONDS:g} s") from None

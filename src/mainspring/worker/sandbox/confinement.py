@@ -79,21 +79,21 @@ def sandbox_argv(argv: Sequence[str], view: View, own: Path, directory: Path, *,
     directory."""
     if not is_seen(directory, view, own):
         raise Refused(f"{directory} is hidden in the sandbox: start the worker with --show {directory}")
-    said = [*_BUBBLEWRAP]
+    command = [*_BUBBLEWRAP]
     if network:
-        said += ["--share-net"]
+        command += ["--share-net"]
     for place in view.hidden:
-        said += ["--tmpfs", str(place)]
+        command += ["--tmpfs", str(place)]
     if network:
-        said += ["--ro-bind-try", RESOLVER, RESOLVER]
+        command += ["--ro-bind-try", RESOLVER, RESOLVER]
     for place in view.shown:
-        said += ["--ro-bind-try", str(place), str(place)]
+        command += ["--ro-bind-try", str(place), str(place)]
     for place in view.inner:
-        said += ["--tmpfs", str(place)]
+        command += ["--tmpfs", str(place)]
     for place in view.files:
         if is_seen(place, view, own):
-            said += ["--ro-bind", "/dev/null", str(place)]
-    return [*said, "--bind", str(own), str(own), "--chdir", str(directory), "--", *argv]
+            command += ["--ro-bind", "/dev/null", str(place)]
+    return [*command, "--bind", str(own), str(own), "--chdir", str(directory), "--", *argv]
 
 
 def is_seen(place: Path, view: View, own: Path) -> bool:

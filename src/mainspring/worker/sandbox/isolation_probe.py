@@ -64,5 +64,5 @@ def _fault_of_sandbox(state_dir: Path, settings: SupervisorSettings, user: TaskU
         return "bubblewrap (bwrap) is not installed"
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return "" if done.returncode == 0 else (said[-1] if said else f"bwrap exited with {done.returncode}")
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return "" if done.returncode == 0 else (lines[-1] if lines else f"bwrap exited with {done.returncode}")

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from mainspring.core.work.isolation import Isolation
-from mainspring.worker.executors.executor import exit_failure, failure
+from mainspring.worker.executors.attempt_handle import exit_failure, failure
 from mainspring.worker.sandbox.cgroups import Cgroup, Cgroups, find_cgroups, name_of
 from mainspring.worker.sandbox.confinement import HOMES, TEMPORARY, Confinement, View, limits, sandbox_argv, view_of
 from mainspring.worker.sandbox.prctl import die_with_parent, set_no_new_privileges
@@ -29,63 +30,52 @@ STATE_FOLDER = ".mainspring"
 """Folder with our state: the store, the spools."""
 
 
-class Sandbox:
+class Sandbox(msgspec.Struct, kw_only=True):
     """Sandbox of one process and its descendants."""
 
-    def __init__(
-        self,
-        confinement: Confinement,
-        own: Path,
-        *,
-        view: View,
-        user: TaskUser | None,
-        umask: int | None,
-        bounds: tuple[tuple[int, int, int], ...],
-        cgroup: Cgroup | None,
-    ) -> None:
-        self.confinement = confinement
-        self._own = own
-        self._view = view
-        self._user = user
-        self._umask = umask
-        self._bounds = bounds
-        self._entrances: list[int] = []
-        self.cgroup = cgroup
+    confinement: Confinement
+    own: Path
+    """The directory that is writable inside."""
+    view: View
+    user: TaskUser | None = None
+    rlimits: tuple[tuple[int, int, int], ...] = ()
+    cgroup: Cgroup | None = None
+    entrances: list[int] = []
+    """Open files of the cgroup, while a process is being started."""
 
     def argv(self, argv: Sequence[str], directory: Path) -> Sequence[str]:
         """Return the command line to start instead. Raises Refused if the directory is not visible inside."""
         if not self.confinement.is_sandbox():
             return argv
-        return sandbox_argv(argv, self._view, self._own, directory, network=self.confinement.network)
+        return sandbox_argv(argv, self.view, self.own, directory, network=self.confinement.network)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that differ inside."""
         if self.confinement.is_sandbox():
-            return {"HOME": str(self._own)}
-        return {} if self._user is None else {"HOME": self._user.home}
+            return {"HOME": str(self.own)}
+        return {} if self.user is None else {"HOME": self.user.home}
 
     def open_entrances(self) -> None:
         """Open the cgroup for a process to be started. Raises OSError."""
-        self._entrances = [] if self.cgroup is None else self.cgroup.open_process_files()
+        self.entrances = [] if self.cgroup is None else self.cgroup.open_process_files()
 
     def close_entrances(self) -> None:
         """Close the cgroup files: the process has joined."""
-        for file in self._entrances:
+        for file in self.entrances:
             os.close(file)
-        self._entrances = []
+        self.entrances = []
 
     def enter(self) -> None:
         """Enter the sandbox. Runs between fork and exec: a few system calls, and no locks."""
-        for file in self._entrances:
+        for file in self.entrances:
             os.write(file, b"0")
-        for which, soft, hard in self._bounds:
+        for which, soft, hard in self.rlimits:
             resource.setrlimit(which, (soft, hard))
-        if self._umask is not None:
-            os.umask(self._umask)
-        if self._user is not None:
-            os.setgroups(self._user.groups)
-            os.setgid(self._user.gid)
-            os.setuid(self._user.uid)
+        if self.user is not None:
+            os.umask(_UMASK_OF_TASKS)
+            os.setgroups(self.user.groups)
+            os.setgid(self.user.gid)
+            os.setuid(self.user.uid)
         if self.confinement.is_limited():
             set_no_new_privileges()
         die_with_parent()
@@ -114,7 +104,6 @@ class Sandboxes:
         """Raises Refused if the task user does not exist."""
         self.settings = settings
         self.user = find_user(settings.task_user) if settings.task_user else None
-        self._umask = None if self.user is None else _UMASK_OF_TASKS
         self._cgroups: Cgroups | None = None
         self._searched_cgroups = False
         self._state_dir = state_dir
@@ -136,24 +125,24 @@ class Sandboxes:
         """Open a sandbox with this memory limit; 0 if none was requested. Raises OSError."""
         settings = self.settings
         cgroup: Cgroup | None = None
-        bounds: tuple[tuple[int, int, int], ...] = ()
+        rlimits: tuple[tuple[int, int, int], ...] = ()
         if confinement.is_limited():
             cgroups = self._find_cgroups()
             if cgroups is not None:
                 cgroup = cgroups.open(name, memory_bytes or settings.memory_bytes, settings.task_processes)
             has_own_user = self.user is not None
-            bounds = limits(
+            rlimits = limits(
                 processes=settings.task_processes if cgroup is None and has_own_user else 0,
                 memory_bytes=memory_bytes if cgroup is None else 0,
                 file_bytes=settings.task_file_bytes,
             )
         return Sandbox(
-            confinement, own, view=self._view, user=self.user, umask=self._umask, bounds=bounds, cgroup=cgroup
+            confinement=confinement, own=own, view=self._view, user=self.user, rlimits=rlimits, cgroup=cgroup
         )
 
     def unconfined(self, own: Path) -> Sandbox:
         """Return a no-op sandbox, for programs of the worker itself."""
-        return Sandbox(Confinement(), own, view=self._view, user=None, umask=None, bounds=(), cgroup=None)
+        return Sandbox(confinement=Confinement(), own=own, view=self._view)
 
     def close(self, sandbox: Sandbox) -> None:
         """Close a sandbox whose processes have ended."""

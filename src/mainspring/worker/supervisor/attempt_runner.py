@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import lru_cache
+from itertools import islice, takewhile
 
 import msgspec
 import structlog
@@ -19,7 +19,8 @@ import structlog
 from mainspring.core.work.work import Work, read_work
 from mainspring.event_loop import start_task
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.executors.executor import AttemptHandle, Executor, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.executor import Executor
 from mainspring.worker.supervisor.supervisor_wire import FromSupervisor, LaunchRequest
 
 log = structlog.get_logger(__name__)
@@ -58,18 +59,6 @@ class AttemptRunner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def stop(self, attempt: str, grace_seconds: float) -> None:
-        """Stop an attempt, if it is here."""
-        handle = self.handles.get(attempt)
-        if handle is not None:
-            handle.stop(grace_seconds)
-
-    def prolong(self, attempt: str, until: datetime) -> None:
-        """Pass a new deadline to an attempt, if it is here."""
-        handle = self.handles.get(attempt)
-        if handle is not None:
-            handle.prolong(until)
-
     def withdraw(self, attempt: str) -> bool:
         """Take back an attempt that has not started; False if it has, or is unknown."""
         handle = self.handles.get(attempt)
@@ -105,16 +94,8 @@ class AttemptRunner:
     async def _run_batch(self, queue: deque[AttemptHandle]) -> None:
         """Run the head of a queue, with those behind it that the same executor takes."""
         executor = self._executors[type(queue[0].work)]  # type: ignore[index]  # it is not None
-        handles: list[AttemptHandle] = []
-        for handle in queue:
-            if (
-                len(handles) == executor.max_batch
-                or handle.work is None
-                or self._executors[type(handle.work)] is not executor
-            ):
-                break
-            if not handle.has_ended:
-                handles.append(handle)
+        same = takewhile(lambda one: one.work is not None and self._executors[type(one.work)] is executor, queue)
+        handles = list(islice((handle for handle in same if not handle.has_ended), executor.max_batch))
         try:
             await executor.run(handles)
         except Exception as error:  # reported as the attempt's error; the queue continues

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import psutil
 import structlog
 
-from mainspring.worker.agent.attempt_state import RunningAttempt
+from mainspring.worker.agent.instructions import Record
+from mainspring.worker.supervisor.process_groups import kill_group
 
 log = structlog.get_logger()
 
@@ -63,7 +64,7 @@ def _start_ticks(pid: int) -> bytes:
         os.close(file)
 
 
-def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
+def kill_orphans(orphans: Iterable[Record]) -> None:
     """Kill the processes of these attempts, with their groups and children, and wait until they are gone."""
     victims: list[psutil.Process] = []
     for orphan in orphans:
@@ -72,7 +73,7 @@ def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
             continue
         log.warning("orphan.killed", attempt=orphan.attempt, pid=orphan.pid)
         victims += [process, *_children(process)]
-        _kill_group(process.pid)
+        kill_group(process.pid, signal.SIGKILL)
     for victim in victims:
         try:
             victim.kill()
@@ -83,7 +84,7 @@ def kill_orphans(orphans: Iterable[RunningAttempt]) -> None:
         log.error("orphan.alive", pid=victim.pid)
 
 
-def _find(orphan: RunningAttempt) -> psutil.Process | None:
+def _find(orphan: Record) -> psutil.Process | None:
     """Return the process of an attempt, unless its pid was reused."""
     if orphan.pid <= 1 or orphan.created == 0.0:
         return None
@@ -99,12 +100,3 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return process.children(recursive=True)
     except psutil.Error:
         return []
-
-
-def _kill_group(pid: int) -> None:
-    """Kill the process group that this process leads, if any."""
-    try:
-        if os.getpgid(pid) == pid and pid != os.getpgrp():
-            os.killpg(pid, signal.SIGKILL)
-    except OSError as error:
-        log.info("orphan.gone", pid=pid, error=str(error))

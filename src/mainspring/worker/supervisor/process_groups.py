@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -136,6 +137,23 @@ class Processes:
         self._exits[process.pid] = asyncio.get_running_loop().create_future()
         return process.pid
 
+    async def run(
+        self, argv: Sequence[str], environment: Mapping[str, str], *, seconds: float, max_bytes: int
+    ) -> tuple[int, bytes]:
+        """Run a helper program; return its exit code and output. Raises OSError, or TimeoutError: it was killed."""
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as unread:
+            pid = self.spawn(
+                argv, environment=environment, directory=Path("/"), output=printed.fileno(), errors=unread.fileno()
+            )
+            try:
+                async with asyncio.timeout(seconds):
+                    code = await self.exit_of(pid)
+            finally:
+                self.kill(pid)
+                self.forget(pid)
+            printed.seek(0)
+            return code, printed.read(max_bytes)
+
     async def exit_of(self, pid: int) -> int:
         """Wait for a spawned process; return its exit code, or minus the signal. Valid until `forget`."""
         return await asyncio.shield(self._exits[pid])
@@ -157,18 +175,18 @@ class Processes:
             for one in descendants_of(pid):
                 _send(one, signal.SIGTERM)
         else:
-            _kill_group(pid, signal.SIGTERM)
+            kill_group(pid, signal.SIGTERM)
 
     def kill(self, pid: int) -> None:
         """Send SIGKILL to the process group, and to everything in its sandbox."""
-        _kill_group(pid, signal.SIGKILL)
+        kill_group(pid, signal.SIGKILL)
         self._kill_sandbox(pid)
 
     async def clear(self, pid: int, marker: bytes) -> None:
         """Kill a process, its group and all processes with the marker; return when none is left."""
         for _ in range(_MAX_KILL_ROUNDS):
             below = descendants_of(pid)
-            _kill_group(pid, signal.SIGKILL)
+            kill_group(pid, signal.SIGKILL)
             is_in_sandbox = self._kill_sandbox(pid)
             orphans = self._orphans(marker)
             for one in (*below, *orphans, *(two for orphan in orphans for two in descendants_of(orphan))):
@@ -224,7 +242,8 @@ def _send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-def _kill_group(group: int, number: signal.Signals) -> None:
+def kill_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group, if there is one."""
     # No process left, or one that changed its user: the next round finds it.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

@@ -7,14 +7,15 @@ It outlives the agent: running attempts continue, and a new agent gets their rea
 
 1. One agent at a time: a newer connection replaces the older one.
 2. An `AttemptEnded` is in the file `results` before it is sent, and stays in memory until it is acknowledged.
-3. Without an agent for `orphan_seconds` it stops all attempts and exits.
+3. Without an agent it stops all attempts and exits, before the server reschedules them (WRK-10). That is some seconds
+   after the last heartbeat; `ServerContact` says how many. If the server had been silent for longer already, it is down
+   or has rescheduled them: then a new agent has `orphan_seconds`.
 4. It never imports users' code: children do (SEC-3).
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ import struct
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -39,9 +41,11 @@ from mainspring.core.work.work import (
 from mainspring.event_loop import fast_loop, start_task
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Broken
+from mainspring.worker.artifacts.transfer import Artifacts
 from mainspring.worker.executors.attempt_files import clear_leftovers
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.executors.container import ContainerExecutor
+from mainspring.worker.executors.executor import Runtime
 from mainspring.worker.executors.http_call import HttpExecutor
 from mainspring.worker.executors.map_reduce import MapExecutor
 from mainspring.worker.executors.python.python_executor import FunctionExecutor
@@ -49,36 +53,20 @@ from mainspring.worker.executors.remote.clusters import cluster_executors
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.sandbox.prctl import become_subreaper, disable_dumps
 from mainspring.worker.sandbox.sandbox import Sandboxes
+from mainspring.worker.supervisor import supervisor_wire as wire
 from mainspring.worker.supervisor.attempt_runner import AttemptRunner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
 from mainspring.worker.supervisor.process_groups import Processes, kill_with_marker, supervisor_marker
 from mainspring.worker.supervisor.result_spool import ResultSpool, portions
-from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE, read_settings
-from mainspring.worker.supervisor.supervisor_wire import (
-    Acknowledge,
-    AttemptEnded,
-    AttemptStarted,
-    CheckpointSaved,
-    Close,
-    EndAttempt,
-    ExtensionRequested,
-    FromAgent,
-    FromSupervisor,
-    Hello,
-    Inventory,
-    Launch,
-    ProgressReported,
-    Prolong,
-    WithdrawAttempts,
-    Withdrawn,
-    WithdrawRefused,
-)
+from mainspring.worker.supervisor.supervisor_settings import LOCK_FILE, SOCKET_FILE, read_settings, try_lock
 
 log = structlog.get_logger(__name__)
 
 MAX_BACKLOG_BYTES = 4 * 1024 * 1024
 """Unread bytes to an agent before new messages wait."""
 _CLOSE_SECONDS = 2.0
+_MARGIN_SECONDS = 1.0
+"""Time to kill processes after their grace period, on a busy machine."""
 
 
 class Supervisor:
@@ -89,32 +77,39 @@ class Supervisor:
         self._settings = sandboxes.settings
         self._sandboxes = sandboxes
         processes = Processes(clock)
-        secrets = Secrets(processes, dict(os.environ), self._settings.secret_prefix)
-        commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
-        functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
-        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
-        self._containers = ContainerExecutor(state_dir, self._settings, clock, processes, secrets, sandboxes)
+        runtime = Runtime(
+            state_dir=state_dir,
+            settings=self._settings,
+            clock=clock,
+            processes=processes,
+            secrets=Secrets(processes, dict(os.environ)),
+            sandboxes=sandboxes,
+            artifacts=Artifacts(state_dir, self._settings),
+        )
+        commands, functions = CommandExecutor(runtime), FunctionExecutor(runtime)
+        self._containers = ContainerExecutor(runtime)
         self._runner = AttemptRunner(
             {
                 Argv: commands,
                 ShellText: commands,
                 ImportedFunction: functions,
                 ServedFunction: functions,
-                MapReduce: maps,
+                MapReduce: MapExecutor(runtime),
                 InContainer: self._containers,
-                HttpCall: HttpExecutor(state_dir, self._settings, clock, secrets),
-                **cluster_executors(state_dir, self._settings, clock, secrets),
+                HttpCall: HttpExecutor(runtime),
+                **cluster_executors(runtime),
             },
             self._send,
         )
         self._results = ResultSpool(state_dir / "results")
-        self._checkpoints: dict[str, CheckpointSaved] = {}
-        self._progress: dict[str, ProgressReported] = {}
-        self._extension_requests: dict[str, ExtensionRequested] = {}
-        self._unsent: list[FromSupervisor] = []
+        self._latest: dict[tuple[type, str], wire.AboutRunning] = {}
+        """The latest checkpoint, progress and extension request of each attempt, for the next agent."""
+        self._unsent: list[wire.FromSupervisor] = []
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._agent: asyncio.StreamWriter | None = None
         self._waiting_for_agent: asyncio.Task[None] | None = None
+        self._orphan_deadline = 0.0
+        """When attempts without an agent have to be stopped, by the server's limit. Monotonic."""
         self._draining: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._close_grace_seconds = 0.0
@@ -148,10 +143,10 @@ class Supervisor:
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Process an agent's messages until it disconnects."""
-        messages: FrameReader[FromAgent] = FrameReader(reader, list[FromAgent])
+        messages: FrameReader[wire.FromAgent] = FrameReader(reader, list[wire.FromAgent])
         try:
             while received := await messages.next():
-                if isinstance(received[0], Hello):
+                if isinstance(received[0], wire.Hello):
                     self._change_agent(writer)
                 if self._agent is not writer:
                     break
@@ -178,9 +173,12 @@ class Supervisor:
     def _wait_for_agent(self) -> asyncio.Task[None]:
         """Close unless an agent connects in time."""
 
+        left = self._orphan_deadline - self._clock.monotonic()
+        seconds = left if left > 0 else self._settings.orphan_seconds
+
         async def wait() -> None:
-            await self._clock.sleep(self._settings.orphan_seconds)
-            log.warning("supervisor.orphaned", seconds=self._settings.orphan_seconds)
+            await self._clock.sleep(seconds)
+            log.warning("supervisor.orphaned", seconds=round(seconds, 1))
             self._close_grace_seconds = self._settings.orphan_grace_seconds
             self._closing.set()
 
@@ -188,39 +186,47 @@ class Supervisor:
 
     # messages
 
-    def _handle(self, messages: Iterable[FromAgent]) -> None:
+    def _handle(self, messages: Iterable[wire.FromAgent]) -> None:
         for message in messages:
             match message:
-                case Hello():
+                case wire.Hello():
                     self._send_inventory()
-                case Launch() if self._closing.is_set():
+                case wire.Launch() if self._closing.is_set():
                     log.info("supervisor.closing", not_launched=len(message.requests))
-                case Launch():
+                case wire.Launch():
                     self._launch(message)
-                case EndAttempt():
-                    self._runner.stop(message.attempt, message.grace_seconds)
-                case Prolong():
-                    self._extension_requests.pop(message.attempt, None)
-                    self._runner.prolong(message.attempt, self._clock.wall() + timedelta(seconds=message.seconds))
-                case WithdrawAttempts():
-                    withdrawn = {one for one in message.attempts if self._runner.withdraw(one)}
-                    if withdrawn:
-                        self._send(Withdrawn(tuple(one for one in message.attempts if one in withdrawn)))
-                    if refused := tuple(one for one in message.attempts if one not in withdrawn):
-                        self._send(WithdrawRefused(refused))
-                case Acknowledge():
+                case wire.EndAttempt():
+                    if handle := self._runner.handles.get(message.attempt):
+                        handle.stop(message.grace_seconds)
+                case wire.Prolong():
+                    self._forget(message.attempt, wire.ExtensionRequested)
+                    if handle := self._runner.handles.get(message.attempt):
+                        handle.prolong(self._clock.wall() + timedelta(seconds=message.seconds))
+                case wire.WithdrawAttempts():
+                    self._withdraw(message)
+                case wire.Acknowledge():
                     self._results.forget(message.attempts)
-                    for attempt in message.attempts:
-                        self._checkpoints.pop(attempt, None)
-                case Close():
+                    for attempt in message.attempts if self._latest else ():
+                        self._forget(attempt, wire.CheckpointSaved)
+                case wire.ServerContact():
+                    reserved = self._settings.orphan_grace_seconds + _MARGIN_SECONDS
+                    self._orphan_deadline = self._clock.monotonic() + message.lost_after_seconds - reserved
+                case wire.Close():
                     self._closing.set()
 
-    def _launch(self, message: Launch) -> None:
+    def _launch(self, message: wire.Launch) -> None:
         """Launch attempts that are not here yet."""
         for request in message.requests:
             attempt = request.assignment.attempt
             if attempt not in self._runner.handles and attempt not in self._results:
                 self._runner.launch(request)
+
+    def _withdraw(self, message: wire.WithdrawAttempts) -> None:
+        withdrawn = {one: None for one in message.attempts if self._runner.withdraw(one)}
+        if withdrawn:
+            self._send(wire.Withdrawn(tuple(withdrawn)))
+        if refused := tuple(one for one in message.attempts if one not in withdrawn):
+            self._send(wire.WithdrawRefused(refused))
 
     def _send_inventory(self) -> None:
         """Send a new agent everything: the attempts here, and messages that the former agent may not have passed on.
@@ -228,42 +234,39 @@ class Supervisor:
         A result that does not fit into the frame, or has a checkpoint before it, follows separately: until then the
         attempt is listed as started.
         """
-        handles = [job for job in self._runner.handles.values() if not job.has_ended]
-        first, *others = portions([end for end in self._results.all() if end.attempt not in self._checkpoints]) or [()]
-        later = [end for portion in others for end in portion]
-        later += [end for end in self._results.all() if end.attempt in self._checkpoints]
-        holding = Inventory(
-            tuple(job.attempt for job in handles if not job.has_started),
-            tuple(job.attempt for job in handles if job.has_started) + tuple(end.attempt for end in later),
+        handles = [one for one in self._runner.handles.values() if not one.has_ended]
+        at_once: list[wire.AttemptEnded] = []
+        later: list[wire.AttemptEnded] = []
+        for end in self._results.all():
+            (later if (wire.CheckpointSaved, end.attempt) in self._latest else at_once).append(end)
+        first, *others = portions(at_once) or [()]
+        later = [*chain.from_iterable(others), *later]
+        inventory = wire.Inventory(
+            tuple(one.attempt for one in handles if not one.has_started),
+            (*(one.attempt for one in handles if one.has_started), *(end.attempt for end in later)),
             tuple(first),
         )
-        self._unsent = [
-            holding,
-            *self._checkpoints.values(),
-            *self._progress.values(),
-            *self._extension_requests.values(),
-            *later,
-        ]
+        self._unsent = [inventory, *self._latest.values(), *later]
         self._flush()
 
-    def _send(self, message: FromSupervisor) -> None:
+    def _send(self, message: wire.FromSupervisor) -> None:
         """Queue a message to the agent. Messages of one loop iteration are sent together."""
         match message:
-            case AttemptEnded():
+            case wire.AttemptEnded():
                 self._results.add(message)
-                self._progress.pop(message.attempt, None)
-                self._extension_requests.pop(message.attempt, None)
-            case CheckpointSaved():
-                self._checkpoints[message.attempt] = message
-            case ProgressReported():
-                self._progress[message.attempt] = message
-            case ExtensionRequested():
-                self._extension_requests[message.attempt] = message
-            case AttemptStarted() | Inventory() | Withdrawn() | WithdrawRefused():
+                if self._latest:
+                    self._forget(message.attempt, wire.ProgressReported, wire.ExtensionRequested)
+            case wire.CheckpointSaved() | wire.ProgressReported() | wire.ExtensionRequested():
+                self._latest[type(message), message.attempt] = message
+            case _:
                 pass
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(message)
+
+    def _forget(self, attempt: str, *kinds: type) -> None:
+        for kind in kinds:
+            self._latest.pop((kind, attempt), None)
 
     def _flush(self) -> None:
         self._results.flush()
@@ -294,10 +297,7 @@ def main() -> None:
     state_dir.chmod(0o700)
     os.chdir(state_dir)
     _log_to_stderr()
-    lock = os.open("supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if try_lock(Path(LOCK_FILE)) is None:
         sys.exit("another supervisor uses this directory")
     if os.getpgrp() != os.getpid():
         os.setsid()

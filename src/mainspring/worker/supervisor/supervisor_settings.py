@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mainspring.worker.executors.container_engine import Engine
 
 SETTINGS_FILE = "supervisor.json"
 SOCKET_FILE = "supervisor.sock"
+LOCK_FILE = "supervisor.lock"
 LOGS = "logs"
 """Logs of attempts, `logs/<attempt>`, which tasks can't access. There is no file without output."""
 
@@ -26,16 +28,12 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Import directories of children, before all others."""
     children: int = 0
     """Warm Python processes to keep. 0: one per core."""
-    max_children: int = 64
-    """Maximum Python processes."""
     log_cap_bytes: int = 16 * 1024 * 1024
     """Output of an attempt beyond this is dropped."""
     orphan_seconds: float = 10.0
-    """How long a supervisor without an agent waits for another one (WRK-10)."""
+    """How long a supervisor without an agent waits for another one, if there was no recent contact with a server."""
     orphan_grace_seconds: float = 2.0
-    """Grace period after that. Both together must be shorter than the server's heartbeat timeout, 15 s."""
-    secret_prefix: str = ""
-    """Prefix of the worker variables that `env:NAME` references may read. Never `MAINSPRING_*`."""
+    """Grace period of attempts that are stopped then."""
     invoker: Invoker | None = None
     """Default invoker of map-reduces (FLD-8)."""
     isolation: Isolation = Isolation.NONE
@@ -87,6 +85,17 @@ def read_settings(state_dir: Path) -> SupervisorSettings:
     """Return the settings of this directory, or the defaults."""
     path = state_dir / SETTINGS_FILE
     return msgspec.json.decode(path.read_bytes(), type=SupervisorSettings) if path.exists() else SupervisorSettings()
+
+
+def try_lock(path: Path) -> int | None:
+    """Lock a file, created if needed, for as long as the returned descriptor is open. None: another process has it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
 
 
 def log_path(state_dir: Path, attempt: str) -> Path:

@@ -16,11 +16,13 @@ output, and outlives the agent: a new agent on the same directory connects to it
       EndAttempt(attempt, grace) ─────────────►                             SIGTERM, grace, SIGKILL of its processes
               ◄──────────────────────────────── AttemptEnded(attempt, outcome, ..)   repeated in Inventory until ..
       Acknowledge([attempt ..]) ──────────────►                             .. it is in the agent's spool
+      ServerContact(seconds) ─────────────────►                             limit of unattended attempts, every 5 s
       WithdrawAttempts([attempt ..]) ─────────►                             give back what has not started
               ◄──────────────────────────────── WithdrawRefused([..]), Withdrawn([..])
       Close() ────────────────────────────────►                             kill what runs, and exit
 
-1. If the connection is lost, the supervisor waits 10 s for another agent, then kills everything and exits.
+1. If the connection is lost, the supervisor waits for another agent, then kills everything and exits: in time before
+   the server reschedules the attempts, counted from the last `ServerContact`.
 2. `AttemptEnded` is sent after every process of the attempt has ended, and after its log is complete on disk.
 3. Attempts of one lease run one after another, in launch order.
 """
@@ -79,6 +81,12 @@ class Acknowledge(_Message, frozen=True, tag="Acknowledge"):
     """These results are in the agent's spool: the supervisor may forget them."""
 
     attempts: tuple[str, ...]
+
+
+class ServerContact(_Message, frozen=True, tag="ServerContact"):
+    """The agent has sent a heartbeat. Without another one the server reschedules the attempts after this time."""
+
+    lost_after_seconds: float
 
 
 class Close(_Message, frozen=True, tag="Close"):
@@ -145,14 +153,7 @@ class Inventory(_Message, frozen=True, tag="Inventory"):
     ended: tuple[AttemptEnded, ...]
 
 
-FromAgent = Hello | Launch | EndAttempt | Prolong | WithdrawAttempts | Acknowledge | Close
-FromSupervisor = (
-    AttemptStarted
-    | ProgressReported
-    | CheckpointSaved
-    | ExtensionRequested
-    | AttemptEnded
-    | Withdrawn
-    | WithdrawRefused
-    | Inventory
-)
+FromAgent = Hello | Launch | EndAttempt | Prolong | WithdrawAttempts | Acknowledge | ServerContact | Close
+AboutRunning = ProgressReported | CheckpointSaved | ExtensionRequested
+"""Messages about an attempt between its start and its end."""
+FromSupervisor = AttemptStarted | AboutRunning | AttemptEnded | Withdrawn | WithdrawRefused | Inventory

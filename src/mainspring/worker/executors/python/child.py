@@ -25,6 +25,7 @@ import msgspec
 
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
+from mainspring.worker.executors.python import child_wire as wire
 from mainspring.worker.executors.python.child_wire import (
     BYTES_READ,
     CURRENT,
@@ -33,17 +34,6 @@ from mainspring.worker.executors.python.child_wire import (
     LIMIT,
     READING,
     STOP,
-    Call,
-    Called,
-    CallEnded,
-    Checkpointed,
-    Drained,
-    FromChild,
-    Progressed,
-    Ready,
-    Requested,
-    Skipped,
-    ToChild,
     open_page,
 )
 from mainspring.worker.executors.python.function_calls import Functions, call_failure
@@ -63,9 +53,9 @@ class Child:
         self._link = link
         self._page = page
         self._functions = Functions(handlers)
-        self._decoder = msgspec.msgpack.Decoder(list[ToChild])
-        self._calls: deque[Call] = deque()
-        self._unsent: list[FromChild] = []
+        self._decoder = msgspec.msgpack.Decoder(list[wire.ToChild])
+        self._calls: deque[wire.Call] = deque()
+        self._unsent: list[wire.FromChild] = []
         self._lock = threading.Lock()
         self._pipe = os.dup(1)
         self._directory = Path.cwd()
@@ -78,26 +68,14 @@ class Child:
         """Run calls until the supervisor disconnects."""
         self._functions.load()
         has_printed = self._after_call()
-        self._queue(Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
+        self._queue(wire.Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
         if has_printed:
             self._wait_until_drained()
         while True:
             self._flush()
-            self._calls.extend(message for message in self._read() if isinstance(message, Call))
+            self._calls.extend(message for message in self._read() if isinstance(message, wire.Call))
             while self._calls:
                 self._make(self._calls.popleft())
-
-    def progress(self, serial: int, percent: float | None, note: str) -> None:
-        """Forward a function's progress."""
-        self._pass_on(Progressed(serial, percent, note))
-
-    def checkpoint(self, serial: int, document: str) -> None:
-        """Forward a function's checkpoint."""
-        self._pass_on(Checkpointed(serial, document))
-
-    def request(self, serial: int, seconds: float) -> None:
-        """Forward a request for more time."""
-        self._pass_on(Requested(serial, seconds))
 
     def deadline(self, serial: int) -> datetime | None:
         """Return the extended deadline of a call; None if it was not extended."""
@@ -105,7 +83,7 @@ class Child:
             return None
         return datetime.fromtimestamp(self._page[EXTENDED_UNTIL] / 1_000, UTC)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: wire.Call) -> None:
         """Run one call. Its answer is sent with the next message, or when there is nothing left to do.
 
         So is the start of the first call of a slice: the supervisor sees it in the page.
@@ -113,20 +91,20 @@ class Child:
         serial = call.serial
         self._page[CURRENT] = serial
         if self._page[LIMIT] < serial:
-            self._queue(Skipped(serial))
+            self._queue(wire.Skipped(serial))
             return
         is_first = not self._unsent
-        self._queue(Called(serial))
+        self._queue(wire.Called(serial))
         if not is_first:
             self._flush()
         backend = _CallBackend(self, serial, self._directory, call.assignment.attempt)
         outcome, output, error = self._call(call, backend)
         has_printed = self._after_call()
-        self._queue(CallEnded(serial, outcome, output, error, has_printed, backend.has_artifacts))
+        self._queue(wire.CallEnded(serial, outcome, output, error, has_printed, backend.has_artifacts))
         if has_printed:
             self._wait_until_drained()
 
-    def _call(self, call: Call, backend: _CallBackend) -> tuple[Outcome, str | None, str | None]:
+    def _call(self, call: wire.Call, backend: _CallBackend) -> tuple[Outcome, str | None, str | None]:
         """Run the call; return outcome, output, error."""
         self._was_stopped = False
         try:
@@ -169,11 +147,11 @@ class Child:
 
     def _wait_until_drained(self) -> None:
         self._flush()
-        while not any(isinstance(message, Drained) for message in self._read()):
+        while not any(isinstance(message, wire.Drained) for message in self._read()):
             pass
         self._taken_before = self._page[BYTES_READ]
 
-    def _pass_on(self, message: FromChild) -> None:
+    def pass_on(self, message: wire.FromChild) -> None:
         """Send a message during a call. A stop waits until it is sent: half a frame would break the link."""
         is_interruptible = self._is_calling and threading.current_thread() is threading.main_thread()
         if is_interruptible:
@@ -185,7 +163,7 @@ class Child:
             if self._page[STOP] == self._page[CURRENT] and not self._was_stopped:
                 self._stop_call()
 
-    def _queue(self, message: FromChild) -> None:
+    def _queue(self, message: wire.FromChild) -> None:
         with self._lock:
             self._unsent.append(message)
 
@@ -195,7 +173,7 @@ class Child:
                 self._link.sendall(encode_frame(self._unsent))
                 self._unsent.clear()
 
-    def _read(self) -> list[ToChild]:
+    def _read(self) -> list[wire.ToChild]:
         """Read the next frame; exit when the supervisor is gone."""
         size = int.from_bytes(self._take(_HEADER_BYTES), "big")
         return self._decoder.decode(self._take(size))
@@ -220,15 +198,15 @@ class _CallBackend:
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Send progress."""
-        self._child.progress(self._serial, percent, note)
+        self._child.pass_on(wire.Progressed(self._serial, percent, note))
 
     def report_checkpoint(self, document: str) -> None:
         """Save a checkpoint."""
-        self._child.checkpoint(self._serial, document)
+        self._child.pass_on(wire.Checkpointed(self._serial, document))
 
     def extend(self, seconds: float) -> None:
         """Request more time."""
-        self._child.request(self._serial, seconds)
+        self._child.pass_on(wire.Requested(self._serial, seconds))
 
     def deadline(self) -> datetime | None:
         """Return the extended deadline, if there is one."""

@@ -20,40 +20,32 @@ from typing import cast
 import structlog
 
 from mainspring.event_loop import start_task
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, Refused, Unavailable
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, failure
 from mainspring.worker.executors.command import clean_environment
-from mainspring.worker.executors.executor import AttemptHandle, failure
-from mainspring.worker.executors.python.child_output import ChildOutput
+from mainspring.worker.executors.executor import Runtime
+from mainspring.worker.executors.python import child_wire as wire
 from mainspring.worker.executors.python.child_wire import (
+    BYTES_READ,
     CURRENT,
     EXTENDED,
     EXTENDED_UNTIL,
     LIMIT,
     NO_LIMIT,
     PAGE_BYTES,
+    READING,
     STOP,
-    Call,
-    Called,
-    CallEnded,
-    Checkpointed,
-    Drained,
-    FromChild,
-    Progressed,
-    Ready,
-    Requested,
-    Skipped,
     open_page,
 )
+from mainspring.worker.logs.capture import Capture, Mask
 from mainspring.worker.sandbox.confinement import Confinement
-from mainspring.worker.sandbox.sandbox import Sandbox, Sandboxes
+from mainspring.worker.sandbox.sandbox import Sandbox
 from mainspring.worker.sandbox.task_user import change_owner
 from mainspring.worker.supervisor.frames import FrameReader, encode_frame
-from mainspring.worker.supervisor.process_groups import Processes, supervisor_variable
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
+from mainspring.worker.supervisor.process_groups import supervisor_variable
+from mainspring.worker.supervisor.supervisor_settings import log_path
 
 log = structlog.get_logger(__name__)
 
@@ -68,31 +60,91 @@ _END_SECONDS = 2.0
 """Time for a child that disconnected to exit by itself, with its own exit code."""
 
 
+_READ_BYTES = 1024 * 1024
+
+
+class ChildOutput:
+    """The supervisor's end of a child's output pipe."""
+
+    def __init__(
+        self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, handles: Mapping[int, AttemptHandle]
+    ) -> None:
+        """`handles` are the child's current calls by serial; the mapping is live."""
+        self._state_dir = state_dir
+        self._cap_bytes = cap_bytes
+        self._page = page
+        self._pipe = pipe
+        self._handles = handles
+        self._log: Capture | None = None
+        self._log_serial = 0
+        self.secrets: Mapping[str, Mapping[str, str]] = {}
+        """Secret values by attempt."""
+        self.printed = asyncio.Event()
+        """Set when output arrives."""
+        os.set_blocking(pipe, False)
+        asyncio.get_running_loop().add_reader(pipe, self.read)
+
+    def read(self) -> bool:
+        """Read available output into the log of the current call; False if there was none."""
+        self._page[READING] = 1
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._pipe)
+        except BlockingIOError:
+            data = b""
+        serial = self._page[CURRENT]
+        self._page[BYTES_READ] += len(data)
+        self._page[READING] = 0
+        if data:
+            self.printed.set()
+        if data and serial in self._handles:
+            self._log_of(serial).feed(data)
+        return bool(data)
+
+    def read_all(self) -> None:
+        """Read all available output."""
+        while self.read():
+            pass
+
+    def close(self) -> None:
+        """Read the rest and close the pipe."""
+        self.read_all()
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    def last_lines(self, serial: int) -> str:
+        """Return the end of a call's output."""
+        return self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
+
+    def close_log(self, serial: int) -> int:
+        """Close the log of a call; return its size."""
+        if self._log is None or self._log_serial != serial:
+            return 0
+        log_bytes = self._log.close()
+        self._log = None
+        return log_bytes
+
+    def _log_of(self, serial: int) -> Capture:
+        if self._log is None or self._log_serial != serial:
+            attempt = self._handles[serial].attempt
+            mask = Mask(self.secrets.get(attempt, {}).values())
+            self._log_serial = serial
+            self._log = Capture(log_path(self._state_dir, attempt), self._cap_bytes, mask)
+        return self._log
+
+
 class ChildLink:
     """One child."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        sandboxes: Sandboxes,
-        confinement: Confinement,
-        artifacts: Artifacts,
-        number: int,
-    ) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._processes = processes
-        self._sandboxes = sandboxes
+    def __init__(self, runtime: Runtime, confinement: Confinement, number: int) -> None:
+        self._runtime = runtime
+        self._processes = runtime.processes
         self._confinement = confinement
-        self._artifacts = artifacts
         self._uploads: list[asyncio.Task[None]] = []
         self._sandbox: Sandbox | None = None
         self._number = number
-        self._directory = state_dir / "children" / str(number)
+        self._directory = runtime.state_dir / "children" / str(number)
         self._serial = 0
         self._handles: dict[int, AttemptHandle] = {}
         self._killing: asyncio.Task[None] | None = None
@@ -104,9 +156,9 @@ class ChildLink:
     async def start(self) -> None:
         """Start the process, and wait until it is ready. Raises Unavailable, Refused or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self._sandboxes.user is not None:
-            change_owner(self._directory, self._sandboxes.user)
-        self._sandbox = self._sandboxes.open(f"child-{self._number}", self._confinement, self._directory, 0)
+        if self._runtime.sandboxes.user is not None:
+            change_owner(self._directory, self._runtime.sandboxes.user)
+        self._sandbox = self._runtime.sandboxes.open(f"child-{self._number}", self._confinement, self._directory, 0)
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as file, theirs:
@@ -115,7 +167,7 @@ class ChildLink:
             self._page[LIMIT] = NO_LIMIT
             try:
                 self._pid = self._processes.spawn(
-                    [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._settings.handlers],
+                    [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._runtime.settings.handlers],
                     environment=self._environment() | self._sandbox.environment(),
                     directory=self._directory,
                     output=writing,
@@ -130,15 +182,17 @@ class ChildLink:
             finally:
                 os.close(writing)
         self.is_alive = True
-        self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._handles)
+        self._output = ChildOutput(
+            self._runtime.state_dir, self._runtime.settings.log_cap_bytes, self._page, reading, self._handles
+        )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._messages: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
+        self._messages: FrameReader[wire.FromChild] = FrameReader(reader, list[wire.FromChild])
         try:
             async with asyncio.timeout(_START_SECONDS):
                 received = await self._messages.next()
         except (TimeoutError, ConnectionError):
             received = []
-        if not received or not isinstance(received[0], Ready):
+        if not received or not isinstance(received[0], wire.Ready):
             raise Unavailable("the Python child process did not become ready")
         if received[0].has_printed:
             self._drain()
@@ -147,7 +201,7 @@ class ChildLink:
         """Set the memory limit for the next slice; False if earlier calls already use more."""
         try:
             if self._sandbox is not None and self._sandbox.cgroup is not None:
-                self._sandbox.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
+                self._sandbox.cgroup.limit_memory(memory_bytes or self._runtime.settings.memory_bytes)
         except OSError:
             return False
         return True
@@ -158,14 +212,14 @@ class ChildLink:
             return
         self._output.secrets = secrets
         self._page[LIMIT] = NO_LIMIT
-        calls: list[Call] = []
+        calls: list[wire.Call] = []
         size_bytes = 0
         for handle in handles:
             size_bytes += _size_bytes(handle)
             if calls and size_bytes > _MAX_SLICE_BYTES:
                 break
             self._serial += 1
-            calls.append(Call(self._serial, handle.assignment, dict(secrets.get(handle.attempt, {}))))
+            calls.append(wire.Call(self._serial, handle.assignment, dict(secrets.get(handle.attempt, {}))))
         self._writer.write(encode_frame(calls))
         for call, handle in zip(calls, handles, strict=False):
             self._bind(handle, call.serial)
@@ -178,12 +232,12 @@ class ChildLink:
     async def fetch(self, handle: AttemptHandle) -> None:
         """Fetch the attempt's inputs. If that fails, the attempt ends."""
         folder = self._directory / handle.attempt
-        error = await self._artifacts.fetch(handle, folder / INPUTS)
+        error = await self._runtime.artifacts.fetch(handle, folder / INPUTS)
         if error is not None:
             shutil.rmtree(folder, ignore_errors=True)
             handle.end(Outcome.FAILED, error=error)
-        elif self._sandboxes.user is not None:
-            change_owner(folder, self._sandboxes.user)
+        elif self._runtime.sandboxes.user is not None:
+            change_owner(folder, self._runtime.sandboxes.user)
 
     async def close(self) -> None:
         """Kill the process."""
@@ -191,13 +245,16 @@ class ChildLink:
             self._processes.kill(self._pid)
             await self._finish()
         if self._sandbox is not None:
-            self._sandboxes.close(self._sandbox)
+            self._runtime.sandboxes.close(self._sandbox)
             self._sandbox = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
-        places = [*self._settings.python_path, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        variables = clean_environment(os.environ) | supervisor_variable(self._state_dir)
+        places = [
+            *self._runtime.settings.python_path,
+            *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        ]
+        variables = clean_environment(os.environ) | supervisor_variable(self._runtime.state_dir)
         return variables | {"PYTHONPATH": os.pathsep.join(places), "MAINSPRING_CHILD": str(self._number)}
 
     def _bind(self, handle: AttemptHandle, serial: int) -> None:
@@ -212,7 +269,7 @@ class ChildLink:
 
     async def _receive_all(self) -> None:
         """Process messages until the child has no calls left or has exited."""
-        received_at, seconds_per_call = self._clock.monotonic(), 0.0
+        received_at, seconds_per_call = self._runtime.clock.monotonic(), 0.0
         while self._handles and self.is_alive:
             if len(self._handles) * seconds_per_call > _BATCH_SECONDS / 2:
                 await self._wait_for_batch()
@@ -225,7 +282,7 @@ class ChildLink:
             before = len(self._handles)
             for message in received:
                 self._handle(message)
-            now = self._clock.monotonic()
+            now = self._runtime.clock.monotonic()
             seconds_per_call, received_at = (now - received_at) / max(1, before - len(self._handles)), now
 
     async def _wait_for_batch(self) -> None:
@@ -252,32 +309,32 @@ class ChildLink:
         elif serial in self._handles and serial <= self._page[LIMIT]:
             self._handles[serial].begin(self._pid)
 
-    def _handle(self, message: FromChild) -> None:
+    def _handle(self, message: wire.FromChild) -> None:
         match message:
-            case Called():
+            case wire.Called():
                 handle = self._handles[message.serial]
                 if handle.has_ended:
                     log.error("attempt.started_after_recall", attempt=handle.attempt)
                     self._processes.kill(self._pid)
                 else:
                     handle.begin(self._pid)
-            case CallEnded():
+            case wire.CallEnded():
                 self._answer(message)
-            case Skipped():
+            case wire.Skipped():
                 self._handles.pop(message.serial).release()
-            case Progressed():
+            case wire.Progressed():
                 if message.serial in self._handles:
                     self._handles[message.serial].report_progress(message.percent, message.note)
-            case Checkpointed():
+            case wire.Checkpointed():
                 if message.serial in self._handles:
                     self._handles[message.serial].report_checkpoint(message.document)
-            case Requested():
+            case wire.Requested():
                 if message.serial in self._handles:
                     self._handles[message.serial].ask(message.seconds)
-            case Ready():
+            case wire.Ready():
                 raise Broken("a child reported ready twice")
 
-    def _answer(self, message: CallEnded) -> None:
+    def _answer(self, message: wire.CallEnded) -> None:
         log_bytes = 0
         if message.has_printed:
             log_bytes = self._drain(message.serial)
@@ -287,24 +344,24 @@ class ChildLink:
         if message.has_artifacts or (handle.work is not None and handle.work.fetch):
             self._uploads.append(start_task(self._keep(handle, left, log_bytes), "artifact_upload"))
         else:
-            handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
+            handle.finish(left, log_bytes)
 
     async def _keep(self, handle: AttemptHandle, left: AttemptResult, log_bytes: int) -> None:
         """Store the artifacts of an ended call, moved to where the next call can't reach them."""
-        folder = self._state_dir / "attempts" / handle.attempt
+        folder = self._runtime.state_dir / "attempts" / handle.attempt
         folder.parent.mkdir(exist_ok=True, mode=0o700)
         with suppress(OSError):  # The folder does not exist.
             (self._directory / handle.attempt).rename(folder)
         if not folder.is_symlink():
-            left = await self._artifacts.keep(handle, folder / ARTIFACTS, left)
+            left = await self._runtime.artifacts.keep(handle, folder / ARTIFACTS, left)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.unlink(missing_ok=True)
-        handle.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+        handle.finish(left, log_bytes)
 
     def _drain(self, serial: int = 0) -> int:
         """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""
         self._output.read_all()
-        self._writer.write(encode_frame([Drained()]))
+        self._writer.write(encode_frame([wire.Drained()]))
         return self._output.close_log(serial)
 
     async def _finish(self) -> None:
@@ -373,7 +430,7 @@ class ChildLink:
         self._page[EXTENDED] = serial
 
     async def _kill_after(self, serial: int, grace_seconds: float) -> None:
-        await self._clock.sleep(grace_seconds)
+        await self._runtime.clock.sleep(grace_seconds)
         if serial in self._handles:
             self._killed_serial = serial
             self._processes.kill(self._pid)

@@ -31,7 +31,8 @@ from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
 from mainspring.task_context.signatures import asks_for_context, declared_types
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
-from mainspring.worker.executors.executor import failure, template_values
+from mainspring.worker.executors.attempt_handle import failure
+from mainspring.worker.executors.templates import rendered, rendered_env, template_values
 
 MAX_TRACEBACK_LENGTH = 8 * 1024
 WORKER_MODULE = "__mainspring_worker__"
@@ -141,8 +142,8 @@ class Functions:
         assert isinstance(work, ImportedFunction | ServedFunction)
         function = self._imported(work.python) if isinstance(work, ImportedFunction) else self._served(work.handler)
         signature = inspect.signature(function)
-        said = work.args.keys() | (work.values or {}).keys()
-        free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in said]
+        given = work.args.keys() | (work.values or {}).keys()
+        free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in given]
         asks = tuple(one.name for one in free if asks_for_context(one))
         return _Prepared(
             function=function,
@@ -321,10 +322,7 @@ def _value(name: str, raw: msgspec.Raw, given: references.Inputs, types: Mapping
 def _render(where: str, value: object, values: expressions.Values) -> object:
     match value:
         case str() if "{{" in value:
-            try:
-                return expressions.render(value, values)
-            except ExpressionFailed as error:
-                raise ExpressionFailed(f"{where}: {error}") from None
+            return rendered(where, value, values)
         case list():
             return [_render(where, one, values) for one in value]
         case dict():
@@ -336,8 +334,7 @@ def _render(where: str, value: object, values: expressions.Values) -> object:
 def _rendered_env(prepared: _Prepared, assignment: Assignment) -> dict[str, str]:
     if not prepared.env:
         return {}
-    values = template_values(assignment)
-    return {name: str(_render(f"env.{name}", text, values)) for name, text in prepared.env.items()}
+    return rendered_env(prepared.env, template_values(assignment))
 
 
 def _as_name(task: str) -> str:
@@ -382,7 +379,7 @@ def encode_result(result: object) -> tuple[str | None, str | None]:
 
 def _message_of(error: BaseException) -> str:
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001 - str() of a user's exception class
-        said = ""
-    return said[:_MAX_MESSAGE_LENGTH]
+        message = ""
+    return message[:_MAX_MESSAGE_LENGTH]

@@ -5,48 +5,103 @@ The attempts of a lease go to one child, a slice at a time. Each confinement has
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from mainspring.core.work.work import ImportedFunction, ServedFunction
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Outcome
-from mainspring.worker.artifacts.transfer import Artifacts
-from mainspring.worker.executors.executor import AttemptHandle, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.python.child_link import ChildLink
-from mainspring.worker.executors.python.child_pool import ChildPool
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.logs.capture import Mask
 from mainspring.worker.sandbox.confinement import Confinement, confinement_of
-from mainspring.worker.sandbox.sandbox import Sandboxes
-from mainspring.worker.supervisor.process_groups import Processes
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
+
+_MAX_CHILDREN = 64
+_WAIT_SECONDS = 0.1
+"""Time that a slice waits for a child before another one is started."""
 
 
-class FunctionExecutor:
+class ChildPool:
+    """Children with one confinement."""
+
+    def __init__(self, make: Callable[[], ChildLink], *, warm: int, limit: int, is_kept: bool) -> None:
+        """Up to `warm` children start without waiting, and stay alive if `is_kept`; at most `limit` run at once."""
+        self._make = make
+        self._warm = warm
+        self._limit = limit
+        self._kept = warm if is_kept else 0
+        self._children: set[ChildLink] = set()
+        self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
+        self._child_returned = asyncio.Condition()
+        self._returned = 0
+
+    async def take(self, memory_bytes: int) -> ChildLink:
+        """Return an idle child with this memory limit. Raises Unavailable, Refused or OSError."""
+        while True:
+            child = await self._take_any()
+            if child.set_memory_limit(memory_bytes):
+                return child
+            await self._end(child)
+
+    async def give_back(self, child: ChildLink) -> None:
+        """Return a child to the pool."""
+        surplus = self._free.qsize() >= self._kept
+        if child.is_alive and not surplus:
+            self._free.put_nowait(child)
+        else:
+            await self._end(child)
+        self._returned += 1
+        async with self._child_returned:
+            self._child_returned.notify()
+
+    async def close(self) -> None:
+        """End all children."""
+        for child in list(self._children):
+            await self._end(child)
+
+    async def _take_any(self) -> ChildLink:
+        while self._free.empty():
+            if len(self._children) < self._warm or await self._all_busy():
+                return await self._start()
+        return self._free.get_nowait()
+
+    async def _all_busy(self) -> bool:
+        """Wait for a child. True if none returned for a while and one more may be started, one at a time."""
+        before = self._returned
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                async with self._child_returned:
+                    await self._child_returned.wait()
+                return False
+        except TimeoutError:
+            should_start = before == self._returned and len(self._children) < self._limit
+            self._returned += should_start
+            return should_start
+
+    async def _start(self) -> ChildLink:
+        child = self._make()
+        self._children.add(child)
+        try:
+            await child.start()
+        except BaseException:
+            await self._end(child)
+            raise
+        return child
+
+    async def _end(self, child: ChildLink) -> None:
+        self._children.discard(child)
+        await child.close()
+
+
+class FunctionExecutor(Executor):
     """Calls functions in children."""
 
     max_batch = 64
     """About 60 ms of short calls: others wait 100 ms for a child before one more is started."""
 
-    def __init__(
-        self,
-        state_dir: Path,
-        settings: SupervisorSettings,
-        clock: Clock,
-        processes: Processes,
-        secrets: Secrets,
-        sandboxes: Sandboxes,
-    ) -> None:
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._processes = processes
-        self._secrets = secrets
-        self._sandboxes = sandboxes
-        self._artifacts = Artifacts(state_dir, settings)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._numbers = itertools.count(1)
         self._pools: dict[Confinement, ChildPool] = {}
 
@@ -89,25 +144,12 @@ class FunctionExecutor:
     def _pool_of(self, confinement: Confinement) -> ChildPool:
         if confinement not in self._pools:
             self._pools[confinement] = ChildPool(
-                lambda: self._child(confinement),
+                lambda: ChildLink(self._runtime, confinement, next(self._numbers)),
                 warm=self._settings.warm_children(),
-                limit=self._settings.max_children,
+                limit=_MAX_CHILDREN,
                 is_kept=not confinement.is_sandbox(),
             )
         return self._pools[confinement]
-
-    def _child(self, confinement: Confinement) -> ChildLink:
-        number = next(self._numbers)
-        return ChildLink(
-            self._state_dir,
-            self._settings,
-            self._clock,
-            self._processes,
-            self._sandboxes,
-            confinement,
-            self._artifacts,
-            number,
-        )
 
     async def _resolve(self, handles: Sequence[AttemptHandle]) -> dict[str, dict[str, str]]:
         """Resolve secrets by attempt. An attempt whose secrets can't be resolved ends."""
@@ -116,9 +158,7 @@ class FunctionExecutor:
             assert isinstance(handle.work, ImportedFunction | ServedFunction)
             if not handle.work.secrets:
                 continue
-            try:
-                values = secrets[handle.attempt] = await self._secrets.resolve(handle.work.secrets)
-                handle.mask = Mask(values.values())
-            except Refused as error:
-                handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+            values = await self.resolve_secrets(handle, handle.work.secrets)
+            if values is not None:
+                secrets[handle.attempt] = values
         return secrets

@@ -8,26 +8,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, fault_in_namespace
 from mainspring.core.work.work import OnKubernetes, OnRay, Work
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused
-from mainspring.worker.executors.executor import Executor
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.remote.cluster import supervisor_id
 from mainspring.worker.executors.remote.ray import RayCluster
 from mainspring.worker.executors.remote.remote_executor import RemoteExecutor
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
 
 _MISSING = "requires the extra k8s\nhint: pip install 'mainspring[k8s]'"
 
 
 def cluster_labels(kubernetes: str, ray: str) -> dict[str, str]:
     """Return the labels of a worker with these clusters."""
-    return {label: "" for label, said in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if said}
+    return {label: "" for label, value in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if value}
 
 
 def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> list[Fault]:
@@ -46,27 +42,19 @@ def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> 
     return faults
 
 
-def cluster_executors(
-    state_dir: Path, settings: SupervisorSettings, clock: Clock, secrets: Secrets
-) -> dict[type[Work], Executor]:
+def cluster_executors(runtime: Runtime) -> dict[type[Work], Executor]:
     """Return the executors of remote work. Without a cluster they fail their tasks."""
+    settings, clock, supervisor = runtime.settings, runtime.clock, supervisor_id(runtime.state_dir)
     kubernetes, ray = None, None
     if settings.kubernetes:
         from mainspring.worker.executors.remote.kubernetes import KubernetesCluster, read_config
 
-        kubernetes = KubernetesCluster(
-            read_config(settings.kubernetes),
-            settings.kubernetes_namespaces,
-            supervisor_id(state_dir),
-            clock,
-            settings.container_start_seconds,
-        )
+        config = read_config(settings.kubernetes)
+        namespaces, start_seconds = settings.kubernetes_namespaces, settings.container_start_seconds
+        kubernetes = KubernetesCluster(config, namespaces, supervisor, clock, start_seconds)
     if settings.ray:
-        ray = RayCluster(settings.ray, supervisor_id(state_dir), clock, os.environ)
-    return {
-        OnKubernetes: RemoteExecutor(kubernetes, state_dir, settings, clock, secrets),
-        OnRay: RemoteExecutor(ray, state_dir, settings, clock, secrets),
-    }
+        ray = RayCluster(settings.ray, supervisor, clock, os.environ)
+    return {OnKubernetes: RemoteExecutor(kubernetes, runtime), OnRay: RemoteExecutor(ray, runtime)}
 
 
 def _faults_in_context(context: str) -> list[Fault]:

@@ -13,6 +13,7 @@ A worker authenticates with a kubeconfig context, or inside the cluster as its s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -32,9 +33,8 @@ from lightkube.types import CascadeType, PatchType
 from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
-from mainspring.worker.executors.remote.kubernetes_logs import LogCursor
 from mainspring.worker.executors.remote.kubernetes_objects import (
     ATTEMPT_LABEL,
     CONTAINER,
@@ -70,6 +70,56 @@ class _Conflict(Exception):
     """An object of this name exists."""
 
 
+_LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+
+
+class LogCursor:
+    """How far a log was read."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, bytes] = (b"", b"")
+        self._count = 0
+        """Lines seen with the last timestamp."""
+        self._zone = b""
+        self._again = 0
+        self._rest = b""
+
+    def since(self) -> str | None:
+        """Return the `sinceTime` to request; None for all."""
+        return (self._last[0] + self._zone).decode() if self._zone else None
+
+    def begin(self) -> None:
+        """Start a new connection: its first lines may be known."""
+        self._again = 0
+        self._rest = b""
+
+    def take(self, data: bytes) -> bytes:
+        """Return the new output in a chunk of the response."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return b"".join(self._new(line + b"\n") for line in lines)
+
+    def end(self) -> bytes:
+        """End the connection: return a last line without newline."""
+        rest, self._rest = self._rest, b""
+        return self._new(rest) if rest else b""
+
+    def _new(self, line: bytes) -> bytes:
+        found = _LINE.match(line)
+        if found is None:
+            return line
+        at = (found[1], (found[2] or b"").ljust(9, b"0"))
+        if at < self._last:
+            return b""
+        if at == self._last:
+            self._again += 1
+            if self._again <= self._count:
+                return b""
+            self._count += 1
+        else:
+            self._last, self._zone, self._count, self._again = at, found[3], 1, 1
+        return line[found.end() :]
+
+
 def read_config(context: str) -> SingleConfig:
     """Return the credentials of a kubeconfig context, or of the pod's service account. Raises Refused."""
     try:
@@ -98,11 +148,11 @@ class KubernetesCluster:
         start_timeout_seconds: float,
     ) -> None:
         self._namespaces = tuple(namespaces) or (config.namespace,)
-        self._client = AsyncClient(config, timeout=_TIMEOUT, field_manager="mainspring")
-        self._logs = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
+        self.client = AsyncClient(config, timeout=_TIMEOUT, field_manager="mainspring")
+        self.logs = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
         self._supervisor = supervisor
-        self._clock = clock
-        self._start_timeout_seconds = start_timeout_seconds
+        self.clock = clock
+        self.start_timeout_seconds = start_timeout_seconds
 
     def new_job(self, submission: Submission) -> RemoteJob:
         """Return an attempt as a Job. Raises Refused if its namespace is not allowed."""
@@ -111,45 +161,35 @@ class KubernetesCluster:
         if namespace not in self._namespaces:
             raise Refused(f"namespace {namespace} is not allowed on this worker: {', '.join(self._namespaces)}")
         job = make_job(submission, namespace, self._supervisor)
-        return _KubernetesJob(self._client, self._logs, job, submission, self._clock, self._start_timeout_seconds)
+        return _KubernetesJob(self, job, submission)
 
     async def clear(self) -> None:
         """Remove all Jobs of this supervisor. Raises Unavailable while one of their pods exists."""
         for namespace in self._namespaces:
-            for job in await _ask(_listed(self._client, Job, namespace, SUPERVISOR_LABEL, self._supervisor)):
+            for job in await _ask(_listed(self.client, Job, namespace, SUPERVISOR_LABEL, self._supervisor)):
                 log.warning("cluster.found_orphan", job=_name(job), namespace=namespace)
-                await _ask_unless_gone(_delete_job(self._client, _name(job), namespace))
-            pods = await _ask(_listed(self._client, Pod, namespace, SUPERVISOR_LABEL, self._supervisor))
+                await _ask_unless_gone(_delete_job(self.client, _name(job), namespace))
+            pods = await _ask(_listed(self.client, Pod, namespace, SUPERVISOR_LABEL, self._supervisor))
             for pod in pods:
-                await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=namespace, grace_period=1))
+                await _ask_unless_gone(self.client.delete(Pod, _name(pod), namespace=namespace, grace_period=1))
             if pods:
                 raise Unavailable(f"{len(pods)} pods of an earlier supervisor are still terminating in {namespace}")
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.close()
-        await self._logs.aclose()
+        await self.client.close()
+        await self.logs.aclose()
 
 
 class _KubernetesJob:
     """One attempt."""
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        logs: httpx2.AsyncClient,
-        job: Job,
-        submission: Submission,
-        clock: Clock,
-        start_timeout_seconds: float,
-    ) -> None:
+    def __init__(self, cluster: KubernetesCluster, job: Job, submission: Submission) -> None:
         assert job.metadata is not None
-        self._client = client
-        self._logs = logs
+        self._cluster = cluster
+        self._client = cluster.client
         self._job = job
         self._submission = submission
-        self._clock = clock
-        self._start_timeout_seconds = start_timeout_seconds
         self._name = name_of(submission.attempt)
         self._namespace = job.metadata.namespace or ""
         self._place = LogCursor()
@@ -197,7 +237,7 @@ class _KubernetesJob:
         path = f"api/v1/namespaces/{self._namespace}/pods/{self._pod}/log"
         self._place.begin()
         try:
-            async with self._logs.stream("GET", path, params=params, timeout=timeout) as answer:
+            async with self._cluster.logs.stream("GET", path, params=params, timeout=timeout) as answer:
                 if answer.is_client_error and not follow:
                     return  # It never ran, or is gone.
                 if not answer.is_success:
@@ -234,9 +274,9 @@ class _KubernetesJob:
         if not why:
             self._stuck_since = None
             return status
-        now = self._clock.monotonic()
+        now = self._cluster.clock.monotonic()
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
-        if not stays and now - self._stuck_since < self._start_timeout_seconds:
+        if not stays and now - self._stuck_since < self._cluster.start_timeout_seconds:
             return status
         message = f"the container can't be started: {why}"
         error_class = "permanent" if stays else "transient"

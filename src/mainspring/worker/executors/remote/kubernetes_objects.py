@@ -11,23 +11,8 @@ from __future__ import annotations
 import base64
 import math
 
+from lightkube.models import core_v1
 from lightkube.models.batch_v1 import JobSpec
-from lightkube.models.core_v1 import (
-    Capabilities,
-    Container,
-    EnvVar,
-    EnvVarSource,
-    KeyToPath,
-    PodSpec,
-    PodTemplateSpec,
-    ResourceRequirements,
-    SeccompProfile,
-    SecretKeySelector,
-    SecretVolumeSource,
-    SecurityContext,
-    Volume,
-    VolumeMount,
-)
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Secret
@@ -70,7 +55,7 @@ def make_job(submission: Submission, namespace: str, supervisor: str) -> Job:
     }  # fmt: skip
     notes = {f"mainspring/{what}": submission.env[f"MAINSPRING_{what.upper()}_ID"] for what in ("run", "task")}
     account = work.kubernetes.service_account
-    pod = PodSpec(
+    pod = core_v1.PodSpec(
         containers=[_container(submission, work)],
         restartPolicy="Never",
         terminationGracePeriodSeconds=math.ceil(work.grace_seconds),
@@ -78,11 +63,11 @@ def make_job(submission: Submission, namespace: str, supervisor: str) -> Job:
         serviceAccountName=account or None,
         enableServiceLinks=False,
         volumes=[
-            Volume(
+            core_v1.Volume(
                 name=_FILES,
-                secret=SecretVolumeSource(
+                secret=core_v1.SecretVolumeSource(
                     secretName=name_of(submission.attempt),
-                    items=[KeyToPath(key=name, path=name) for name in _files(submission)],
+                    items=[core_v1.KeyToPath(key=name, path=name) for name in _files(submission)],
                 ),
             )
         ],
@@ -97,7 +82,7 @@ def make_job(submission: Submission, namespace: str, supervisor: str) -> Job:
             activeDeadlineSeconds=(
                 deadline_seconds(submission.timeout_seconds) if submission.timeout_seconds else None
             ),
-            template=PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=notes), spec=pod),
+            template=core_v1.PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=notes), spec=pod),
         ),
     )  # fmt: skip
 
@@ -123,32 +108,35 @@ def make_secret(submission: Submission, job: Job) -> Secret:
     )
 
 
-def _container(submission: Submission, work: OnKubernetes) -> Container:
+def _container(submission: Submission, work: OnKubernetes) -> core_v1.Container:
     files = _files(submission)
     places = {
         "MAINSPRING_TOKEN_FILE": f"{DIRECTORY}/{_TOKEN_FILE}",
         **({"MAINSPRING_CONTEXT": f"{DIRECTORY}/{_CONTEXT_FILE}"} if _CONTEXT_FILE in files else {}),
     }
     secret = name_of(submission.attempt)
-    env = [EnvVar(name=name, value=_literal(text)) for name, text in (submission.env | places).items()]
+    env = [core_v1.EnvVar(name=name, value=_literal(text)) for name, text in (submission.env | places).items()]
     env += [
-        EnvVar(name=name, valueFrom=EnvVarSource(secretKeyRef=SecretKeySelector(name=secret, key=_key(name))))
+        core_v1.EnvVar(
+            name=name,
+            valueFrom=core_v1.EnvVarSource(secretKeyRef=core_v1.SecretKeySelector(name=secret, key=_key(name))),
+        )
         for name in submission.secrets
     ]
-    return Container(
+    return core_v1.Container(
         name=CONTAINER,
         image=work.kubernetes.image,
         command=[_literal(arg) for arg in submission.argv] or None,
         env=env,
         workingDir=work.directory,
         resources=_resources(submission.needs),
-        volumeMounts=[VolumeMount(name=_FILES, mountPath=DIRECTORY, readOnly=True)],
-        securityContext=SecurityContext(
+        volumeMounts=[core_v1.VolumeMount(name=_FILES, mountPath=DIRECTORY, readOnly=True)],
+        securityContext=core_v1.SecurityContext(
             allowPrivilegeEscalation=False,
-            capabilities=Capabilities(drop=["ALL"]),
+            capabilities=core_v1.Capabilities(drop=["ALL"]),
             runAsNonRoot=True,
             runAsUser=work.kubernetes.user,
-            seccompProfile=SeccompProfile(type="RuntimeDefault"),
+            seccompProfile=core_v1.SeccompProfile(type="RuntimeDefault"),
         ),
     )
 
@@ -169,10 +157,10 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _resources(needs: Offer) -> ResourceRequirements:
+def _resources(needs: Offer) -> core_v1.ResourceRequirements:
     """Return requests and limits: memory is limited, CPU is only requested."""
     memory = {"memory": str(needs.memory_bytes)} if needs.memory_bytes else {}
     gpus = {_GPU: str(needs.gpus)} if needs.gpus else {}
     cpu = {"cpu": f"{needs.cpu_millis}m"} if needs.cpu_millis else {}
     disk = {"ephemeral-storage": str(needs.disk_bytes)} if needs.disk_bytes else {}
-    return ResourceRequirements(requests={**cpu, **memory, **gpus, **disk}, limits={**memory, **gpus, **disk})
+    return core_v1.ResourceRequirements(requests={**cpu, **memory, **gpus, **disk}, limits={**memory, **gpus, **disk})

@@ -20,7 +20,7 @@ from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, parse_output, parse_progress
-from mainspring.worker.executors.executor import AttemptHandle, exit_failure, failure
+from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, exit_failure, result_of
 from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 from mainspring.worker.logs.capture import Capture
 
@@ -90,7 +90,7 @@ class OutputReader:
     """Reads the output of one remote attempt."""
 
     def __init__(self, handle: AttemptHandle, capture: Capture) -> None:
-        self._job = handle
+        self._handle = handle
         self._capture = capture
         self._lines = MarkedLines(capture.feed, self._handle_line)
         self._output: bytes | None = None
@@ -105,24 +105,20 @@ class OutputReader:
     def note(self, note: str) -> None:
         """Report what it waits for, if that has changed."""
         if note and note != self._note:
-            self._job.report_progress(None, note)
+            self._handle.report_progress(None, note)
         self._note = note
 
     def end(self, status: JobStatus, *, was_stopped: bool) -> None:
         """Report the end. A stopped attempt has no result of its own."""
         self._lines.close()
         log_bytes = self._capture.close()
-        outcome, output, error = Outcome.STOPPED, None, None
+        result = AttemptResult(outcome=Outcome.STOPPED)
         if not was_stopped:
-            outcome, error = Outcome.FAILED, status.error
-            if status.stage is Stage.SUCCEEDED:
-                try:
-                    outcome, output = Outcome.SUCCEEDED, self._parsed_output()
-                except Refused as refused:
-                    error = failure("Output", str(refused), error_class="permanent")
-            elif error is None:
+            error = status.error
+            if error is None and status.stage is not Stage.SUCCEEDED:
                 error = exit_failure(status.exit_code or 0, self._capture.last_lines())
-        self._job.end(outcome, output=output, error=error, log_bytes=log_bytes)
+            result = result_of(error, self._parsed_output)
+        self._handle.finish(result, log_bytes)
 
     def _parsed_output(self) -> str:
         if self._output is None:
@@ -138,10 +134,10 @@ class OutputReader:
             case LineKind.PROGRESS:
                 progress = parse_progress(payload.decode(errors="replace"))
                 if progress is not None:
-                    self._job.report_progress(progress.percent, progress.note)
+                    self._handle.report_progress(progress.percent, progress.note)
             case LineKind.CHECKPOINT if len(payload) <= MAX_CHECKPOINT_BYTES:
                 # Invalid JSON is ignored.
                 with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    self._job.report_checkpoint(msgspec.json.encode(msgspec.json.decode(payload)).decode())
+                    self._handle.report_checkpoint(msgspec.json.encode(msgspec.json.decode(payload)).decode())
             case LineKind.CHECKPOINT:
                 pass

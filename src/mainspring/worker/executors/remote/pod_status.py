@@ -8,7 +8,7 @@ from lightkube.models.core_v1 import ContainerState, PodStatus
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod
 
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.remote.cluster import JobStatus, Stage
 
 _PERMANENT = frozenset({"InvalidImageName", "ErrImageNeverPull"})
@@ -42,10 +42,10 @@ def start_obstacle(pod: Pod) -> tuple[str, bool]:
     waiting = _state(pod.status).waiting
     if waiting is None or waiting.reason not in _PERMANENT | _TEMPORARY:
         return "", False
-    said = f"{waiting.reason}: {waiting.message or ''}".rstrip(": ")
+    obstacle = f"{waiting.reason}: {waiting.message or ''}".rstrip(": ")
     if _AS_ROOT in (waiting.message or ""):
-        return f"{said}; set a numeric `user`", True
-    return said[:_MAX_LENGTH], waiting.reason in _PERMANENT
+        return f"{obstacle}; set a numeric `user`", True
+    return obstacle[:_MAX_LENGTH], waiting.reason in _PERMANENT
 
 
 def job_status(job: Job | None) -> JobStatus:

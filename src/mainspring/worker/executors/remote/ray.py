@@ -28,7 +28,7 @@ from mainspring.core.work.work import OnRay
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.trust import tls_context
-from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
 
 log = structlog.get_logger(__name__)

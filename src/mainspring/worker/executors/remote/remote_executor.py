@@ -12,10 +12,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 
 import structlog
 from msgspec.structs import replace
@@ -23,10 +21,11 @@ from msgspec.structs import replace
 from mainspring.core.work.work import OnKubernetes, OnRay
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
-from mainspring.protocol.wire import Assignment, Outcome
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import context_document, identity_variables
-from mainspring.worker.executors.executor import AttemptHandle, failure, rendered, template_values
+from mainspring.worker.executors.attempt_handle import AttemptHandle
+from mainspring.worker.executors.executor import Executor, Runtime
 from mainspring.worker.executors.remote.cluster import (
     FIRST_RETRY_SECONDS,
     MAX_RETRY_SECONDS,
@@ -39,9 +38,7 @@ from mainspring.worker.executors.remote.cluster import (
     retry_until_available,
 )
 from mainspring.worker.executors.remote.output_lines import OutputReader
-from mainspring.worker.executors.secret_values import Secrets
-from mainspring.worker.logs.capture import Capture, Mask
-from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings, log_path
+from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
 
 log = structlog.get_logger(__name__)
 
@@ -52,27 +49,15 @@ _LAST_LOG_SECONDS = 10.0
 _ABANDON_SECONDS = 5.0
 
 
-class RemoteExecutor:
+class RemoteExecutor(Executor):
     """Runs each attempt as a job of a cluster, if this worker has one."""
 
-    max_batch = 1
-
-    def __init__(
-        self, cluster: Cluster | None, state_dir: Path, settings: SupervisorSettings, clock: Clock, secrets: Secrets
-    ) -> None:
+    def __init__(self, cluster: Cluster | None, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._cluster = cluster
-        self._state_dir = state_dir
-        self._settings = settings
-        self._clock = clock
-        self._secrets = secrets
         self._clearing = start_task(self._clear(cluster), "leftover_jobs") if cluster is not None else None
         self._removals: set[asyncio.Task[None]] = set()
         self._is_unavailable = False
-
-    async def run(self, handles: Sequence[AttemptHandle]) -> None:
-        """Run one attempt."""
-        for handle in handles:
-            await self._run(handle)
 
     async def close(self) -> None:
         """Close the connection to the cluster."""
@@ -89,33 +74,22 @@ class RemoteExecutor:
         except Refused as refused:
             log.warning("cluster.not_cleared", because=str(refused))
 
-    async def _run(self, handle: AttemptHandle) -> None:
+    async def run_one(self, handle: AttemptHandle) -> None:
+        """Run an attempt: submit it, follow it to its end, remove it."""
         work = handle.work
         assert isinstance(work, OnKubernetes | OnRay)
         control = _Control(self._clock)
         handle.bind(stop=control.stop, recall=lambda: False, prolong=control.prolong)
-        try:
-            secrets = await self._secrets.resolve(work.secrets)
-        except Refused as error:
-            handle.end(Outcome.FAILED, error=failure("Secret", str(error), error_class="permanent"))
+        secrets = await self.resolve_secrets(handle, work.secrets)
+        if secrets is None:
             return
-        handle.mask = Mask(secrets.values())
-        try:
-            remote = self._remote_of(handle, work, secrets)
-            is_there = await self._submit(remote, control)
-        except ExpressionFailed as error:
-            handle.end(Outcome.FAILED, error=failure("Template", str(error), error_class="permanent"))
-            return
-        except Refused as error:
-            handle.end(Outcome.FAILED, error=failure("Start", str(error), error_class="permanent"))
-            return
-        if not is_there:
+        remote = self._remote_of(handle, work, secrets)
+        if not await self._submit(remote, control):
             await self._remove(remote)
             handle.end(Outcome.STOPPED)
             return
         handle.begin(0)
-        path = log_path(self._state_dir, handle.attempt)
-        output = OutputReader(handle, Capture(path, self._settings.log_cap_bytes, Mask(secrets.values())))
+        output = OutputReader(handle, self.open_log(handle, secrets))
         status = await self._run_to_end(remote, control, output)
         await self._remove(remote)
         output.end(status, was_stopped=control.was_stopped)
@@ -125,13 +99,15 @@ class RemoteExecutor:
         one = handle.assignment
         if self._cluster is None:
             raise Refused(f"this worker has no {'Kubernetes' if isinstance(work, OnKubernetes) else 'Ray'} cluster")
-        deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
+        deadline, values = self.deadline_of(one), template_values(one)
+        run = work.kubernetes.run if isinstance(work, OnKubernetes) else work.ray.run
+        where = "kubernetes.run" if isinstance(work, OnKubernetes) else "ray.run"
         return self._cluster.new_job(
             Submission(
                 attempt=one.attempt,
                 work=work,
-                argv=_argv(work, one),
-                env=identity_variables(one, deadline) | _variables(work, one),
+                argv=tuple(rendered_argv(where, run, values)),
+                env=identity_variables(one, deadline) | rendered_env(work.env, values),
                 secrets=secrets,
                 context=context_document(one, deadline),
                 token=one.token,
@@ -142,10 +118,13 @@ class RemoteExecutor:
 
     async def _submit(self, remote: RemoteJob, control: _Control) -> bool:
         """Submit it, once the cluster is cleared; False if a stop was requested before. Raises Refused."""
-        if self._clearing is not None:
-            await control.wait_for(self._clearing)
+        assert self._clearing is not None
         backoff = Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+        self._clearing.add_done_callback(lambda _: control.wake())
         while control.grace_seconds is None:
+            if not self._clearing.done():
+                await control.wait(MAX_RETRY_SECONDS)
+                continue
             try:
                 await remote.submit()
             except Unavailable as error:
@@ -269,32 +248,7 @@ class _Control:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a change, at most `seconds`."""
-        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await self.wait_for(waiting)
-        finally:
-            waiting.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         self._changed.clear()
-
-    async def wait_for(self, other: asyncio.Future[None]) -> None:
-        """Wait until the future is done, or for a change."""
-        news = asyncio.ensure_future(self._wait_changed())
-        try:
-            await asyncio.wait({other, news}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            news.cancel()
-
-    async def _wait_changed(self) -> None:
-        await self._changed.wait()
-
-
-def _argv(work: OnKubernetes | OnRay, one: Assignment) -> tuple[str, ...]:
-    """Return the command line. Raises ExpressionFailed."""
-    kind, argv = ("kubernetes", work.kubernetes.run) if isinstance(work, OnKubernetes) else ("ray", work.ray.run)
-    values = template_values(one)
-    return tuple(rendered(f"{kind}.run[{number}]", arg, values) for number, arg in enumerate(argv))
-
-
-def _variables(work: OnKubernetes | OnRay, one: Assignment) -> dict[str, str]:
-    values = template_values(one)
-    return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
