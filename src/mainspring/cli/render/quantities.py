@@ -136,9 +136,6 @@ def _parse_bytes(text: str) -> int:
 
 
 _PARSERS: dict[str, Callable[[str], float]] = {
-    "cpu": _parse_cores,
-    "memory": _parse_bytes,
-    "gpu": parse_count,
-    "disk": _parse_bytes,
-}
+    "cpu": _parse_cores, "memory": _parse_bytes, "gpu": parse_count, "disk": _parse_bytes,
+}  # fmt: skip
 _SIZES = frozenset({"memory", "disk"})

@@ -1,11 +1,11 @@
-"""`mainspring example`: example pipelines."""
+"""`mainspring example` and `schema`: example pipelines, and the JSON Schema of input files."""
 
 from __future__ import annotations
 
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Printing, with_table_options
+from mainspring.cli.options import Printing, with_output_options, with_table_options
 
 
 @click.command("example")
@@ -19,18 +19,30 @@ def example(printing: Printing, name: str | None) -> None:
       mainspring example
       mainspring example dag > pipeline.yaml
     """
-    from mainspring.cli.render.output import Column, Table, print_one, print_rows
+    from mainspring.cli.render.output import Table, print_one, print_rows
     from mainspring.definitions.templates import Template, find_template, templates
 
     if name is not None:
         found = find_template(name)
         print_one(found, found.name, printing, lambda: click.echo(found.text, nl=False))
         return
-    table: Table[Template] = Table(
-        [
-            Column("name", lambda template, _: template.name),
-            Column("about", lambda template, _: template.about),
-        ],
-        id=lambda template: template.name,
-    )
-    print_rows(templates(), table, printing)
+    print_rows(templates(), Table.of(Template, "name about", id=lambda template: template.name), printing)
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(["pipeline"]))
+@with_output_options
+def schema(printing: Printing, kind: str) -> None:
+    """Print the JSON Schema of pipeline.yaml for editor completion and validation.
+
+    \b
+    Examples:
+      mainspring schema pipeline > pipeline.schema.json
+      # yaml-language-server: $schema=./pipeline.schema.json
+    """
+    import msgspec
+
+    from mainspring.cli.config.input_files import print_body
+    from mainspring.definitions.pipeline_schema import pipeline_schema
+
+    print_body(msgspec.json.encode(pipeline_schema()), kind, printing)

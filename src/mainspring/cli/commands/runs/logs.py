@@ -17,14 +17,9 @@ from mainspring.cli.options import ConnectionOptions, Printing, with_connection_
 @with_output_options
 @with_connection_options
 def logs(
-    connection: ConnectionOptions,
-    printing: Printing,
-    what: str,
-    follow: bool,
-    tail: int | None,
-    attempt: int | None,
+    connection: ConnectionOptions, printing: Printing, what: str, follow: bool, tail: int | None, attempt: int | None,
     failed: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Print the logs of a task, or of all tasks of a run with the task name before each line.
 
     \b
@@ -34,18 +29,13 @@ def logs(
       mainspring logs run_018f3c2e9a41-9d2c44e1f0a7b35c --failed
     """
     from mainspring.cli.render.log_view import LogView
-    from mainspring.cli.resource_ids import find_run, find_task, is_run
+    from mainspring.cli.resource_ids import find_run_or_task
 
-    is_whole_run = is_run(what) and "/" not in what
-    if failed and not is_whole_run:
-        raise click.UsageError("--failed requires a run")
     with connection.client() as client:
-        found = find_run(client, what) if is_whole_run else find_task(client, what)
+        is_run, found = find_run_or_task(client, what)
+        if failed and not is_run:
+            raise click.UsageError("--failed requires a run")
         # Report an unreachable server now rather than after the long retry window of the watch client.
-        (client.run if is_whole_run else client.task)(found)
+        (client.run if is_run else client.task)(found)
     with connection.watch_client() if follow else connection.client() as client:
-        view = LogView(client, printing, tail=tail, attempt=attempt)
-        if is_whole_run:
-            view.print_run(found, follow=follow, failed=failed)
-        else:
-            view.print_task(found, follow=follow)
+        LogView(client, printing, tail=tail, attempt=attempt).show(found, follow=follow, failed=failed)
