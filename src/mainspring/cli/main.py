@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+from rich_click.rich_help_formatter import RichHelpFormatter
 
 from mainspring.cli.exits import report_errors
 from mainspring.cli.options import FORMATS, OUTPUT
@@ -126,6 +127,17 @@ _PANELS = {
 """Groups of commands in --help."""
 
 
+class _HelpFormatter(RichHelpFormatter):
+    """Formats help with a blank line between paragraphs and with indented examples."""
+
+    def rich_text(self, text: Any, style: Any = "") -> Any:
+        """Return styled text. The blank first line keeps a common indentation of the other lines."""
+        return super().rich_text(f"\n{text}" if isinstance(text, str) else text, style)
+
+
+click.RichContext.formatter_class = _HelpFormatter
+
+
 class Commands(click.RichGroup):
     """A group that imports a command when it is called."""
 
@@ -219,9 +231,11 @@ def _output_format(args: Sequence[str]) -> str:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "rich_help_config": {
+            "text_paragraph_linebreaks": "\n\n",
+            "padding_helptext_first_line": (0, 0, 1, 0),
             "command_groups": {
                 "main": [{"name": name, "commands": list(commands)} for name, commands in _PANELS.items()]
-            }
+            },
         },
     },
 )

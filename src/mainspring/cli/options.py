@@ -154,7 +154,12 @@ def with_table_options(command: Call) -> Call:
 def limit_option(default: int) -> Callable[[Call], Call]:
     """Add --limit to a list."""
     return click.option(
-        "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="Maximum number of rows."
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="NUMBER",
+        default=default,
+        show_default=True,
+        help="Maximum number of rows.",
     )
 
 
@@ -207,6 +212,14 @@ def filter_option(command: Call) -> Call:
     return click.option("-f", "--filter", "q", metavar="FILTER", help=about)(command)
 
 
+def priority_option(about: str, default: str | None = None) -> Callable[[Call], Call]:
+    """Add --priority. Without the metavar, the help has the priorities in lower case."""
+    return click.option(
+        "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), metavar="[P0|P1|P2]",
+        default=default, show_default=True, help=about,
+    )  # fmt: skip
+
+
 def params_option(command: Call) -> Call:
     """Add the parameters of a run; the command parses them with `parse_params`."""
     return click.option(
@@ -243,8 +256,7 @@ class ResourceGroup(click.RichGroup):
     """A resource: without a subcommand, or with `ls` or `list`, it lists the resources."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.invoke_without_command = True
+        super().__init__(*args, **{"invoke_without_command": True, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""

@@ -104,7 +104,7 @@ class Session:
 
 def why_option(about: str = AUDITED) -> Callable[[Call], Call]:
     """Add --why to a command that changes something."""
-    return click.option("--why", default="", help=about)
+    return click.option("--why", metavar="REASON", default="", help=about)
 
 
 def with_session(command: Callable[..., None]) -> Callable[..., None]:

@@ -69,7 +69,9 @@ def config() -> None:
 @with_table_options
 @with_connection_options
 def show(connection: ConnectionOptions, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
-    """Show the effective settings of commands, the server and the worker. Secrets are masked.
+    """Show the effective settings of commands, server and worker.
+
+    Secrets are masked.
 
     \b
     Examples:

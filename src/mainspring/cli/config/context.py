@@ -53,7 +53,9 @@ CONTEXTS = Table.of(
 @with_table_options
 @click.pass_context
 def context(ctx: click.Context, /, printing: Printing) -> None:
-    """List contexts; add, use, show or remove one. `*` marks the current one.
+    """List contexts; add, use, show or remove one.
+
+    `*` marks the current one.
 
     \b
     Examples:

@@ -36,7 +36,7 @@ Facts: TypeAlias = "Sequence[Fact]"
 
 _GAP = "  "
 _NOTHING = "-"
-_FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
+_FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_reason"})
 """Columns that shrink on narrow terminals."""
 REFRESH_SECONDS = 1.0
 """Interval between refreshes of live views."""

@@ -239,7 +239,7 @@ def use_facts(use: TenantUseView) -> Facts:
         ("share", shared if use.running or any(use.queued.values()) else None),
         ("on burst", "yes, may be reclaimed" if use.is_on_burst else None),
         ("queued", format_queued_counts(use.queued)),
-        ("held by", use.blocked_by),
+        ("blocked by", use.blocked_by),
     ]
 
 

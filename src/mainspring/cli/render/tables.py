@@ -94,7 +94,7 @@ ARTIFACTS = Table.of(
 WORKERS = Table.of(
     WorkerView,
     "id status hold running cpu memory gpus pool zone isolation last_heartbeat=last_heartbeat_at version",
-    wide="disk since hold_why labels",
+    wide="disk since hold_reason=hold_why labels",
     cpu=lambda worker, _: f"{worker.cpu_millis / 1_000:g}",
     memory=lambda worker, _: format_bytes(worker.memory_bytes),
     isolation=lambda worker, _: format_isolation_levels(worker.labels),
@@ -162,10 +162,10 @@ SETTINGS = Table.of(
     SettingView,
     "name value default origin detail=about",
     wide="min max version updated=updated_at updated_by",
-    value=lambda setting, _: str(setting.value),
-    default=lambda setting, _: str(setting.default),
-    min=lambda setting, _: f"{setting.minimum:g}",
-    max=lambda setting, _: f"{setting.maximum:g}",
+    value=lambda setting, _: _format_setting(setting.value),
+    default=lambda setting, _: _format_setting(setting.default),
+    min=lambda setting, _: _format_setting(setting.minimum),
+    max=lambda setting, _: _format_setting(setting.maximum),
     id=lambda setting: setting.name,
 )
 WEBHOOKS = Table.of(
@@ -249,6 +249,11 @@ def format_failure(raw: msgspec.Raw) -> str | None:
     error = msgspec.json.decode(raw)
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else format_json(raw)
+
+
+def _format_setting(value: float | str) -> str:
+    """Format a value without an empty fraction: `30`, not `30.0`."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _format_timedelta(length: timedelta) -> str:

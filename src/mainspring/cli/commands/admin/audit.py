@@ -52,7 +52,9 @@ def audit(
 @audit.command("heads")
 @with_table_session
 def heads(session: Session) -> None:
-    """List the head of each tenant's hash chain. Store them elsewhere for `audit verify --against`.
+    """List the head of each tenant's hash chain.
+
+    Store them elsewhere for `audit verify --against`.
 
     \b
     Examples:
@@ -68,10 +70,10 @@ def heads(session: Session) -> None:
 )  # fmt: skip
 @with_table_session
 def verify(session: Session, against: Path | None) -> None:
-    """Verify the audit log against its hash chains. Exits with 1 if it was changed.
+    """Verify the audit log against its hash chains.
 
-    Entries are checked on the client, in the chains of all tenants and of the installation (*), or in one chain with
-    --tenant. --against also detects a log that was truncated or rewritten.
+    Exits with 1 if it was changed. Entries are checked on the client, in the chains of all tenants and of the
+    installation (*), or in one chain with --tenant. --against also detects a log that was truncated or rewritten.
 
     \b
     Examples:

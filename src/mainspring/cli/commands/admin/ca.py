@@ -24,7 +24,9 @@ def ca() -> None:
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @with_output_options
 def init(printing: Printing, directory: Path) -> None:
-    """Create a certificate authority in DIRECTORY. Distribute `ca.crt`; give `ca.key` to servers only.
+    """Create a certificate authority in DIRECTORY.
+
+    Distribute `ca.crt` to all machines; give `ca.key` to servers only.
 
     \b
     Examples:
@@ -42,7 +44,9 @@ def init(printing: Printing, directory: Path) -> None:
 @click.argument("hosts", nargs=-1, required=True)
 @with_output_options
 def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
-    """Create a server certificate and key for HOSTS, names or addresses, signed by the CA in DIRECTORY.
+    """Create a server certificate, signed by the CA in DIRECTORY.
+
+    HOSTS are the names and addresses of the server.
 
     \b
     Examples:

@@ -82,7 +82,7 @@ def create(
 
 
 @token.command("revoke")
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", metavar="TOKEN_ID...", nargs=-1, required=True)
 @action_on_each("tokens", why=False)
 def revoke(session: Session, id: str) -> Outcome:
     """Revoke tokens by id.
@@ -120,7 +120,9 @@ def _create_in_store(
 @click.group("join-token", cls=ResourceGroup)
 @listing(200)
 def join_token(session: Session, limit: int) -> Listing[JoinTokenView]:
-    """List join tokens, which enroll workers; create and revoke them. Secrets are not shown.
+    """List join tokens, which enroll workers; create and revoke them.
+
+    Secrets are not shown.
 
     \b
     Examples:
@@ -137,12 +139,17 @@ def join_token(session: Session, limit: int) -> Listing[JoinTokenView]:
 @join_token.command("create")
 @click.argument("name", default="worker")
 @click.option(
-    "--pool", "pools", multiple=True, default=("default",), show_default=True, shell_complete=candidates.pools,
-    help="Pool that enrolled workers may serve. Repeatable.",
+    "--pool", "pools", metavar="NAME", multiple=True, default=("default",), show_default=True,
+    shell_complete=candidates.pools, help="Pool that enrolled workers may serve. Repeatable.",
 )  # fmt: skip
 @click.option("--expires", metavar="DURATION", default="1h", show_default=True, help="Lifetime of the token.")
 @click.option(
-    "--uses", type=click.IntRange(min=1), default=1, show_default=True, help="Number of workers that may enroll."
+    "--uses",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    default=1,
+    show_default=True,
+    help="Number of workers that may enroll.",
 )
 @with_session
 def create_join_token(session: Session, name: str, pools: tuple[str, ...], expires: str, uses: int) -> None:
@@ -164,10 +171,12 @@ def create_join_token(session: Session, name: str, pools: tuple[str, ...], expir
 
 
 @join_token.command("revoke")
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", metavar="TOKEN_ID...", nargs=-1, required=True)
 @action_on_each("join tokens", why=False)
 def revoke_join_token(session: Session, id: str) -> Outcome:
-    """Revoke join tokens by id. Enrolled workers are not affected; see `mainspring workers revoke`.
+    """Revoke join tokens by id.
+
+    Enrolled workers are not affected; see `mainspring workers revoke`.
 
     \b
     Examples:

@@ -19,14 +19,16 @@ _webhook = click.argument("webhook")
 _events = click.option(
     "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send; all if omitted. Repeatable."
 )
-_job = click.option("--job", help="Only runs of this job.", shell_complete=candidates.jobs)
-_note = click.option("--note", help="A note for other people.")
+_job = click.option("--job", metavar="NAME", help="Only runs of this job.", shell_complete=candidates.jobs)
+_note = click.option("--note", metavar="TEXT", help="A note for other people.")
 
 
 @click.group("webhooks", cls=ResourceGroup)
 @listing(100)
 def webhooks(session: Session, limit: int) -> Listing[WebhookView]:
-    """List webhooks; add, change, test or remove one, and list its deliveries.
+    """List webhooks; add, change, test or remove one.
+
+    `deliveries` lists the messages that were sent to one.
 
     \b
     Examples:
@@ -46,7 +48,9 @@ def webhooks(session: Session, limit: int) -> Listing[WebhookView]:
 @_note
 @with_session
 def add(session: Session, url: str, events: tuple[str, ...], job: str | None, note: str | None) -> None:
-    """Add a webhook to URL. The secret that signs its messages is shown only once.
+    """Add a webhook to URL.
+
+    The secret that signs its messages is shown only once.
 
     \b
     Examples:
@@ -75,7 +79,7 @@ def show(session: Session, webhook: str) -> None:
 
 @webhooks.command("change")
 @_webhook
-@click.option("--url", help="New URL.")
+@click.option("--url", metavar="URL", help="New URL.")
 @_events
 @_job
 @click.option("--enable/--disable", "enabled", default=None, help="Enable or disable deliveries.")
@@ -132,7 +136,9 @@ def deliveries(session: Session, webhook: str, limit: int) -> Listing[DeliveryVi
 @click.argument("messages", metavar="MESSAGE...", nargs=-1, required=True)
 @with_session
 def resend(session: Session, webhook: str, messages: tuple[str, ...]) -> None:
-    """Resend messages to a webhook. They keep their ids, so receivers can detect duplicates.
+    """Resend messages to a webhook.
+
+    They keep their ids, so that receivers can detect duplicates.
 
     \b
     Examples:

@@ -27,17 +27,23 @@ _TEXT_WIDTH = 62
 
 
 @click.command("demo")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port, or the next free one; 0 for any. [default: 8484]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Port, or the next free one; 0 for any. [default: 8484]",
+)
 @click.option("--speed", type=click.FloatRange(0.1, 20), metavar="FACTOR", help="Speed of the script. [default: 1]")
 @click.option("--for", "lasts", default="5m", show_default=True, metavar="DURATION", help="Duration of the demo.")
 @click.option("--keep", is_flag=True, help="Keep the folder with the database and logs.")
 @click.option("--check", is_flag=True, help="Run fast and report each check; exit with 1 on failure.")
 @with_output_options
 def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, keep: bool, check: bool) -> None:
-    """Run a demo: a local server with six workers, failing and hanging tasks, and a lost worker.
+    """Run a demo: a local server with six workers and scripted failures.
 
-    A real server that listens on 127.0.0.1 only and stores everything in a temporary folder. At the end, or on Ctrl-C,
-    it is shut down and the folder removed; a second Ctrl-C does so immediately.
+    Tasks fail and hang, and a worker is lost. A real server that listens on 127.0.0.1 only and stores everything in
+    a temporary folder. At the end, or on Ctrl-C, it is shut down and the folder removed; a second Ctrl-C does so
+    immediately.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ _REQUEST_TIMEOUT_SECONDS = 5.0
 
 
 @click.command("doctor")
-@click.option("--pool", shell_complete=candidates.pools, help="Check this pool only.")
+@click.option("--pool", metavar="NAME", shell_complete=candidates.pools, help="Check this pool only.")
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     envvar=["MAINSPRING_SERVER__STORE", "MAINSPRING_STORE"],

@@ -67,24 +67,26 @@ _STEPS = 1_000
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
 @click.option("--list", "lists", is_flag=True, help="List the built-in scenarios.")
 @click.option("--text", is_flag=True, help="Print the scenario file, as a starting point for your own.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Random seed.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="NUMBER", default=1, show_default=True, help="Random seed.")
 @click.option(
-    "--scale", type=click.FloatRange(0, 10, min_open=True), default=1.0, show_default=True,
+    "--scale", type=click.FloatRange(0, 10, min_open=True), metavar="NUMBER", default=1.0, show_default=True,
     help="Scale factor of workers and load.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this HTML file.")
-@click.option("--processes", type=click.IntRange(1, 256), help="Number of processes. [default: one per CPU]")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), metavar="NUMBER", help="Number of processes. [default: one per CPU]"
+)
 @click.option("--no-timing", is_flag=True, help="Omit measured times, so that the report is reproducible.")
 @with_output_options
 def simulate(
     printing: Printing, scenario: str | None, lists: bool, text: bool, seed: int, scale: float, out: Path | None,
     processes: int | None, no_timing: bool,
 ) -> None:  # fmt: skip
-    """Simulate a cluster under a scenario, and report waiting times, utilization and fairness.
+    """Simulate a cluster under a scenario.
 
-    SCENARIO is a built-in name or a file. The simulation runs the real scheduler on a virtual clock, without a server.
-    The same seed gives the same report. Ctrl-C stops it with a partial report and exits with 130. Try large scenarios
-    with --scale 0.01 first, which takes seconds.
+    The report has waiting times, utilization and fairness. SCENARIO is a built-in name or a file. The simulation
+    runs the real scheduler on a virtual clock, without a server. The same seed gives the same report. Ctrl-C stops
+    it with a partial report and exits with 130. Try large scenarios with --scale 0.01 first, which takes seconds.
 
     \b
     Examples:

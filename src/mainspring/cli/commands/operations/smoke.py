@@ -42,8 +42,15 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 @click.command("smoke")
-@click.option("--pool", shell_complete=candidates.pools, help="Pool to test; the server's default pool if omitted.")
-@click.option("--tasks", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of tasks.")
+@click.option(
+    "--pool",
+    metavar="NAME",
+    shell_complete=candidates.pools,
+    help="Pool to test; the server's default pool if omitted.",
+)
+@click.option(
+    "--tasks", type=click.IntRange(1, 10_000), metavar="NUMBER", default=100, show_default=True, help="Number of tasks."
+)
 @click.option(
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="Give up after this long; exit with 124."
 )
@@ -53,11 +60,11 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 def smoke(
     connection: ConnectionOptions, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool
 ) -> None:
-    """Run a smoke test: submit tasks with different requirements and check each placement and result.
+    """Submit test tasks and check each placement and result.
 
-    Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task, as
-    far as the workers support them. The tasks belong to tenant `smoke` unless -t names another; the caller needs the
-    operator role. Remaining runs are cancelled, also on Ctrl-C. Exits with 1 on any violation.
+    Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task,
+    as far as the workers support them. The tasks belong to tenant `smoke` unless -t names another; the caller needs
+    the operator role. Remaining runs are cancelled, also on Ctrl-C. Exits with 1 on any violation.
 
     \b
     Examples:

@@ -53,9 +53,10 @@ def identities(session: Session, limit: int) -> Listing[IdentityView]:
 @_worker
 @action(_WHY)
 def revoke(session: Session, worker: str, why: str) -> Outcome:
-    """Revoke the certificate of WORKER. It is disconnected within ten seconds and can't reconnect.
+    """Revoke the certificate of WORKER.
 
-    Its tasks are rescheduled on other workers. To return, it needs a new join token.
+    It is disconnected within ten seconds and can't reconnect. Its tasks are rescheduled on other workers. To
+    return, it needs a new join token.
 
     \b
     Examples:
@@ -68,7 +69,9 @@ def revoke(session: Session, worker: str, why: str) -> Outcome:
 @_worker
 @action(_WHY)
 def drain(session: Session, worker: str, why: str) -> Outcome:
-    """Drain WORKER: assign no new tasks and requeue those not started. Running tasks continue.
+    """Drain WORKER: its running tasks continue, no new ones start.
+
+    Tasks that were assigned but not started are requeued.
 
     \b
     Examples:
@@ -94,7 +97,9 @@ def cordon(session: Session, worker: str, why: str) -> Outcome:
 @_worker
 @action(_WHY)
 def evict(session: Session, worker: str, why: str) -> Outcome:
-    """Evict all tasks from WORKER; they are rescheduled, and evicted attempts do not count as retries.
+    """Evict all tasks from WORKER.
+
+    They are rescheduled; evicted attempts do not count as retries.
 
     \b
     Examples:

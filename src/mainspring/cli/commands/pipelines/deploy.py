@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.command("deploy")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--at", metavar="PATH", help="Path of the folder on workers; its local path if omitted.")
-@click.option("--name", help="Deployment name, used by --prune; the folder's name if omitted.")
+@click.option("--name", metavar="NAME", help="Deployment name, used by --prune; the folder's name if omitted.")
 @click.option("--prune", is_flag=True, help="Delete deployed pipelines that are no longer in the folder.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @why_option()
@@ -41,10 +41,10 @@ def deploy(
     connection: ConnectionOptions, printing: Printing, directory: Path, at: str | None, name: str | None, prune: bool,
     dry_run: bool, why: str, yes: bool,
 ) -> None:  # fmt: skip
-    """Deploy every pipeline below DIRECTORY to a server. Deploying is idempotent.
+    """Deploy every pipeline below DIRECTORY to a server.
 
-    All files are validated first; nothing is deployed if one is invalid. Files are not uploaded: workers must have the
-    directory, at the same path or at --at.
+    Deploying is idempotent. All files are validated first; nothing is deployed if one is invalid. Files are not
+    uploaded: workers must have the directory, at the same path or at --at.
 
     \b
     Examples:

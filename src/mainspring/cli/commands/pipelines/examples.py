@@ -12,7 +12,9 @@ from mainspring.cli.options import Printing, with_output_options, with_table_opt
 @click.argument("name", required=False, shell_complete=candidates.templates)
 @with_table_options
 def example(printing: Printing, name: str | None) -> None:
-    """Print the example NAME, a runnable `pipeline.yaml`; without a name, list the examples.
+    """List the example pipelines, or print one.
+
+    Each example is a runnable `pipeline.yaml`.
 
     \b
     Examples:
@@ -33,7 +35,7 @@ def example(printing: Printing, name: str | None) -> None:
 @click.argument("kind", type=click.Choice(["pipeline"]))
 @with_output_options
 def schema(printing: Printing, kind: str) -> None:
-    """Print the JSON Schema of pipeline.yaml for editor completion and validation.
+    """Print the JSON Schema of pipeline.yaml, for editors.
 
     \b
     Examples:

@@ -87,10 +87,10 @@ def imports() -> None:
 def crontab(
     printing: Printing, file: str | None, into: Path, is_system: bool | None, dry_run: bool, force: bool
 ) -> None:
-    """Convert each line of a crontab to a pipeline. FILE may be - for stdin; the default is `crontab -l`.
+    """Convert each line of a crontab to a pipeline.
 
-    Lines that can't be converted are listed with the reason, and the exit code is 1. Lines for other users become
-    disabled pipelines.
+    FILE may be - for stdin; the default is `crontab -l`. Lines that can't be converted are listed with the reason,
+    and the exit code is 1. Lines for other users become disabled pipelines.
 
     \b
     Examples:

@@ -132,7 +132,7 @@ def _fires(schedule: ScheduleSpec, now: datetime, zone: tzinfo | None) -> list[d
 @with_output_options
 @with_connection_options
 def plan(connection: ConnectionOptions, printing: Printing, path: Path, at: str | None) -> None:
-    """Show the next runs of the pipelines in PATH, and what deploying it would change.
+    """Show the next runs of pipelines, and what deploying would change.
 
     PATH is a file or folder. Changes nothing. Without a server, only the times are shown. Exits with 2 if a file is
     invalid.

@@ -28,10 +28,10 @@ def _in_folder(command: Call) -> Call:
 
 @click.group("scheduler", cls=click.RichGroup)
 def scheduler() -> None:
-    """Manage the schedules of a folder of pipelines and the scheduler that runs it.
+    """Manage the schedules of a folder of pipelines.
 
-    A schedule is named by its scheduleId, its pipelineId, or a prefix of its scheduleId. Lists are read from the state
-    files, so they work while no scheduler runs.
+    A schedule is named by its scheduleId, its pipelineId, or a prefix of its scheduleId. Lists are read from the
+    state files, so they work while no scheduler runs.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
 @with_output_options
 @_in_folder
 def pause(folder: Path, printing: Printing, schedule: str) -> None:
-    """Pause SCHEDULE until it is resumed. Running runs continue.
+    """Pause SCHEDULE until it is resumed. Active runs continue.
 
     \b
     Examples:

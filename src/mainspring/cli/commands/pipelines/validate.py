@@ -18,9 +18,9 @@ from mainspring.cli.options import Printing, with_output_options
 )  # fmt: skip
 @with_output_options
 def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
-    """Validate pipeline files, or every pipeline.yaml below a folder, without a server.
+    """Validate pipeline files and folders, without a server.
 
-    Exits with 2 on errors, but not on warnings.
+    In a folder, every pipeline.yaml below it is validated. Exits with 2 on errors, but not on warnings.
 
     \b
     Examples:

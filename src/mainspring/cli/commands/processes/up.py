@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("up", cls=ProcessCommand)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the API: 8484 or the next free one; 0 for any.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Port of the API: 8484 or the next free one; 0 for any.",
+)
 @invoker_option
 @click.option(
     "--container-engine", default="auto", show_default=True, metavar="COMMAND",
@@ -41,11 +46,11 @@ def up(
     ctx: click.RichContext, directory: Path, port: int | None, invoker: str | None, container_engine: str,
     cpu: int | None, timeout: str, heartbeat: str, log_level: str, color: str, quiet: bool,
 ) -> None:  # fmt: skip
-    """Run every pipeline.yaml below DIRECTORY on its schedule, without a separate server.
+    """Run a folder of pipelines on their schedules, without a server.
 
-    Runs a scheduler, a worker and the API in one process, with its state in DIRECTORY/.mainspring. Files are reloaded
-    when saved. Ctrl-C waits for running tasks; a second one stops immediately. Options can also be set in the project
-    file, as `invoker` in `[up]`.
+    Every pipeline.yaml below DIRECTORY is run. Runs a scheduler, a worker and the API in one process, with its
+    state in DIRECTORY/.mainspring. Files are reloaded when saved. Ctrl-C waits for running tasks; a second one
+    stops immediately. Options can also be set in the project file, as `invoker` in `[up]`.
 
     \b
     Examples:

@@ -14,11 +14,7 @@ import rich_click as click
 from click.globals import get_current_context
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    Call,
-    confirm,
-    with_confirmation,
-)
+from mainspring.cli.options import Call, confirm, priority_option, with_confirmation
 from mainspring.cli.resource import Session, act_on_each, action, action_on_each, why_option, with_session
 
 if TYPE_CHECKING:
@@ -120,7 +116,9 @@ def cancel(session: Session, id: str, why: str) -> Outcome:
 @click.option("--all", "rerun_all", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
 @_action_on_runs("retry")
 def retry(session: Session, id: str, rerun_all: bool, why: str) -> Outcome:
-    """Retry a failed task, or the failed tasks of a run; with --all, rerun the whole run.
+    """Retry a failed task, or the failed tasks of a run.
+
+    With --all, the whole run is rerun as a new run.
 
     \b
     Examples:
@@ -143,7 +141,9 @@ def retry(session: Session, id: str, rerun_all: bool, why: str) -> Outcome:
 @click.argument("runs", metavar="RUN_ID...", nargs=-1, required=True, shell_complete=candidates.runs)
 @action_on_each("items", argument="runs")
 def rerun(session: Session, run: str, why: str) -> Outcome:
-    """Rerun runs, each as a new run of the same job version with the same parameters.
+    """Rerun runs, each as a new run.
+
+    A new run has the same job version and the same parameters.
 
     \b
     Examples:
@@ -156,14 +156,13 @@ def rerun(session: Session, run: str, why: str) -> Outcome:
 
 @click.command("promote")
 @_ids("RUN_ID...", candidates.runs)
-@click.option(
-    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
-    help="New priority. P0 needs a grant: `mainspring tenants grant-p0`.",
-)  # fmt: skip
+@priority_option("New priority. P0 needs a grant: `mainspring tenants grant-p0`.", "P1")
 @_with_filter
 @_action_on_runs("priority")
 def promote(session: Session, id: str, priority: str, why: str) -> Outcome:
-    """Change the priority of runs. Running tasks continue; queued tasks are reordered.
+    """Change the priority of runs.
+
+    Running tasks continue; queued tasks are reordered.
 
     \b
     Examples:
@@ -182,7 +181,9 @@ def promote(session: Session, id: str, priority: str, why: str) -> Outcome:
 @click.option("--grace", metavar="DURATION", default="0s", show_default=True, help="Time between SIGTERM and SIGKILL.")
 @action()
 def kill(session: Session, task: str, again: bool, grace: str, why: str) -> Outcome:
-    """Kill the process of a running TASK, and cancel or reschedule the task.
+    """Kill the process of a running TASK.
+
+    The task is cancelled, or rescheduled with --again.
 
     \b
     Examples:
@@ -259,7 +260,9 @@ def pause(session: Session, id: str, why: str) -> Outcome:
 @_with_filter
 @_action_on_runs("resume")
 def resume(session: Session, id: str, why: str) -> Outcome:
-    """Resume paused or disabled schedules, or runs that were paused or held after a fault.
+    """Resume paused schedules or runs.
+
+    Also schedules that were disabled, and runs that were held after a fault.
 
     \b
     Examples:

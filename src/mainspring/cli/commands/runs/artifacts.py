@@ -50,7 +50,9 @@ def artifacts() -> None:
 @click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
 @listing(100)
 def list_artifacts(session: Session, what: str, attempt: str | None, limit: int) -> Listing[ArtifactView]:
-    """List the artifacts of a run or a task, from the last successful attempts.
+    """List the artifacts of a run or task.
+
+    By default those of the last successful attempts.
 
     \b
     Examples:

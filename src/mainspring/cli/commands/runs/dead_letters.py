@@ -18,10 +18,12 @@ _MAX_RETRIED = 10_000
 
 
 @click.group("dead-letters", cls=ResourceGroup)
-@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
+@click.option("--job", metavar="NAME", help="Filter by job.", shell_complete=candidates.jobs)
 @listing(50)
 def dead_letters(session: Session, job: str | None, limit: int) -> Listing[DeadLetterView]:
-    """List dead letters, tasks that failed permanently, newest first; `retry` retries them.
+    """List dead letters: tasks that failed permanently, newest first.
+
+    `retry` retries them.
 
     \b
     Examples:
@@ -36,12 +38,14 @@ def dead_letters(session: Session, job: str | None, limit: int) -> Listing[DeadL
 @dead_letters.command("retry")
 @click.argument("ids", metavar="TASK...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Retry all, or all of a job.")
-@click.option("--job", help="With --all: filter by job.", shell_complete=candidates.jobs)
+@click.option("--job", metavar="NAME", help="With --all: filter by job.", shell_complete=candidates.jobs)
 @why_option()
 @with_confirmation
 @with_session
 def retry(session: Session, ids: tuple[str, ...], every: bool, job: str | None, why: str, yes: bool) -> None:
-    """Retry dead letters. If the run is already in history, the whole run is rerun as a new run.
+    """Retry dead letters.
+
+    If the run is already in history, the whole run is rerun as a new run.
 
     \b
     Examples:

@@ -29,9 +29,10 @@ def decisions(
     session: Session, task: str | None, run: str | None, worker: str | None, kind: str | None, since: str | None,
     before: str | None, limit: int,
 ) -> Listing[DecisionView]:  # fmt: skip
-    """List scheduling decisions and their reasons, newest first, for TASK or for all tasks.
+    """List scheduling decisions and their reasons, newest first.
 
-    All preemptions are recorded, and a sample of placements: see the setting decisions_sampled_per_1000.
+    Of TASK, or of all tasks. All preemptions are recorded, and a sample of placements: see the setting
+    decisions_sampled_per_1000.
 
     \b
     Examples:

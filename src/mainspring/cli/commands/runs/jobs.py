@@ -52,7 +52,7 @@ def versions(session: Session, job: str, limit: int) -> Listing[JobView]:
 
 @jobs.command("delete")
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=candidates.jobs)
-@click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
+@click.option("--if-version", type=click.IntRange(min=1), metavar="VERSION", help="Only if this is the latest version.")
 @action_on_each("jobs", argument="names")
 def delete(session: Session, name: str, if_version: int | None, why: str) -> Outcome:
     """Delete jobs with all versions.
@@ -68,10 +68,19 @@ def delete(session: Session, name: str, if_version: int | None, why: str) -> Out
 
 @click.command("history")
 @_job
-@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="Number of days, up to today.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 366),
+    metavar="NUMBER",
+    default=30,
+    show_default=True,
+    help="Number of days, up to today.",
+)
 @with_table_session
 def history(session: Session, job: str, days: int) -> None:
-    """Show daily statistics of JOB, in UTC: runs, success rate, durations and start delays.
+    """Show daily statistics of JOB.
+
+    Runs, success rate, durations and start delays of each day, in UTC.
 
     \b
     Examples:
@@ -99,7 +108,9 @@ def history(session: Session, job: str, days: int) -> None:
 @_job
 @with_table_session
 def durations(session: Session, job: str) -> None:
-    """Show p50, p90 and p99 durations of JOB and its tasks, from the latest successful runs.
+    """Show p50, p90 and p99 durations of JOB and its tasks.
+
+    They are computed from the latest successful runs.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from mainspring.cli.options import ConnectionOptions, Printing, with_connection_
 @click.argument("what", metavar="TASK_OR_RUN", default="@latest", shell_complete=candidates.runs_or_tasks)
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the end.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines of each task.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Attempt number; the latest if omitted.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="NUMBER", help="Attempt number; the latest if omitted.")
 @click.option("--failed", is_flag=True, help="Of a run: only failed and timed out tasks.")
 @with_output_options
 @with_connection_options
@@ -20,7 +20,9 @@ def logs(
     connection: ConnectionOptions, printing: Printing, what: str, follow: bool, tail: int | None, attempt: int | None,
     failed: bool,
 ) -> None:  # fmt: skip
-    """Print the logs of a task, or of all tasks of a run with the task name before each line.
+    """Print the logs of a task, or of all tasks of a run.
+
+    Of a run, each line starts with the name of its task.
 
     \b
     Examples:

@@ -26,10 +26,10 @@ _FILE = click.Path(exists=True, path_type=Path)
 def run(
     printing: Printing, file: Path, params: tuple[str, ...], invoker: str | None, timeout: str | None, keep: bool
 ) -> None:
-    """Run the pipeline in FILE, or in a directory's pipeline.yaml, in this process and print its logs.
+    """Run the pipeline in FILE in this process, without a server.
 
-    Uses the real engine with a temporary store. The schedule is ignored, and no state file is written. Exits with 0 if
-    the run succeeded, else with 1.
+    FILE may be a directory with a pipeline.yaml. The logs are printed. Uses the real engine with a temporary store.
+    The schedule is ignored, and no state file is written. Exits with 0 if the run succeeded, else with 1.
 
     \b
     Examples:

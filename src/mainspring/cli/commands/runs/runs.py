@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ListCommand, filter_option
+from mainspring.cli.options import ListCommand, filter_option, priority_option
 from mainspring.cli.resource import Session, listing, with_session
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ TASK_STATES = (
 
 @click.command("runs", cls=ListCommand)
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(RUN_STATES, case_sensitive=False),
-    help="Filter by state. Repeatable.",
+    "--state", "states", multiple=True, type=click.Choice(RUN_STATES, case_sensitive=False), metavar="STATE",
+    help="Filter by state, such as FAILED. Repeatable.",
 )  # fmt: skip
-@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
-@click.option("--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), help="Filter by priority.")
+@click.option("--job", metavar="NAME", help="Filter by job.", shell_complete=candidates.jobs)
+@priority_option("Filter by priority.")
 @filter_option
 @listing(50)
 def runs(
@@ -50,18 +50,18 @@ def runs(
 @click.command("tasks", cls=ListCommand)
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(TASK_STATES, case_sensitive=False),
-    help="Filter by state. Repeatable.",
+    "--state", "states", multiple=True, type=click.Choice(TASK_STATES, case_sensitive=False), metavar="STATE",
+    help="Filter by state, such as QUEUED. Repeatable.",
 )  # fmt: skip
-@click.option("--worker", help="Filter by worker.", shell_complete=candidates.workers)
-@click.option("--name", help="Filter by name.")
+@click.option("--worker", metavar="NAME", help="Filter by worker.", shell_complete=candidates.workers)
+@click.option("--name", metavar="NAME", help="Filter by name.")
 @filter_option
 @listing(100)
 def tasks(
     session: Session, run: str | None, states: tuple[str, ...], worker: str | None, name: str | None, q: str | None,
     limit: int,
 ) -> Listing[TaskView]:  # fmt: skip
-    """List the tasks of RUN, or of all runs.
+    """List the tasks of RUN, or of all runs, oldest first.
 
     \b
     Examples:

@@ -16,6 +16,7 @@ from mainspring.cli.options import (
     ConnectionOptions,
     Printing,
     params_option,
+    priority_option,
     with_connection_options,
     with_output_options,
 )
@@ -34,12 +35,9 @@ _MAX_SHOWN = 20
 @click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
 @params_option
-@click.option(
-    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
-    help="Priority of the run; P0 requires a grant.",
-)  # fmt: skip
+@priority_option("Priority of the run; P0 requires a grant.", "P2")
 @click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
-@click.option("--count", type=click.IntRange(min=1), help="Number of runs to submit.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="Submit a run per line of a JSON Lines file with parameters.",
@@ -60,9 +58,9 @@ def submit(
     finish_by: str | None, count: int | None, bulk: Path | None, mode: Literal["each", "all"],
     idempotency_key: str | None, wait: bool, watch: bool, timeout: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
-    """Submit a run of the job in FILE (YAML or JSON, - for stdin), or of an existing job by name.
+    """Submit a run of the job in FILE, or of an existing job.
 
-    The schedule in a pipeline file is ignored; its parameters are used.
+    FILE is YAML or JSON; - for stdin. The schedule in a pipeline file is ignored; its parameters are used.
 
     \b
     Examples:

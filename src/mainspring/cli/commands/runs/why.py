@@ -43,11 +43,11 @@ _LABEL_WIDTH = 14
 @click.argument("what", metavar="[ID]", required=False, shell_complete=candidates.everything)
 @click.option(
     "--with", "changes", multiple=True, metavar="CHANGE",
-    help="Of a task: what if? 'cpu 2', 'burst 8' or 'worker 8'. Repeatable.",
+    help="What-if change of a task: 'cpu 2' or 'worker 8'. Repeatable.",
 )  # fmt: skip
 @click.option("--queue", is_flag=True, help="Summarize waiting tasks of a pool by reason.")
-@click.option("--pool", shell_complete=candidates.pools, help="Pool of --queue.")
-@click.option("--check", is_flag=True, help="Exit with 1 if it needs someone to act.")
+@click.option("--pool", metavar="NAME", shell_complete=candidates.pools, help="Pool of --queue.")
+@click.option("--check", is_flag=True, help="Exit with 1 if action is required.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for tickets and chats.")
 @watch_option
 @with_table_options
@@ -56,10 +56,11 @@ def why(
     connection: ConnectionOptions, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool,
     pool: str | None, check: bool, markdown: bool, watch: bool,
 ) -> None:  # fmt: skip
-    """Explain why a task, run, job or schedule is not running, and what would help.
+    """Explain why a task, run, job or schedule is waiting.
 
-    ID is a task or run id, `@latest`, RUN/TASK, JOB/TASK for the latest run of a job, or the name of a job or schedule;
-    the default is `@latest`. Suggested actions have been tried by the scheduler on a copy of its state.
+    ID is a task or run id, `@latest`, RUN/TASK, JOB/TASK for the latest run of a job, or the name of a job or
+    schedule; the default is `@latest`. The answer says what would help; suggested actions have been tried on a copy
+    of the scheduler's state.
 
     \b
     Examples:

@@ -27,6 +27,7 @@ _WAITING = "waiting"
 @click.option(
     "--max-parallel",
     type=click.IntRange(min=1),
+    metavar="NUMBER",
     default=1,
     show_default=True,
     help="Maximum number of concurrent runs.",
@@ -42,7 +43,9 @@ def backfill(
     connection: ConnectionOptions, printing: Printing, name: str, since: str, before: str, max_parallel: int,
     again: bool, dry_run: bool, wait: bool, timeout: str | None, why: str,
 ) -> None:  # fmt: skip
-    """Run past windows of schedule NAME in a time range, except those that have already run.
+    """Run past windows of schedule NAME.
+
+    Windows that have already run are skipped unless --again is given.
 
     \b
     Examples:

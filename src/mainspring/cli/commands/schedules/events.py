@@ -31,7 +31,9 @@ _FROM_FILE = "@"
 @click.option("--type", "kind", metavar="TYPE", help="Filter by type.")
 @listing(50)
 def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]:
-    """List received events, newest first; `send` sends one, `follow` streams task transitions.
+    """List received events, newest first.
+
+    `send` sends an event, `follow` streams task transitions.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]
 @events.command("follow")
 @filter_option
 @click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
-@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many.")
 @with_output_options
 @with_connection_options
 def follow(
@@ -73,7 +75,7 @@ def follow(
 @events.command("send")
 @click.argument("kind", metavar="TYPE")
 @click.option("--data", metavar="JSON", help="Event data: JSON, @FILE, or @- for stdin.")
-@click.option("--source", default="/mainspring/cli", show_default=True, help="Source of the event.")
+@click.option("--source", metavar="URI", default="/mainspring/cli", show_default=True, help="Source of the event.")
 @click.option("--id", "event_id", metavar="ID", help="Event id; duplicates by source and id are ignored.")
 @click.option("--subject", default="", help="Subject of the event.")
 @with_table_session

@@ -31,7 +31,7 @@ _since = click.option("--since", metavar="TIME", help="For new schedules: window
 
 
 @click.group("schedules", cls=ResourceGroup)
-@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
+@click.option("--job", metavar="NAME", help="Filter by job.", shell_complete=candidates.jobs)
 @listing(100)
 def schedules(session: Session, job: str | None, limit: int) -> Listing[ScheduleView]:
     """List schedules; create, change, show or delete one.
@@ -74,7 +74,9 @@ def show(session: Session, name: str) -> None:
 def create(
     connection: ConnectionOptions, printing: Printing, file: str, dry_run: bool, since: str | None, why: str
 ) -> None:
-    """Create the schedule in FILE (YAML or JSON, - for stdin). Fails if the name exists.
+    """Create the schedule in FILE (YAML or JSON, - for stdin).
+
+    Fails if the name exists.
 
     \b
     Examples:
@@ -185,9 +187,9 @@ def history(session: Session, name: str, limit: int) -> Listing[ChangeView]:
 @click.option("--all", "every", is_flag=True, help="List all windows, not only the next of each schedule.")
 @listing(50)
 def upcoming(session: Session, until: str, every: bool, limit: int) -> Listing[UpcomingView]:
-    """List the next window of each schedule, soonest first, with the last result.
+    """List the next window of each schedule, soonest first.
 
-    Alias: `mainspring upcoming`.
+    RESULT is the outcome of the last window. `next` and `upcoming` are the same command.
 
     \b
     Examples:

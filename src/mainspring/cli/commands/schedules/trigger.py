@@ -37,7 +37,9 @@ def trigger(
     connection: ConnectionOptions, printing: Printing, name: str, params: tuple[str, ...], window: str | None,
     idempotency_key: str | None, why: str, wait: bool, timeout: str | None,
 ) -> None:  # fmt: skip
-    """Run NAME now: a schedule with its parameters and priority, or else the job of that name.
+    """Run a schedule or job now.
+
+    NAME is a schedule, which has its parameters and priority, or else a job.
 
     \b
     Examples:

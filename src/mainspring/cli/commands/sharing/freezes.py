@@ -55,9 +55,10 @@ def freezes(session: Session, limit: int) -> Listing[FreezeView]:
 @with_confirmation
 @with_session
 def freeze(session: Session, kind: Kind, name: str, length: str | None, why: str, yes: bool) -> None:
-    """Freeze a tenant, pool or job, or everything: no new tasks start. Running tasks continue.
+    """Freeze a tenant, pool, job or everything: no new tasks start.
 
-    Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks for confirmation.
+    Running tasks continue. Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks
+    for confirmation.
 
     \b
     Examples:
@@ -78,8 +79,8 @@ def freeze(session: Session, kind: Kind, name: str, length: str | None, why: str
     subject = _subject(session.client, kind, name)
     frozen = session.client.freeze(FreezeRequest(kind=kind, subject=subject, why=why, seconds=seconds))
     what = "everything" if frozen.kind == "all" else f"{frozen.kind} {frozen.subject}"
-    until = "until unfrozen" if frozen.until is None else f"until {format_when(frozen.until, session.printing)}"
-    text = f"{what} is frozen {until}: no new tasks start, running tasks continue"
+    until = "" if frozen.until is None else f" until {format_when(frozen.until, session.printing)}"
+    text = f"{what} is frozen{until}: no new tasks start, running tasks continue"
     session.print_line(frozen, FREEZES.id(frozen), text)
 
 
@@ -88,7 +89,9 @@ def freeze(session: Session, kind: Kind, name: str, length: str | None, why: str
 @_name
 @action(_WHY)
 def unfreeze(session: Session, kind: str, name: str, why: str) -> Outcome:
-    """Unfreeze a tenant, pool or job, or everything. Other freezes remain in effect.
+    """Unfreeze a tenant, pool, job or everything.
+
+    Other freezes remain in effect.
 
     \b
     Examples:

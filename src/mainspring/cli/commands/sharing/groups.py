@@ -20,7 +20,7 @@ _name = click.argument("name", shell_complete=candidates.groups)
 @click.group("groups", cls=ResourceGroup)
 @listing(200)
 def groups(session: Session, limit: int) -> Listing[GroupView]:
-    """List groups, which limit how many tasks run concurrently or start per period.
+    """List groups: concurrency and rate limits shared by tasks.
 
     Tasks and jobs join groups with `groups: [warehouse]`. A group that is not set has no limit.
 
@@ -38,10 +38,12 @@ def groups(session: Session, limit: int) -> Listing[GroupView]:
 @_name
 @click.option("--most", type=click.IntRange(min=0), metavar="NUMBER", help="Maximum number of tasks.")
 @click.option("--per", metavar="DURATION", help="Period of a rate limit, such as 1m; `none` for concurrency.")
-@click.option("--note", help="A note for other people.")
+@click.option("--note", metavar="TEXT", help="A note for other people.")
 @with_session
 def change(session: Session, name: str, most: int | None, per: str | None, note: str | None) -> None:
-    """Set the limit of group NAME: tasks at a time, or starts per period. Omitted options are unchanged.
+    """Set the limit of group NAME: tasks at a time, or starts per period.
+
+    Omitted options are unchanged.
 
     \b
     Examples:

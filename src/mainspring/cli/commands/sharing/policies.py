@@ -20,7 +20,7 @@ _name = click.argument("name", shell_complete=candidates.policies)
 @click.group("policies", cls=ResourceGroup)
 @listing(200)
 def policies(session: Session, limit: int) -> Listing[PolicyView]:
-    """List policies, which restrict jobs with a label to pools with certain labels.
+    """List policies, which restrict labeled jobs to certain pools.
 
     \b
     Examples:
@@ -39,12 +39,13 @@ def policies(session: Session, limit: int) -> Listing[PolicyView]:
     "--require", "requires", multiple=True, required=True, callback=named_values, metavar="NAME=VALUE",
     help="Label that the pool must have. Repeatable.",
 )  # fmt: skip
-@click.option("--note", default="", help="A note for other people.")
+@click.option("--note", metavar="TEXT", default="", help="A note for other people.")
 @with_session
 def change(session: Session, name: str, label: str, requires: dict[str, str], note: str) -> None:
-    """Create or replace policy NAME, which restricts jobs with a label to pools with certain labels.
+    """Create or replace policy NAME.
 
-    Runs are rejected if no pool qualifies. Runs already waiting in another pool stay there and do not start.
+    It restricts jobs with a label to pools with certain labels. Runs are rejected if no pool qualifies. Runs
+    already waiting in another pool stay there and do not start.
 
     \b
     Examples:

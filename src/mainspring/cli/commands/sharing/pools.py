@@ -47,13 +47,15 @@ def pools(session: Session, limit: int) -> Listing[PoolView]:
     help="Allowed zone, replacing the current ones; or `any`. Repeatable.",
 )  # fmt: skip
 @with_amount_options("most", "max-", "Maximum per task: {}.")
-@click.option("--note", help="A note for other people.")
+@click.option("--note", metavar="TEXT", help="A note for other people.")
 @with_session
 def change(
     session: Session, name: str, labels: dict[str, str], zones: tuple[str, ...], most: dict[str, float | None],
     note: str | None,
 ) -> None:  # fmt: skip
-    """Set the attributes of pool NAME, which may have no workers yet. Omitted options are unchanged.
+    """Set the attributes of pool NAME.
+
+    The pool may have no workers yet. Omitted options are unchanged.
 
     \b
     Examples:

@@ -33,14 +33,20 @@ if TYPE_CHECKING:
 
 
 @click.command("queue", cls=ListCommand)
-@click.option("--pool", shell_complete=candidates.pools, help="Pool to show; the server's default pool if omitted.")
+@click.option(
+    "--pool",
+    metavar="NAME",
+    shell_complete=candidates.pools,
+    help="Pool to show; the server's default pool if omitted.",
+)
 @watch_option
 @with_table_options
 @with_connection_options
 def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, watch: bool) -> None:
-    """Show the utilization, service level and queues of a pool, in dispatch order.
+    """Show the utilization, service level and queues of a pool.
 
-    A queue holds the tasks of a tenant with the same priority and resource request. -t shows only that tenant's.
+    Queues are listed in dispatch order. A queue holds the tasks of a tenant with the same priority and resource
+    request. -t shows only the queues and reservations of that tenant.
 
     \b
     Examples:

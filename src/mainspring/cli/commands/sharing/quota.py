@@ -30,7 +30,7 @@ _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
 _REQUIRED = frozenset({"weight", "failures_per_hour"})
 _owner = click.argument("owner", metavar="TENANT", shell_complete=candidates.tenants)
 _pool = click.option(
-    "--pool", default="", shell_complete=candidates.pools,
+    "--pool", metavar="NAME", default="", shell_complete=candidates.pools,
     help="Pool; if omitted, all pools without a quota of their own.",
 )  # fmt: skip
 
@@ -86,6 +86,8 @@ def _flag(name: str) -> str:
 def quota(session: Session, limit: int) -> Listing[QuotaView]:
     """List the effective quotas of tenants; set, raise, book or drop one.
 
+    A quota of pool `*` applies to all pools in which the tenant has no quota of its own.
+
     \b
     Examples:
       mainspring quota
@@ -122,10 +124,10 @@ def show(session: Session, owner: str, pool: str) -> None:
 @with_confirmation
 @with_session
 def change_quota(session: Session, owner: str, pool: str, change: QuotaChange, why: str, yes: bool) -> None:
-    """Set the quota of TENANT. Omitted options are unchanged; `none` removes a limit.
+    """Set the quota of TENANT.
 
-    Guaranteed capacity takes precedence over the burst of other tenants. A quota under which nothing can run asks for
-    confirmation.
+    Omitted options are unchanged; `none` removes a limit. Guaranteed capacity takes precedence over the burst of
+    other tenants. A quota under which nothing can run asks for confirmation.
 
     \b
     Examples:
@@ -152,7 +154,9 @@ def change_quota(session: Session, owner: str, pool: str, change: QuotaChange, w
 @with_confirmation
 @with_session
 def raise_quota(session: Session, owner: str, length: str, pool: str, change: QuotaChange, why: str, yes: bool) -> None:
-    """Override the quota of TENANT temporarily. Omitted options are unchanged.
+    """Override the quota of TENANT temporarily.
+
+    Omitted options are unchanged.
 
     \b
     Examples:
@@ -204,9 +208,10 @@ def book(
     session: Session, owner: str, name: str, cron: str, zone: str, length: str, lead: str, guaranteed: ParsedAmounts,
     pool: str, why: str,
 ) -> None:  # fmt: skip
-    """Book capacity for TENANT: raise its guarantee in recurring windows, as booking NAME.
+    """Book capacity for TENANT in recurring windows.
 
-    As for any guarantee, burst capacity of other tenants is reclaimed; --lead starts that earlier.
+    Booking NAME raises the guarantee of TENANT to the given total during each window. As for any guarantee, burst
+    capacity of other tenants is reclaimed; --lead starts that earlier.
 
     \b
     Examples:
@@ -246,7 +251,9 @@ def unbook(session: Session, owner: str, name: str, pool: str, why: str) -> Outc
 @_pool
 @action()
 def drop(session: Session, owner: str, pool: str, why: str) -> Outcome:
-    """Delete a quota of TENANT. It has no guarantee then, and may use spare capacity.
+    """Delete a quota of TENANT.
+
+    Without a quota, the tenant has no guarantee and may use spare capacity.
 
     \b
     Examples:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _name = click.argument("name", shell_complete=candidates.tenants)
 _pool = click.option(
-    "--pool", shell_complete=candidates.pools, help="Pool to show; the server's default pool if omitted."
+    "--pool",
+    metavar="NAME",
+    shell_complete=candidates.pools,
+    help="Pool to show; the server's default pool if omitted.",
 )
 
 
@@ -69,10 +72,12 @@ def show(session: Session, name: str, pool: str | None) -> None:
 @_name
 @click.option("--title", help="Display name.")
 @click.option("--contact", help="Contact, such as an e-mail address.")
-@click.option("--note", help="Note.")
+@click.option("--note", metavar="TEXT", help="Note.")
 @with_session
 def describe(session: Session, name: str, **said: str | None) -> None:
-    """Set the description of tenant NAME, which may be new. Omitted options are unchanged.
+    """Set the description of tenant NAME.
+
+    The tenant may be new. Omitted options are unchanged.
 
     \b
     Examples:
@@ -123,7 +128,9 @@ def grant_p0(session: Session, name: str, length: str | None, why: str) -> None:
 @_name
 @action()
 def revoke_p0(session: Session, name: str, why: str) -> Outcome:
-    """Revoke the P0 grant of tenant NAME. Submitted runs keep their priority.
+    """Revoke the P0 grant of tenant NAME.
+
+    Submitted runs keep their priority.
 
     \b
     Examples:
