@@ -1,10 +1,11 @@
 """The root command: lazy imports and common error handling (`exits.py`).
 
-A command's module is imported only when the command is called. At the top it imports only click and `options`, and
-everything else inside its function. That keeps `mainspring --help` under 0.3 s.
+A command's module is imported only when the command is called, which keeps `mainspring --help` under 0.3 s. Modules of
+lists and actions import only click, `options` and `resource` at the top, and everything else inside functions, so that
+their help and the completion of their options are as fast.
 
-To add a command: write its file in `commands/`, add it to `_COMMANDS` and to a panel of `_PANELS`, and add its
-arguments to tests/cli/calls.py.
+To add a command: write it in `commands/` (lists and actions with `resource`), add it to `_COMMANDS` and to a panel of
+`_PANELS`, and add its arguments to tests/cli/calls.py.
 """
 
 from __future__ import annotations

@@ -94,7 +94,8 @@ JOB = Table.of(
 def _schedule_table(printing: Printing) -> Table[ScheduleView]:
     return Table.of(
         ScheduleView,
-        "schedule=name job state reason=because fires=trigger next=next_at waiting_windows version tenant id created updated",
+        "schedule=name job state reason=because fires=trigger next=next_at waiting_windows version tenant id created "
+        "updated",
         waiting_windows=lambda schedule, _: "yes" if schedule.waiting else None,
         created=lambda schedule, _: f"{format_when(schedule.created_at, printing)} by {schedule.created_by}",
         updated=lambda schedule, _: f"{format_when(schedule.updated_at, printing)} by {schedule.updated_by}",
