@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import rich_click as click
@@ -56,12 +57,18 @@ if TYPE_CHECKING:
 AUDITED = "Reason, recorded in the audit log."
 
 
-@dataclass(frozen=True, slots=True)
 class Session:
-    """The client and the output options of a command."""
+    """The connection and the output options of a command."""
 
-    client: Client
-    printing: Printing
+    def __init__(self, connection: ConnectionOptions, printing: Printing, stack: ExitStack) -> None:
+        self.connection = connection
+        self.printing = printing
+        self._stack = stack
+
+    @cached_property
+    def client(self) -> Client:
+        """The client. It is opened when it is first used: after the arguments have been checked."""
+        return self._stack.enter_context(self.connection.client())
 
     def time(self, text: str | None, option: str) -> datetime | None:
         """Parse the time of an option; None if it is omitted. Raises UsageError."""
@@ -181,7 +188,7 @@ def _in_session(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def call(*, connection: ConnectionOptions, printing: Printing, **rest: object) -> None:
         if get_current_context().invoked_subcommand is None:
-            with connection.client() as client:
-                command(Session(client, printing), **rest)
+            with ExitStack() as stack:
+                command(Session(connection, printing, stack), **rest)
 
     return call

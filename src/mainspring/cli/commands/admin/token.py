@@ -8,11 +8,8 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    ConnectionOptions,
     Printing,
     ResourceGroup,
-    with_connection_options,
-    with_output_options,
 )
 from mainspring.cli.resource import Session, action_on_each, listing, with_session
 
@@ -48,16 +45,8 @@ def token(session: Session, limit: int) -> Listing[TokenView]:
 )
 @click.option("--expires", metavar="DURATION", default="90d", show_default=True, help="Lifetime of the token.")
 @click.option("--store", metavar="URL", help="Create it directly in this store; for the first token.")
-@with_output_options
-@with_connection_options
-def create(
-    connection: ConnectionOptions,
-    printing: Printing,
-    name: str,
-    roles: tuple[str, ...],
-    expires: str,
-    store: str | None,
-) -> None:
+@with_session
+def create(session: Session, name: str, roles: tuple[str, ...], expires: str, store: str | None) -> None:
     """Create a token and print it. It is shown only once.
 
     --store needs no token, but SQLite stores can be opened by one process only: stop the server first.
@@ -70,15 +59,15 @@ def create(
     from mainspring.cli.render.times import parse_duration
 
     seconds = parse_duration(expires, "--expires")
+    tenant = session.connection.tenant
     if store is not None:
-        _create_in_store(store, name, roles, connection.tenant, seconds, printing)
+        _create_in_store(store, name, roles, tenant, seconds, session.printing)
         return
     from mainspring.protocol.rest.runs import TokenRequest
 
-    request = TokenRequest(name=name, roles=list(roles), tenant=connection.tenant, expires_in_seconds=seconds)
-    with connection.client() as client:
-        made = client.create_token(request)
-        Session(client, printing).print_line(made, made.id, made.token or "")
+    request = TokenRequest(name=name, roles=list(roles), tenant=tenant, expires_in_seconds=seconds)
+    made = session.client.create_token(request)
+    session.print_line(made, made.id, made.token or "")
 
 
 @token.command("revoke")

@@ -60,15 +60,15 @@ def list_artifacts(session: Session, what: str, attempt: str | None, limit: int)
       mainspring artifacts ls @latest/extract --attempt all
     """
     from mainspring.cli.render.tables import ARTIFACTS
-    from mainspring.cli.resource_ids import find_run_or_task
+    from mainspring.cli.resource_ids import find_run_or_task, is_run, strip_url
 
-    client = session.client
-    is_run, found = find_run_or_task(client, what)
-    if attempt is not None and is_run:
+    if attempt is not None and is_run(strip_url(what)):
         raise click.UsageError("--attempt requires a task")
+    client = session.client
+    is_whole_run, found = find_run_or_task(client, what)
 
     def fetch() -> Iterable[ArtifactView]:
-        if is_run:
+        if is_whole_run:
             return client.run_artifacts(found, limit=limit)
         return client.task_artifacts(found, attempt="*" if attempt == "all" else attempt, limit=limit)
 

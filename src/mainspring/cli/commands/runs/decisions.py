@@ -43,15 +43,16 @@ def decisions(
     from mainspring.cli.render.sharing_tables import DECISIONS
     from mainspring.cli.resource_ids import find_run, find_task
 
-    client = session.client
-    if task is None:
-        run_id = None if run is None else find_run(client, run)
-        start, end = session.time(since, "--from"), session.time(before, "--to")
-        return DECISIONS, lambda: client.decisions(
-            run=run_id, worker=worker, kind=kind, since=start, before=end, limit=limit
-        )
     filters = {"--run": run, "--worker": worker, "--kind": kind, "--from": since, "--to": before}
-    if said := [option for option, value in filters.items() if value is not None]:
+    said = [option for option, value in filters.items() if value is not None]
+    if task is not None and said:
         raise click.UsageError(f"TASK and {said[0]} are mutually exclusive")
-    task_id = find_task(client, task)
-    return DECISIONS, lambda: client.task_decisions(task_id, limit=limit)
+    start, end = session.time(since, "--from"), session.time(before, "--to")
+    client = session.client
+    if task is not None:
+        task_id = find_task(client, task)
+        return DECISIONS, lambda: client.task_decisions(task_id, limit=limit)
+    run_id = None if run is None else find_run(client, run)
+    return DECISIONS, lambda: client.decisions(
+        run=run_id, worker=worker, kind=kind, since=start, before=end, limit=limit
+    )

@@ -31,13 +31,13 @@ def logs(
       mainspring logs run_018f3c2e9a41-9d2c44e1f0a7b35c --failed
     """
     from mainspring.cli.render.log_view import LogView
-    from mainspring.cli.resource_ids import find_run_or_task
+    from mainspring.cli.resource_ids import find_run_or_task, is_run, strip_url
 
+    if failed and not is_run(strip_url(what)):
+        raise click.UsageError("--failed requires a run")
     with connection.client() as client:
-        is_run, found = find_run_or_task(client, what)
-        if failed and not is_run:
-            raise click.UsageError("--failed requires a run")
+        is_whole_run, found = find_run_or_task(client, what)
         # Report an unreachable server now rather than after the long retry window of the watch client.
-        (client.run if is_run else client.task)(found)
+        (client.run if is_whole_run else client.task)(found)
     with connection.watch_client() if follow else connection.client() as client:
         LogView(client, printing, tail=tail, attempt=attempt).show(found, follow=follow, failed=failed)

@@ -9,12 +9,8 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
-    ConnectionOptions,
     ListCommand,
-    Printing,
     ResourceGroup,
-    with_connection_options,
-    with_output_options,
 )
 from mainspring.cli.resource import Session, action_on_each, listing, why_option, with_session
 
@@ -69,11 +65,8 @@ def show(session: Session, name: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
 @_since
 @why_option()
-@with_output_options
-@with_connection_options
-def create(
-    connection: ConnectionOptions, printing: Printing, file: str, dry_run: bool, since: str | None, why: str
-) -> None:
+@with_session
+def create(session: Session, file: str, dry_run: bool, since: str | None, why: str) -> None:
     """Create the schedule in FILE (YAML or JSON, - for stdin).
 
     Fails if the name exists.
@@ -84,24 +77,20 @@ def create(
       mainspring schedules create nightly.yaml --dry-run
       mainspring schedules create nightly.yaml --since 2026-11-15T00:00Z
     """
-    from mainspring.cli.render.times import parse_time
-
-    read = _read_file(file)
-    start = None if since is None else parse_time(since, "--since", printing)
+    read, start = _read_file(file), session.time(since, "--since")
     if dry_run:
         from mainspring.cli.config.input_files import print_body
 
-        print_body(read.body, read.name, printing)
+        print_body(read.body, read.name, session.printing)
         return
     from mainspring.protocol.errors import Conflict
 
-    with connection.client() as client:
-        try:
-            made = _send(read, lambda: client.create_schedule(read.body, why, since=start))
-        except Conflict as conflict:
-            conflict.hint = f"change it with `mainspring schedules set {file}`"
-            raise
-        _print_made(Session(client, printing), made)
+    try:
+        made = _send(read, lambda: session.client.create_schedule(read.body, why, since=start))
+    except Conflict as conflict:
+        conflict.hint = f"change it with `mainspring schedules set {file}`"
+        raise
+    _print_made(session, made)
 
 
 @schedules.command("set")
