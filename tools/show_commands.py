@@ -280,7 +280,7 @@ def _things(address: str) -> dict[str, str]:
 
 def _called(line: str) -> str:
     """Call a command and return the command line with all that it prints."""
-    if line.startswith(_IN_MAIN_THREAD):
+    if line.startswith(_IN_MAIN_THREAD) and "--help" not in line:
         command = [sys.executable, "-m", "mainspring.cli.main", *shlex.split(line)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return f"$ mainspring {line}\n{done.stdout}{done.stderr}\n"

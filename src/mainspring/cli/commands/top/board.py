@@ -87,8 +87,7 @@ def headline(board: Board) -> list[str]:
     queued = " ".join(f"{name} {format_count(board.queued[name])}" for name in PRIORITIES)
     counts = [
         f"workers {ready}/{len(board.workers)} ready",
-        f"tasks: {format_count(board.running)} running",
-        f"queued {queued}",
+        f"tasks {format_count(board.running)} running, queued {queued}",
         f"{board.runs_per_minute:.0f} runs/min",
     ]
     return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}{level}", "   ".join(counts)]
