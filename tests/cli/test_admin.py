@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.cli.commands.admin.audit_check import check_chains, read_heads
+from mainspring.cli.commands.admin.audit import check_chains, read_heads
 from mainspring.client.client import Client
 from mainspring.core.model.audit_entry import AuditEntry, AuditRow, heads_of, seal
 from mainspring.protocol.errors import InvalidFile

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from mainspring.cli.commands.runs.graph_view import draw_graph
+from mainspring.cli.render.run_graph import draw_graph
 from mainspring.protocol.rest.overviews import EdgeView, GraphView, NodeView
 from tests.cli.terminal import Terminal, job
 from tests.e2e.cluster import until

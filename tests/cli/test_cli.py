@@ -8,8 +8,11 @@ import rich_click as click
 from click.testing import CliRunner, Result
 
 from mainspring import __version__
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import _COMMANDS, _PANELS, Commands, main
 from mainspring.protocol import errors
+
+_MAX_SUMMARY = 70
 
 
 def call(*arguments: str) -> Result:
@@ -52,6 +55,19 @@ def test_a_usage_error_is_a_problem_document_in_json() -> None:
     assert result.exit_code == 2
     assert msgspec.json.decode(result.stderr)["code"] == "refused"
     assert "--limit" in msgspec.json.decode(result.stderr)["detail"]
+
+
+def test_summaries_are_short() -> None:
+    summaries = {path: " ".join((one.help or "").split("\n\n")[0].split()) for path, one in walk(click.Context(main))}
+
+    assert {path: text for path, text in summaries.items() if len(text) >= _MAX_SUMMARY} == {}
+
+
+def test_examples_in_the_help_are_indented_below_a_blank_line() -> None:
+    for command in ("alerts", "audit verify"):  # without and with a description
+        text = [line.rstrip() for line in call(*command.split(), "--help").stdout.splitlines()]
+        assert text[text.index(" Examples:") - 1] == ""
+        assert text[text.index(" Examples:") + 1] == f"   mainspring {command}"
 
 
 def test_every_command_is_in_one_panel_of_the_help() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from mainspring.cli.completion.completion import SHELLS
-from mainspring.cli.completion.shells import PowerShellComplete
+from mainspring.cli.completion.completion import SHELLS, PowerShellComplete
 from mainspring.cli.main import main
 from tests.cli.terminal import Terminal, job
 

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
-from mainspring.cli.options import FORMATS
+from mainspring.cli.options import FORMATS, ResourceGroup
 from mainspring.client.client import Client
 from mainspring.folder.state.records import PIPELINE_FILE, RunRecord, ScheduleState
 from mainspring.folder.state.state_files import write_state
@@ -172,6 +172,16 @@ def test_lists_are_plain_text_in_pipes(
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines()[0].isupper()
     assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, one in TREE if isinstance(one, ResourceGroup) and path not in PRINT_NO_DATA]
+)
+def test_a_resource_without_a_subcommand_is_listed(path: str, terminal: Terminal) -> None:
+    result = terminal.call(*path.split())
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[0].isupper()
 
 
 ASKING = [

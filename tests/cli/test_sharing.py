@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainspring.cli.commands.sharing.queue_view import PoolSnapshot, differs, headlines
+from mainspring.cli.commands.sharing.queue import PoolSnapshot, differs, headlines
 from mainspring.cli.render.quantities import format_amounts, format_usage
 from mainspring.protocol.rest.sharing import Amounts, LevelView
 from tests.cli.terminal import Terminal, job

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.cli.render.why_view import wrap_lines
+from mainspring.cli.commands.runs.why import wrap_lines
 from tests.cli.terminal import Terminal, job
 from tests.e2e.cluster import until
 

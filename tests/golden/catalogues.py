@@ -216,6 +216,8 @@ def _texts_in(source: Source) -> Iterator[str]:
         match node:
             case ast.Expr(value=ast.Constant()):
                 parts.add(node.value)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="Table"), attr="of")):
+                parts.update(node.args, (keyword.value for keyword in node.keywords))
             case ast.JoinedStr():
                 parts.update(node.values)
                 yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)

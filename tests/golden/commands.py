@@ -14,7 +14,7 @@ from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import _ALIASES, _PANELS, main
 from tests.golden.catalogues import sources
 from tests.golden.shapes import compact
-from tests.house_rules.source import Source, last_name
+from tests.house_rules.source import Source
 
 _MANY = 10
 """An option that this many commands share is listed once."""
@@ -100,16 +100,23 @@ def _type(parameter: click.Parameter) -> str:
 
 def _tables(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.List | ast.Tuple):
-            columns = [_column(part) for part in node.elts]
-            names = [name for name in columns if name]
-            if names and source.is_under("mainspring.cli"):
-                yield ", ".join(names)
+        if isinstance(node, ast.Call) and source.is_under("mainspring.cli"):
+            columns = _columns(node)
+            if columns:
+                yield ", ".join(columns)
 
 
-def _column(node: ast.expr) -> str:
-    match node:
-        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if last_name(function) == "Column":
-            return f"{name}*" if any(keyword.arg == "wide" for keyword in node.keywords) else name
+def _columns(call: ast.Call) -> list[str]:
+    """The columns of a `Table.of(..)`."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="Table"), attr="of"), args=[_, shown], keywords=keywords):
+            wide = [word for keyword in keywords if keyword.arg == "wide" for word in _words(keyword.value)]
+            return [*_words(shown), *(f"{word}*" for word in wide)]
         case _:
-            return ""
+            return []
+
+
+def _words(text: ast.expr) -> list[str]:
+    """The column names in a string, or in the constant parts of one."""
+    found = (node.value for node in ast.walk(text) if isinstance(node, ast.Constant))
+    return [word.partition("=")[0] for part in found for word in str(part).split()]

@@ -153,7 +153,6 @@ AREAS: dict[str, Area] = {
     "mainspring.cli.commands.processes.server": _area("cli app.server core.text", "rich_click"),
     "mainspring.cli.commands.local.demo": _area("cli demo core.text.durations protocol.errors", "rich_click rich"),
     "mainspring.cli.commands.operations.simulate": _area("cli protocol.errors simulation.capacity", "rich_click"),
-    "mainspring.cli.commands.operations.simulate_tables": _area("cli simulation.capacity", "msgspec"),
     "mainspring.cli.commands.local.openapi": _area("cli api.app api.http.openapi", "rich_click msgspec"),
     "mainspring.app": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),

@@ -1,10 +1,11 @@
 """The root command: lazy imports and common error handling (`exits.py`).
 
-A command's module is imported only when the command is called. At the top it imports only click and `options`, and
-everything else inside its function. That keeps `mainspring --help` under 0.3 s.
+A command's module is imported only when the command is called, which keeps `mainspring --help` under 0.3 s. Modules of
+lists and actions import only click, `options` and `resource` at the top, and everything else inside functions, so that
+their help and the completion of their options are as fast.
 
-To add a command: write its file in `commands/`, add it to `_COMMANDS` and to a panel of `_PANELS`, and add its
-arguments to tests/cli/calls.py.
+To add a command: write it in `commands/` (lists and actions with `resource`), add it to `_COMMANDS` and to a panel of
+`_PANELS`, and add its arguments to tests/cli/calls.py.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+from rich_click.rich_help_formatter import RichHelpFormatter
 
 from mainspring.cli.exits import report_errors
 from mainspring.cli.options import FORMATS, OUTPUT
@@ -45,22 +47,22 @@ _COMMANDS = {
     "doctor": "mainspring.cli.commands.operations.doctor",
     "drain": "mainspring.cli.commands.operations.workers",
     "evict": "mainspring.cli.commands.operations.workers",
-    "durations": "mainspring.cli.commands.operations.durations",
+    "durations": "mainspring.cli.commands.runs.jobs",
     "events": "mainspring.cli.commands.schedules.events",
     "example": "mainspring.cli.commands.pipelines.examples",
     "extend": "mainspring.cli.commands.runs.actions",
     "freeze": "mainspring.cli.commands.sharing.freezes",
     "freezes": "mainspring.cli.commands.sharing.freezes",
-    "graph": "mainspring.cli.commands.runs.graph",
+    "graph": "mainspring.cli.commands.runs.runs",
     "groups": "mainspring.cli.commands.sharing.groups",
-    "history": "mainspring.cli.commands.runs.history",
+    "history": "mainspring.cli.commands.runs.jobs",
     "import": "mainspring.cli.commands.pipelines.imports",
     "init": "mainspring.cli.commands.pipelines.init",
     "jobs": "mainspring.cli.commands.runs.jobs",
-    "join-token": "mainspring.cli.commands.admin.join_token",
+    "join-token": "mainspring.cli.commands.admin.token",
     "kill": "mainspring.cli.commands.runs.actions",
     "logs": "mainspring.cli.commands.runs.logs",
-    "next": "mainspring.cli.commands.schedules.upcoming",
+    "next": "mainspring.cli.commands.schedules.schedules",
     "openapi": "mainspring.cli.commands.local.openapi",
     "pause": "mainspring.cli.commands.runs.actions",
     "plan": "mainspring.cli.commands.pipelines.plan",
@@ -76,14 +78,14 @@ _COMMANDS = {
     "runs": "mainspring.cli.commands.runs.runs",
     "scheduler": "mainspring.cli.commands.pipelines.scheduler",
     "schedules": "mainspring.cli.commands.schedules.schedules",
-    "schema": "mainspring.cli.commands.pipelines.schema",
+    "schema": "mainspring.cli.commands.pipelines.examples",
     "server": "mainspring.cli.commands.processes.server",
     "settings": "mainspring.cli.commands.admin.settings",
-    "show": "mainspring.cli.commands.runs.show",
+    "show": "mainspring.cli.commands.runs.runs",
     "simulate": "mainspring.cli.commands.operations.simulate",
     "smoke": "mainspring.cli.commands.operations.smoke",
     "submit": "mainspring.cli.commands.runs.submit",
-    "tasks": "mainspring.cli.commands.runs.tasks",
+    "tasks": "mainspring.cli.commands.runs.runs",
     "tenants": "mainspring.cli.commands.sharing.tenants",
     "token": "mainspring.cli.commands.admin.token",
     "top": "mainspring.cli.commands.top.top",
@@ -91,9 +93,9 @@ _COMMANDS = {
     "uncordon": "mainspring.cli.commands.operations.workers",
     "unfreeze": "mainspring.cli.commands.sharing.freezes",
     "up": "mainspring.cli.commands.processes.up",
-    "upcoming": "mainspring.cli.commands.schedules.upcoming",
+    "upcoming": "mainspring.cli.commands.schedules.schedules",
     "validate": "mainspring.cli.commands.pipelines.validate",
-    "version": "mainspring.cli.commands.local.version",
+    "version": "mainspring.cli.commands.local.commands",
     "watch": "mainspring.cli.commands.runs.watch",
     "webhooks": "mainspring.cli.commands.admin.webhooks",
     "why": "mainspring.cli.commands.runs.why",
@@ -124,6 +126,17 @@ _PANELS = {
     "Configure this CLI": ("context", "config", "completion", "commands", "openapi", "schema", "version"),
 }  # fmt: skip
 """Groups of commands in --help."""
+
+
+class _HelpFormatter(RichHelpFormatter):
+    """Formats help with a blank line between paragraphs and with indented examples."""
+
+    def rich_text(self, text: Any, style: Any = "") -> Any:
+        """Return styled text. The blank first line keeps a common indentation of the other lines."""
+        return super().rich_text(f"\n{text}" if isinstance(text, str) else text, style)
+
+
+click.RichContext.formatter_class = _HelpFormatter
 
 
 class Commands(click.RichGroup):
@@ -186,7 +199,7 @@ class Commands(click.RichGroup):
         """Run shell completion if the shell requests it."""
         variable = complete_var or f"_{prog_name.replace('-', '_').replace('.', '_')}_COMPLETE".upper()
         if os.environ.get(variable):
-            from mainspring.cli.completion.shells import add_shells
+            from mainspring.cli.completion.completion import add_shells
 
             add_shells()
             super()._main_shell_completion(ctx_args, prog_name, complete_var)
@@ -219,9 +232,11 @@ def _output_format(args: Sequence[str]) -> str:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "rich_help_config": {
+            "text_paragraph_linebreaks": "\n\n",
+            "padding_helptext_first_line": (0, 0, 1, 0),
             "command_groups": {
                 "main": [{"name": name, "commands": list(commands)} for name, commands in _PANELS.items()]
-            }
+            },
         },
     },
 )

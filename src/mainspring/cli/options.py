@@ -1,9 +1,9 @@
 """Options shared by commands: connection, output and confirmation.
 
     @click.command()
-    @with_connection_options
     @with_table_options
-    def workers(reach: Reach, printing: Printing) -> None:
+    @with_connection_options
+    def workers(connection: ConnectionOptions, printing: Printing) -> None:
 
 Only click is imported at the top; everything else is imported when a command runs.
 """
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 from click.core import ParameterSource
+from click.globals import get_current_context
 
 from mainspring.cli.completion import candidates
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from typing import Any
 
     from mainspring.client.client import Client
 
@@ -152,7 +154,12 @@ def with_table_options(command: Call) -> Call:
 def limit_option(default: int) -> Callable[[Call], Call]:
     """Add --limit to a list."""
     return click.option(
-        "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="Maximum number of rows."
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="NUMBER",
+        default=default,
+        show_default=True,
+        help="Maximum number of rows.",
     )
 
 
@@ -199,8 +206,30 @@ def watch_option(command: Call) -> Call:
     return click.option("-w", "--watch", is_flag=True, help="Watch for changes.")(command)
 
 
+def filter_option(command: Call) -> Call:
+    """Add --filter to a list; the command gets it as `q`."""
+    about = "Filter expression: 'state:failed job:etl-*'."
+    return click.option("-f", "--filter", "q", metavar="FILTER", help=about)(command)
+
+
+def priority_option(about: str, default: str | None = None) -> Callable[[Call], Call]:
+    """Add --priority. Without the metavar, the help has the priorities in lower case."""
+    return click.option(
+        "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), metavar="[P0|P1|P2]",
+        default=default, show_default=True, help=about,
+    )  # fmt: skip
+
+
+def params_option(command: Call) -> Call:
+    """Add the parameters of a run; the command parses them with `parse_params`."""
+    return click.option(
+        "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+        help="Run parameter (parsed as JSON, falls back to string).",
+    )(command)  # fmt: skip
+
+
 def with_confirmation(command: Call) -> Call:
-    """Add --yes and --no-input to a command that asks for confirmation; it passes `yes` to `confirmed`."""
+    """Add --yes and --no-input to a command that asks for confirmation; it passes `yes` to `confirm`."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         ctx.meta[_NO_INPUT] = value
@@ -224,10 +253,10 @@ class ListCommand(click.RichCommand):
 
 
 class ResourceGroup(click.RichGroup):
-    """A resource: without a subcommand, or with `ls` or `list`, it lists the resources.
+    """A resource: without a subcommand, or with `ls` or `list`, it lists the resources."""
 
-    Requires `invoke_without_command=True`.
-    """
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"invoke_without_command": True, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -248,13 +277,13 @@ def strip_ls(args: list[str]) -> list[str]:
     return args[1:] if args[:1] in (["ls"], ["list"]) else args
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
-    """Return whether the user confirms, with --yes or at a prompt. Raises UsageError without a terminal."""
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask the user to confirm unless --yes is given. Raises Abort, or UsageError without a terminal."""
     if yes:
-        return True
-    if not sys.stdin.isatty() or _no_input():
+        return
+    if not sys.stdin.isatty() or get_current_context().meta.get(_NO_INPUT):
         raise click.UsageError(f"{question} Confirmation required; use --yes in non-interactive mode")
-    return click.confirm(question, err=True)
+    click.confirm(question, abort=True, err=True)
 
 
 def named_values(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -266,11 +295,6 @@ def named_values(ctx: click.Context, parameter: click.Parameter, values: tuple[s
             raise click.BadParameter(f"{value!r} must be NAME=VALUE", ctx, parameter)
         named[name] = content
     return named
-
-
-def _no_input() -> bool:
-    ctx = click.get_current_context(silent=True)
-    return ctx is not None and bool(ctx.meta.get(_NO_INPUT))
 
 
 def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:

@@ -20,12 +20,17 @@ _RUN_ID_LENGTH = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 def is_run(word: str) -> bool:
     """Whether a reference can only name a run."""
-    return word == LATEST or word.startswith(_RUN)
+    return word == LATEST or (word.startswith(_RUN) and "/" not in word)
 
 
 def is_task(word: str) -> bool:
     """Whether a reference can only name a task."""
     return word.startswith(_TASK)
+
+
+def is_schedule(word: str) -> bool:
+    """Whether a reference is the id of a schedule."""
+    return word.startswith("sched_")
 
 
 def strip_url(word: str) -> str:
@@ -71,7 +76,7 @@ def is_unknown_job(refused: Refused) -> bool:
 
 def find_task(client: Client, word: str) -> str:
     """Resolve a task: an id, RUN/NAME, RUN/NAME[LABEL] for one task of a fan-out, or JOB/NAME for the latest run."""
-    word = strip_url(word) if "://" in word else word
+    word = strip_url(word)
     run, slash, name = word.partition("/")
     if not slash:
         return word
@@ -81,6 +86,12 @@ def find_task(client: Client, word: str) -> str:
         if not bracket or task.label == label:
             return task.id
     raise NotFound(f"{run_id} has no task {name}")
+
+
+def find_run_or_task(client: Client, word: str) -> tuple[bool, str]:
+    """Resolve a reference to the id of a run or task, and return whether it is a run."""
+    is_whole_run = is_run(strip_url(word))
+    return is_whole_run, (find_run if is_whole_run else find_task)(client, word)
 
 
 def _latest_run_of(client: Client, job: str) -> str:

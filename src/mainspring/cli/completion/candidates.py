@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Items = list[CompletionItem[str]]
     Offers = Iterable[tuple[str, str]]
+    Completion = Callable[[click.Context, click.Parameter, str], Items]
 
 _TIMEOUT_SECONDS = 0.5
 _MAX_ITEMS = 100
@@ -45,87 +46,16 @@ def templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
     return _matching(((template.name, template.about) for template in all_templates()), incomplete)
 
 
-def jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of jobs."""
-    return _ask(ctx, incomplete, _jobs)
+def _offered(offers: Callable[[Client, str], Offers]) -> Completion:
+    """Return the completion by candidates of the server, given the incomplete word."""
+    return lambda ctx, _parameter, incomplete: _ask(ctx, incomplete, lambda client: offers(client, incomplete))
 
 
-def schedules(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of schedules."""
-    return _ask(ctx, incomplete, _schedules)
-
-
-def workers(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete ids of workers."""
-    return _ask(ctx, incomplete, _workers)
-
-
-def runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete ids of runs, newest first."""
-    return _ask(ctx, incomplete, _runs)
-
-
-def tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete tasks: RUN/NAME after a run, otherwise ids."""
-    return _ask(ctx, incomplete, lambda client: _tasks(client, incomplete))
-
-
-def runs_or_tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete runs, or tasks after a run."""
-    return _ask(ctx, incomplete, lambda client: _runs_or_tasks(client, incomplete))
-
-
-def schedules_or_runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete schedules and runs."""
-    return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_runs(client)])
-
-
-def schedules_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete schedules and jobs."""
-    return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_jobs(client)])
-
-
-def files_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+def files_or_jobs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Complete jobs, or files if no job matches."""
     from click.shell_completion import CompletionItem
 
-    return _ask(ctx, incomplete, _jobs) or [CompletionItem(incomplete, type="file")]
-
-
-def everything(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete everything that `mainspring show` accepts."""
-
-    def offers(client: Client) -> Offers:
-        if "/" in incomplete:
-            return _tasks(client, incomplete)
-        return [*_runs(client), *_jobs(client), *_schedules(client), *_workers(client)]
-
-    return _ask(ctx, incomplete, offers)
-
-
-def settings(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of settings."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.about) for one in client.settings()))
-
-
-def tenants(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of tenants."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MAX_ITEMS)))
-
-
-def pools(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of pools."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MAX_ITEMS)))
-
-
-def groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of groups."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MAX_ITEMS)))
-
-
-def policies(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Complete names of policies."""
-    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MAX_ITEMS)))
+    return jobs(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]) -> Items:
@@ -189,3 +119,26 @@ def _about(run: RunView) -> str:
     from mainspring.protocol.clock import SystemClock
 
     return f"{run.state} {run.job}, {format_ago(run.created_at, SystemClock().wall())}"
+
+
+def _everything(client: Client, incomplete: str) -> Offers:
+    """Offer everything that `mainspring show` accepts."""
+    if "/" in incomplete:
+        return _tasks(client, incomplete)
+    return [*_runs(client), *_jobs(client), *_schedules(client), *_workers(client)]
+
+
+jobs = _offered(lambda client, _: _jobs(client))
+schedules = _offered(lambda client, _: _schedules(client))
+workers = _offered(lambda client, _: _workers(client))
+runs = _offered(lambda client, _: _runs(client))
+tasks = _offered(_tasks)
+runs_or_tasks = _offered(_runs_or_tasks)
+schedules_or_runs = _offered(lambda client, _: [*_schedules(client), *_runs(client)])
+schedules_or_jobs = _offered(lambda client, _: [*_schedules(client), *_jobs(client)])
+everything = _offered(_everything)
+settings = _offered(lambda client, _: ((one.name, one.about) for one in client.settings()))
+tenants = _offered(lambda client, _: ((one.name, one.title) for one in client.tenants(limit=_MAX_ITEMS)))
+pools = _offered(lambda client, _: ((one.name, one.note) for one in client.pools(limit=_MAX_ITEMS)))
+groups = _offered(lambda client, _: ((one.name, one.note) for one in client.groups(limit=_MAX_ITEMS)))
+policies = _offered(lambda client, _: ((one.name, one.note) for one in client.policies(limit=_MAX_ITEMS)))

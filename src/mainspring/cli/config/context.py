@@ -5,24 +5,57 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
 import rich_click as click
 
 from mainspring.cli.completion import candidates
+from mainspring.cli.config.contexts import (
+    Context,
+    Contexts,
+    is_name,
+    keep_token,
+    read_contexts,
+    token_path,
+    write_contexts,
+)
+from mainspring.cli.config.secret_references import FORMS, HIDDEN, is_reference
 from mainspring.cli.options import Printing, ResourceGroup, with_output_options, with_table_options
-
-if TYPE_CHECKING:
-    from mainspring.cli.config.contexts import Context
+from mainspring.cli.render.output import ActionOutcome, Table, print_one, print_outcomes, print_rows
+from mainspring.protocol.errors import Conflict, NotFound
 
 _STDIN = "-"
 
 
-@click.group("context", cls=ResourceGroup, invoke_without_command=True)
+class ContextView(msgspec.Struct, frozen=True, kw_only=True):
+    """A context."""
+
+    name: str
+    server: str
+    tenant: str | None
+    token: str | None
+    """Masked; None if there is no token."""
+    token_from: str | None
+    """Reference to the token."""
+    current: bool
+
+
+CONTEXTS = Table.of(
+    ContextView,
+    "current name server tenant token",
+    wide="token_from",
+    current=lambda one, _: "*" if one.current else None,
+    id=lambda one: one.name,
+)
+
+
+@click.group("context", cls=ResourceGroup)
 @with_table_options
 @click.pass_context
 def context(ctx: click.Context, /, printing: Printing) -> None:
-    """List contexts; add, use, show or remove one. `*` marks the current one.
+    """List contexts; add, use, show or remove one.
+
+    `*` marks the current one.
 
     \b
     Examples:
@@ -32,11 +65,9 @@ def context(ctx: click.Context, /, printing: Printing) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from mainspring.cli.config.context_tables import CONTEXTS, views
-    from mainspring.cli.config.contexts import read_contexts
-    from mainspring.cli.render.output import print_rows
 
-    print_rows(views(read_contexts()), CONTEXTS, printing)
+    contexts = read_contexts()
+    print_rows([_view(one, contexts) for _, one in sorted(contexts.known.items())], CONTEXTS, printing)
 
 
 @context.command("use")
@@ -49,8 +80,6 @@ def use(printing: Printing, name: str) -> None:
     Examples:
       mainspring context use prod
     """
-    from mainspring.cli.config.contexts import read_contexts, write_contexts
-
     contexts = read_contexts()
     contexts.named(name)
     write_contexts(replace(contexts, current=name))
@@ -69,14 +98,9 @@ def use(printing: Printing, name: str) -> None:
 @click.option("--replace", "replace_existing", is_flag=True, help="Replace an existing context.")
 @with_output_options
 def add(
-    printing: Printing,
-    name: str,
-    server: str,
-    tenant: str | None,
-    token: str | None,
-    token_file: Path | None,
+    printing: Printing, name: str, server: str, tenant: str | None, token: str | None, token_file: Path | None,
     replace_existing: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Add a context NAME. The first one becomes the current context.
 
     \b
@@ -85,9 +109,6 @@ def add(
       mainspring context add prod --server https://mainspring.example.org --token '${env:PROD_TOKEN}'
       mainspring context add prod --server https://mainspring.example.org --token - < token
     """
-    from mainspring.cli.config.contexts import Context, is_name, read_contexts, write_contexts
-    from mainspring.protocol.errors import Conflict
-
     if not is_name(name):
         raise click.UsageError(f"invalid name {name}: use letters, digits, ., _ and -")
     if token is not None and token_file is not None:
@@ -113,15 +134,12 @@ def remove(printing: Printing, name: str) -> None:
     Examples:
       mainspring context remove staging
     """
-    from mainspring.cli.config.contexts import read_contexts, token_path, write_contexts
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
     contexts = read_contexts()
     contexts.named(name)
     known = {other: one for other, one in contexts.known.items() if other != name}
     write_contexts(replace(contexts, current=None if contexts.current == name else contexts.current, known=known))
     token_path(name).unlink(missing_ok=True)
-    print_action_outcomes([ActionOutcome(id=name, action="remove", changed=True)], printing)
+    print_outcomes([ActionOutcome(id=name, action="remove", changed=True)], printing)
 
 
 @context.command("show")
@@ -135,9 +153,6 @@ def show(printing: Printing, name: str | None) -> None:
       mainspring context show
       mainspring context show prod -o json
     """
-    from mainspring.cli.config.contexts import read_contexts
-    from mainspring.protocol.errors import NotFound
-
     name = name or read_contexts().current
     if name is None:
         missing = NotFound("there is no current context")
@@ -148,8 +163,6 @@ def show(printing: Printing, name: str | None) -> None:
 
 def _reference(name: str, token: str | None) -> str | None:
     """Return a reference to the token. A literal token is rejected: it would stay in the shell's history."""
-    from mainspring.cli.config.contexts import keep_token
-    from mainspring.cli.config.secret_references import FORMS, is_reference
 
     if token is None or is_reference(token):
         return token
@@ -161,14 +174,19 @@ def _reference(name: str, token: str | None) -> str | None:
     return keep_token(name, given.strip())
 
 
+def _view(context: Context, contexts: Contexts) -> ContextView:
+    """Return the view of a context."""
+    return ContextView(
+        name=context.name, server=context.server, tenant=context.tenant, token=HIDDEN if context.token else None,
+        token_from=context.token, current=context.name == contexts.current,
+    )  # fmt: skip
+
+
 def _print_one(name: str, printing: Printing) -> None:
-    from mainspring.cli.config.context_tables import view
-    from mainspring.cli.config.contexts import read_contexts
-    from mainspring.cli.render.output import print_one
 
     contexts = read_contexts()
-    one: Context = contexts.named(name)
-    shown = view(one, contexts)
+    one = contexts.named(name)
+    shown = _view(one, contexts)
 
     def print_text() -> None:
         click.echo(f"{one.name} is {one.server}{' (current)' if shown.current else ''}")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 
+from mainspring.cli.options import Call
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -76,8 +78,15 @@ def quantity(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parame
     return callback
 
 
-def invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Callback of an invoker option."""
+def invoker_option(command: Call) -> Call:
+    """Add --invoker to a command that runs pipelines in this process."""
+    return click.option(
+        "--invoker", metavar="INVOKER", callback=_invoker,
+        help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",
+    )(command)  # fmt: skip
+
+
+def _invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     from mainspring.core.work.invoker_options import parse_invoker
     from mainspring.protocol.errors import Refused
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.cli.render.facts import format_when, print_facts
-from mainspring.cli.render.output import Table, format_cell, format_time, print_one, print_rows
+from mainspring.cli.render.output import (
+    Fact,
+    Facts,
+    Table,
+    facts_of,
+    format_cell,
+    format_time,
+    format_when,
+    print_facts,
+    print_one,
+    print_rows,
+)
 from mainspring.cli.render.schedule_tables import SCHEDULES, fires_table
 from mainspring.cli.render.tables import (
     ATTEMPTS,
@@ -25,7 +35,7 @@ from mainspring.cli.render.tables import (
     format_labels,
     format_task_name,
 )
-from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, strip_url
+from mainspring.cli.resource_ids import find_run, find_task, is_run, is_schedule, is_task, strip_url
 from mainspring.client.client import Client
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
@@ -40,7 +50,58 @@ _MAX_TASKS = 50
 _LATEST_FIRES = 10
 _TASKS_OF_PATH = 5
 _ATTEMPT = "att_"
-_SCHEDULE = "sched_"
+
+RUN = Table.of(
+    RunView,
+    "run=id job state reason=because held cancelled_by priority tenant pool submitted_by created=created_at starts "
+    "ended=ended_at params rerun_of=linked_run schedule=schedule_id window=window_at retries",
+    job=lambda run, _: f"{run.job}@{run.job_version}",
+    state=lambda run, _: f"{run.state}{' (paused)' if run.paused else ''}",
+    starts=lambda run, _: run.start_at if run.start_at != run.created_at else None,
+    params=lambda run, _: format_json(run.params),
+    retries=lambda run, _: run.retries or None,
+    id=lambda run: run.id,
+)
+TASK = Table.of(
+    TaskView,
+    "task partition run=run_id state reason=because since attempt worker due=due_at started=started_at ended=ended_at "
+    "stop_requested output error",
+    task=lambda task, _: f"{format_task_name(task)} ({task.id})",
+    partition=lambda task, _: None if task.partition is None else f"{task.partition} of {task.total}",
+    attempt=lambda task, _: task.attempt or None,
+    stop_requested=lambda task, _: f"{task.stop.kind} by {task.stop.by}: {task.stop.why}" if task.stop else None,
+    output=lambda task, _: format_json(task.output),
+    error=lambda task, _: format_failure(task.error),
+    id=lambda task: task.id,
+)
+WORKER = Table.of(
+    WorkerView,
+    "worker=id status hold last_heartbeat=last_heartbeat_at since pool zone cpu memory gpus disk labels version",
+    hold=lambda worker, _: f"{worker.hold}: {worker.hold_why}" if worker.hold else None,
+    cpu=lambda worker, _: f"{worker.cpu_millis / 1_000:g}",
+    memory=lambda worker, _: format_bytes(worker.memory_bytes),
+    disk=lambda worker, _: format_bytes(worker.disk_bytes),
+    labels=lambda worker, _: format_labels(worker.labels),
+    id=lambda worker: worker.id,
+)
+JOB = Table.of(
+    JobView,
+    "job=name version tenant labels created=created_at created_by deleted=deleted_at id",
+    labels=lambda job, _: format_labels(job.labels),
+    id=lambda job: job.name,
+)
+
+
+def _schedule_table(printing: Printing) -> Table[ScheduleView]:
+    return Table.of(
+        ScheduleView,
+        "schedule=name job state reason=because fires=trigger next=next_at waiting_windows version tenant id created "
+        "updated",
+        waiting_windows=lambda schedule, _: "yes" if schedule.waiting else None,
+        created=lambda schedule, _: f"{format_when(schedule.created_at, printing)} by {schedule.created_by}",
+        updated=lambda schedule, _: f"{format_when(schedule.updated_at, printing)} by {schedule.updated_by}",
+        id=lambda schedule: schedule.name,
+    )
 
 
 class DetailPrinter:
@@ -60,7 +121,7 @@ class DetailPrinter:
             self._show_run(self._client.run(find_run(self._client, what)))
         elif what.startswith(_ATTEMPT):
             self._show_task(self._task_of_attempt(what))
-        elif what.startswith(_SCHEDULE):
+        elif is_schedule(what):
             self.show_schedule(self._client.schedule(what))
         else:
             self._show_named(what)
@@ -74,59 +135,30 @@ class DetailPrinter:
 
     def _show_named(self, name: str) -> None:
         """Show the worker, job or schedule of this name."""
-        for find in (self._find_worker, self._find_job, self._find_schedule):
-            try:
-                find(name)
-            except NotFound:
-                continue
-            return
+        with suppress(NotFound):
+            return self._show_worker(self._client.worker(name))
+        with suppress(NotFound):
+            return self._show_job(self._client.job(name))
+        with suppress(NotFound):
+            return self.show_schedule(self._client.schedule(name))
         raise NotFound(f"there is no run, task, worker, job or schedule {name}")
-
-    def _find_worker(self, name: str) -> None:
-        self._show_worker(self._client.worker(name))
-
-    def _find_job(self, name: str) -> None:
-        self._show_job(self._client.job(name))
-
-    def _find_schedule(self, name: str) -> None:
-        self.show_schedule(self._client.schedule(name))
 
     def _show_run(self, run: RunView) -> None:
         def print_text() -> None:
             counts = format_counts(run.task_states or {})
-            print_facts(
-                ("run", run.id),
-                ("job", f"{run.job}@{run.job_version}"),
-                ("state", f"{run.state}{' (paused)' if run.paused else ''}"),
-                ("reason", run.because),
-                ("held", run.held),
-                ("cancelled by", run.cancelled_by),
-                ("priority", run.priority),
-                ("tenant", run.tenant),
-                ("pool", run.pool),
-                ("submitted by", run.submitted_by),
-                ("created", self._when(run.created_at)),
-                ("starts", self._when(run.start_at) if run.start_at != run.created_at else None),
-                ("ended", self._when(run.ended_at)),
-                ("params", format_json(run.params)),
-                ("rerun of", run.linked_run),
-                ("schedule", run.schedule_id),
-                ("window", self._when(run.window_at)),
-                ("retries", run.retries or None),
-                *self._deadline(run),
-                ("tasks", f"{run.task_count}: {counts}" if counts else run.task_count),
-            )
+            tasks = f"{run.task_count}: {counts}" if counts else run.task_count
+            print_facts(*facts_of(run, RUN, self._printing), *self._deadline(run), ("tasks", tasks))
             self._table(self._client.tasks_of(run.id, limit=_MAX_TASKS), TASKS)
 
         print_one(run, run.id, self._printing, print_text)
 
-    def _deadline(self, run: RunView) -> list[tuple[str, str | int | None]]:
+    def _deadline(self, run: RunView) -> Facts:
         """Return the deadline of a run and its slack."""
         if run.finish_by is None:
             return []
-        facts: list[tuple[str, str | int | None]] = [
+        facts: list[Fact] = [
             ("deadline", f"{format_time(run.finish_by, self._printing)} ({format_deadline(run, self._now)})"),
-            ("at risk", self._when(run.at_risk_at)),
+            ("at risk", format_when(run.at_risk_at, self._printing)),
         ]
         if run.ended_at is not None:
             return facts
@@ -137,30 +169,12 @@ class DetailPrinter:
         path = " → ".join(task.name for task in found.path[:_TASKS_OF_PATH])
         more = f" and {len(found.path) - _TASKS_OF_PATH} more" if len(found.path) > _TASKS_OF_PATH else ""
         slack = found.slack_seconds or 0.0
-        spare = f"{format_seconds(slack)}" if slack >= 0 else f"-{format_seconds(-slack)}"
+        spare = f"{'-' if slack < 0 else ''}{format_seconds(abs(slack))}"
         return [*facts, ("slack", f"{spare}; expected {left} more ({path}{more})")]
 
     def _show_task(self, task: TaskView) -> None:
         def print_text() -> None:
-            print_facts(
-                ("task", f"{format_task_name(task)} ({task.id})"),
-                ("partition", None if task.partition is None else f"{task.partition} of {task.total}"),
-                ("run", task.run_id),
-                ("state", task.state),
-                ("reason", task.because),
-                ("since", self._when(task.since)),
-                ("attempt", task.attempt or None),
-                ("worker", task.worker),
-                ("due", self._when(task.due_at)),
-                ("started", self._when(task.started_at)),
-                ("ended", self._when(task.ended_at)),
-                (
-                    "stop requested",
-                    None if task.stop is None else f"{task.stop.kind} by {task.stop.by}: {task.stop.why}",
-                ),
-                ("output", format_json(task.output)),
-                ("error", format_failure(task.error)),
-            )
+            print_facts(*facts_of(task, TASK, self._printing))
             self._last_lines(task)
             self._table(self._client.attempts(task.id), ATTEMPTS)
             self._table(self._client.transitions(task.id), TRANSITIONS)
@@ -169,41 +183,16 @@ class DetailPrinter:
 
     def _show_worker(self, worker: WorkerView) -> None:
         def print_text() -> None:
-            print_facts(
-                ("worker", worker.id),
-                ("status", worker.status),
-                ("hold", f"{worker.hold}: {worker.hold_why}" if worker.hold else None),
-                ("last heartbeat", self._when(worker.last_heartbeat_at)),
-                ("since", self._when(worker.since)),
-                ("pool", worker.pool),
-                ("zone", worker.zone),
-                ("cpu", f"{worker.cpu_millis / 1_000:g}"),
-                ("memory", format_bytes(worker.memory_bytes)),
-                ("gpus", worker.gpus),
-                ("disk", format_bytes(worker.disk_bytes)),
-                ("labels", format_labels(worker.labels)),
-                ("version", worker.version),
-            )
+            print_facts(*facts_of(worker, WORKER, self._printing))
             self._table(self._client.tasks(worker=worker.id, limit=_MAX_TASKS), TASKS)
 
         print_one(worker, worker.id, self._printing, print_text)
 
     def _show_job(self, job: JobView) -> None:
         def print_text() -> None:
-            print_facts(
-                ("job", job.name),
-                ("version", job.version),
-                ("tenant", job.tenant),
-                ("labels", format_labels(job.labels)),
-                ("created", self._when(job.created_at)),
-                ("created by", job.created_by),
-                ("deleted", self._when(job.deleted_at)),
-                ("id", job.id),
-            )
+            print_facts(*facts_of(job, JOB, self._printing))
             self._table(self._client.schedules(job=job.name, limit=_MAX_TASKS), SCHEDULES)
-            if job.definition is not msgspec.UNSET:
-                click.echo()
-                click.echo(msgspec.json.format(bytes(job.definition), indent=2))
+            _print_definition(job.definition)
 
         print_one(job, job.name, self._printing, print_text)
 
@@ -211,29 +200,11 @@ class DetailPrinter:
         """Show a schedule with its latest windows."""
 
         def print_text() -> None:
-            print_facts(
-                ("schedule", schedule.name),
-                ("job", schedule.job),
-                ("state", schedule.state),
-                ("reason", schedule.because),
-                ("fires", schedule.trigger),
-                ("next", self._when(schedule.next_at)),
-                ("waiting", "has waiting windows" if schedule.waiting else None),
-                ("version", schedule.version),
-                ("tenant", schedule.tenant),
-                ("id", schedule.id),
-                ("created", f"{self._when(schedule.created_at)} by {schedule.created_by}"),
-                ("updated", f"{self._when(schedule.updated_at)} by {schedule.updated_by}"),
-            )
-            if schedule.definition is not msgspec.UNSET:
-                click.echo()
-                click.echo(msgspec.json.format(bytes(schedule.definition), indent=2))
+            print_facts(*facts_of(schedule, _schedule_table(self._printing), self._printing))
+            _print_definition(schedule.definition)
             self._table(self._client.fires(schedule.id, limit=_LATEST_FIRES), fires_table(self._printing))
 
         print_one(schedule, schedule.name, self._printing, print_text)
-
-    def _when(self, at: datetime | None) -> str | None:
-        return format_when(at, self._printing)
 
     def _last_lines(self, task: TaskView) -> None:
         """Print the last lines of output before a failure, if the error has them."""
@@ -249,3 +220,9 @@ class DetailPrinter:
         if listed:
             click.echo()
             print_rows(listed, table, replace(self._printing, columns=(), sort=None))
+
+
+def _print_definition(definition: msgspec.Raw | msgspec.UnsetType) -> None:
+    if definition is not msgspec.UNSET:
+        click.echo()
+        click.echo(msgspec.json.format(bytes(definition), indent=2))

@@ -16,8 +16,9 @@ import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Column, Table, print_hint, print_rows
+from mainspring.cli.render.output import Table, print_hint, print_rows
 from mainspring.cli.render.tables import format_task_name
+from mainspring.cli.resource_ids import is_run
 from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound
@@ -41,14 +42,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     line: str
 
 
-LINES: Table[LogLine] = Table(
-    [
-        Column("task", lambda line, _: line.task),
-        Column("attempt", lambda line, _: line.attempt),
-        Column("line", lambda line, _: line.line),
-    ],
-    id=lambda line: line.task_id,
-)
+LINES = Table.of(LogLine, "task attempt line", id=lambda line: line.task_id)
 
 
 class _LogPosition(msgspec.Struct):
@@ -73,7 +67,14 @@ class LogView:
         self._positions: dict[tuple[str, int, int], _LogPosition] = {}
         self._lines: list[LogLine] = []
 
-    def print_task(self, task_id: str, *, follow: bool) -> None:
+    def show(self, id: str, *, follow: bool = False, failed: bool = False) -> None:
+        """Print the log of a task, or the logs of a run."""
+        if is_run(id):
+            self.print_run(id, follow=follow, failed=failed)
+        else:
+            self._print_task(id, follow=follow)
+
+    def _print_task(self, task_id: str, *, follow: bool) -> None:
         """Print the log of a task; with `follow`, also those of later attempts."""
         task = self._client.task(task_id)
         if not follow and not task.attempt:

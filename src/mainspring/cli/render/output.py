@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 import rich_click as click
@@ -25,15 +25,21 @@ from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, Unauthenticated
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table as RichTable
 
 T = TypeVar("T", bound=msgspec.Struct)
 Cell: TypeAlias = "str | int | datetime | timedelta | None"
+Fact: TypeAlias = "tuple[str, str | int | None]"
+Facts: TypeAlias = "Sequence[Fact]"
+"""Names and values."""
 
 _GAP = "  "
 _NOTHING = "-"
-_FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
+_FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_reason"})
 """Columns that shrink on narrow terminals."""
+REFRESH_SECONDS = 1.0
+"""Interval between refreshes of live views."""
 _MIN_FLEXIBLE_WIDTH = 12
 _CREDENTIAL_HINT = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
 
@@ -56,15 +62,68 @@ class Table(Generic[T]):
     columns: Sequence[Column[T]]
     id: Callable[[T], str]
 
+    @classmethod
+    def of(
+        cls, row: type[T], columns: str, *, wide: str = "", id: Callable[[T], str],
+        **computed: Callable[[T, datetime], Cell],
+    ) -> Table[T]:  # fmt: skip
+        """Return a table with columns such as `name expires=expires_at`; `wide` are those of -o wide.
+
+        A column reads the field of its name, or the one after `=`, or is computed by the argument of its name.
+        """
+
+        def column(word: str, *, is_wide: bool) -> Column[T]:
+            name, _, field = word.partition("=")
+            if name in computed:
+                return Column(name, computed[name], is_wide)
+            field = field or name
+            assert field in row.__struct_fields__, f"{row.__name__} has no field {field}"
+            return Column(name, lambda thing, _: getattr(thing, field), is_wide)
+
+        shown = [column(word, is_wide=False) for word in columns.split()]
+        return cls([*shown, *(column(word, is_wide=True) for word in wide.split())], id)
+
+
+class ActionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """An action and its outcome."""
+
+    id: str
+    action: str
+    changed: bool
+    detail: str = ""
+
+
+ACTION_OUTCOMES = Table.of(
+    ActionOutcome,
+    "id action outcome detail",
+    outcome=lambda outcome, _: "done" if outcome.changed else "unchanged",
+    id=lambda outcome: outcome.id,
+)
+
+
+def print_outcomes(outcomes: Sequence[ActionOutcome], printing: Printing) -> None:
+    """Print the outcomes of actions."""
+    print_rows(outcomes, ACTION_OUTCOMES, printing)
+
+
+def show_list(
+    fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing, *, watch: bool, limit: int
+) -> None:
+    """Print a list; with `watch`, until interrupted."""
+    if watch:
+        _watch(fetch, table, printing)
+    rows = list(fetch()) if printing.is_human_readable else fetch()
+    print_rows(rows, table, printing)
+    if isinstance(rows, list) and len(rows) >= limit and sys.stderr.isatty():
+        print_hint(f"showing the first {limit}; use --limit to see more")
+
 
 def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
-    """Print a list."""
+    """Print a list. JSON Lines are streamed unless they are sorted."""
     now = SystemClock().wall()
-    if printing.output == "jsonl" and printing.sort is None:
-        for row in rows:
-            click.echo(msgspec.json.encode(row))
-        return
-    listed = sort_rows(list(rows), table, printing, now)
+    listed = (
+        rows if printing.sort is None and printing.output == "jsonl" else sort_rows(list(rows), table, printing, now)
+    )
     match printing.output:
         case "name":
             for row in listed:
@@ -75,7 +134,7 @@ def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
         case "json" | "yaml":
             _print_value(listed, printing)
         case _:
-            _print_table(listed, table, printing, now)
+            _print_table(list(listed), table, printing, now)
 
 
 def print_one(thing: msgspec.Struct, id: str, printing: Printing, print_text: Callable[[], None]) -> None:
@@ -89,6 +148,21 @@ def print_one(thing: msgspec.Struct, id: str, printing: Printing, print_text: Ca
             _print_value(thing, printing)
         case _:
             print_text()
+
+
+def facts_of(thing: T, table: Table[T], printing: Printing) -> Facts:
+    """Return the columns of one resource as facts."""
+    now = SystemClock().wall()
+    return [(column.name.replace("_", " "), _fact(column.read(thing, now), printing)) for column in table.columns]
+
+
+def print_facts(*facts: Fact) -> None:
+    """Print names and values in two columns; facts without a value are omitted."""
+    now = SystemClock().wall()
+    known = [(name, value) for name, value in facts if value not in {None, ""}]
+    width = max(len(name) for name, _ in known)
+    for name, value in known:
+        click.echo(f"{name:<{width}}  {format_cell(value, now)}")
 
 
 def print_error(error: MainspringError, output: str) -> None:
@@ -190,6 +264,11 @@ def format_time(at: datetime | None, printing: Printing) -> str:
     return at.astimezone(printing.zone).isoformat(sep=" ", timespec="seconds")
 
 
+def format_when(at: datetime | None, printing: Printing) -> str | None:
+    """Format a time and how long ago it is."""
+    return None if at is None else f"{format_time(at, printing)} ({format_ago(at, SystemClock().wall())})"
+
+
 def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> None:
     if terminal.has_color(printing.color, sys.stdout) or terminal.is_interactive(sys.stdout):
         terminal.console(printing.color, sys.stdout).print(rich_table(rows, table, printing, now))
@@ -206,6 +285,46 @@ def plain_lines(rows: Sequence[T], table: Table[T], printing: Printing, now: dat
         cells.insert(0, [column.name.upper().replace("_", " ") for column in columns])
     widths = [max((len(line[place]) for line in cells), default=0) for place in range(len(columns))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing) -> NoReturn:
+    clock = SystemClock()
+    if printing.is_human_readable and terminal.is_interactive(sys.stdout):
+        rows = list(fetch())
+
+        def draw() -> RenderableType:
+            now = clock.wall()
+            return rich_table(sort_rows(rows, table, printing, now), table, printing, now)
+
+        with terminal.live_view(printing.color, draw) as live:
+            while True:
+                clock.pause(REFRESH_SECONDS)
+                rows = list(fetch())
+                live.refresh()
+    shown: dict[str, T] = {}
+    while True:
+        changed = [row for row in fetch() if shown.get(table.id(row)) != row]
+        _print_changed(changed, table, printing, first=not shown)
+        sys.stdout.flush()
+        shown.update((table.id(row), row) for row in changed)
+        clock.pause(REFRESH_SECONDS)
+
+
+def _print_changed(rows: list[T], table: Table[T], printing: Printing, *, first: bool) -> None:
+    """Print new and changed rows, one per line."""
+    if printing.is_human_readable:
+        lines = plain_lines(rows, table, printing, SystemClock().wall())
+        for line in lines if first else lines[1 if printing.headers else 0 :]:
+            click.echo(line)
+    else:
+        for row in rows:
+            click.echo(table.id(row) if printing.output == "name" else msgspec.json.encode(row))
+
+
+def _fact(value: Cell, printing: Printing) -> str | int | None:
+    if isinstance(value, timedelta):
+        return format_seconds(value.total_seconds())
+    return format_when(value, printing) if isinstance(value, datetime) else value
 
 
 def _print_value(value: object, printing: Printing) -> None:

@@ -22,10 +22,10 @@ NONE = "none"
 TITLES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
 """Display name of each resource."""
 _RESOURCES = {
-    "cpu": ("CORES", "cores, as 8 or 500m"),
-    "memory": ("SIZE", "memory, as 16Gi"),
+    "cpu": ("CORES", "cores, such as 8 or 500m"),
+    "memory": ("SIZE", "memory, such as 16Gi"),
     "gpu": ("NUMBER", "GPUs"),
-    "disk": ("SIZE", "disk, as 100Gi"),
+    "disk": ("SIZE", "disk, such as 100Gi"),
 }
 
 
@@ -136,9 +136,6 @@ def _parse_bytes(text: str) -> int:
 
 
 _PARSERS: dict[str, Callable[[str], float]] = {
-    "cpu": _parse_cores,
-    "memory": _parse_bytes,
-    "gpu": parse_count,
-    "disk": _parse_bytes,
-}
+    "cpu": _parse_cores, "memory": _parse_bytes, "gpu": parse_count, "disk": _parse_bytes,
+}  # fmt: skip
 _SIZES = frozenset({"memory", "disk"})

@@ -1,18 +1,25 @@
-"""Tables of tenants, quotas, groups, pools, policies, freezes, queues and decisions."""
+"""Tables and facts about tenants, quotas, groups, pools, policies, freezes, queues and decisions."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 
 from msgspec.structs import replace
 
-from mainspring.cli.render.output import Column, Table
-from mainspring.cli.render.quantities import format_amount, format_amounts
-from mainspring.cli.render.tables import format_labels
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import Cell, Fact, Facts, Table, format_when
+from mainspring.cli.render.quantities import format_amount, format_amounts, format_usage
+from mainspring.cli.render.tables import format_labels, seconds_long
+from mainspring.client.client import Client
+from mainspring.core.text.durations import format_seconds
+from mainspring.protocol.clock import SystemClock
+from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.admin import TenantView
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.sharing import (
     Amounts,
+    BookingView,
     FreezeView,
     GrantView,
     GroupView,
@@ -24,8 +31,6 @@ from mainspring.protocol.rest.sharing import (
     ReservationView,
     TenantUseView,
 )
-
-_DEFAULT_POOLS = "*"
 
 
 class TenantRow(TenantView, frozen=True, kw_only=True):
@@ -43,145 +48,94 @@ class QuotaRow(QuotaView, frozen=True, kw_only=True):
     use: TenantUseView | None
 
 
-def _override_until(quota: QuotaView, now: datetime) -> datetime | None:
-    return quota.raised.until if quota.raised is not None and is_raised(quota, now) else None
+def _of_use(read: Callable[[TenantUseView], Cell]) -> Callable[[TenantRow, datetime], Cell]:
+    """Return a column about the usage of a tenant, empty if it is unknown."""
+    return lambda tenant, _: None if tenant.use is None else read(tenant.use)
 
 
-TENANTS: Table[TenantRow] = Table(
-    [
-        Column("name", lambda tenant, _: tenant.name),
-        Column("running", lambda tenant, _: None if tenant.use is None else tenant.use.running),
-        Column("cpu", lambda tenant, _: None if tenant.use is None else format_amount("cpu", tenant.use.use.cpu)),
-        Column(
-            "memory", lambda tenant, _: None if tenant.use is None else format_amount("memory", tenant.use.use.memory)
-        ),
-        Column("queued", lambda tenant, _: None if tenant.use is None else format_queued_counts(tenant.use.queued)),
-        Column("share", lambda tenant, _: None if tenant.use is None else format_part(tenant.use.share)),
-        Column("fair_share", lambda tenant, _: None if tenant.use is None else format_part(tenant.use.fair_share)),
-        Column("burst", lambda tenant, _: "yes" if tenant.use is not None and tenant.use.is_on_burst else None),
-        Column("title", lambda tenant, _: tenant.title),
-        Column("detail", lambda tenant, _: (tenant.use is not None and tenant.use.blocked_by) or tenant.note),
-        Column("p0", lambda tenant, _: None if tenant.p0 is None else "granted", wide=True),
-        Column("contact", lambda tenant, _: tenant.contact, wide=True),
-        Column("version", lambda tenant, _: tenant.version, wide=True),
-        Column("updated", lambda tenant, _: tenant.updated_at, wide=True),
-        Column("updated_by", lambda tenant, _: tenant.updated_by, wide=True),
-        Column("created", lambda tenant, _: tenant.created_at, wide=True),
-        Column("created_by", lambda tenant, _: tenant.created_by, wide=True),
-    ],
+TENANTS = Table.of(
+    TenantRow,
+    "name running cpu memory queued share fair_share burst title detail",
+    wide="p0 contact version updated=updated_at updated_by created=created_at created_by",
+    running=_of_use(lambda use: use.running),
+    cpu=_of_use(lambda use: format_amount("cpu", use.use.cpu)),
+    memory=_of_use(lambda use: format_amount("memory", use.use.memory)),
+    queued=_of_use(lambda use: format_queued_counts(use.queued)),
+    share=_of_use(lambda use: format_part(use.share)),
+    fair_share=_of_use(lambda use: format_part(use.fair_share)),
+    burst=_of_use(lambda use: "yes" if use.is_on_burst else None),
+    detail=lambda tenant, _: (tenant.use is not None and tenant.use.blocked_by) or tenant.note,
+    p0=lambda tenant, _: None if tenant.p0 is None else "granted",
     id=lambda tenant: tenant.name,
 )
-QUOTAS: Table[QuotaView] = Table(
-    [
-        Column("tenant", lambda quota, _: quota.tenant),
-        Column("pool", lambda quota, _: quota.pool or _DEFAULT_POOLS),
-        Column("weight", lambda quota, now: f"{effective_quota(quota, now).weight:g}"),
-        Column("tasks", lambda quota, now: effective_quota(quota, now).max_tasks),
-        Column("guaranteed", lambda quota, now: format_amounts(effective_quota(quota, now).guaranteed)),
-        Column("burst", lambda quota, now: format_amounts(effective_quota(quota, now).burst)),
-        Column("override_until", _override_until),
-        Column("updated", lambda quota, _: quota.updated_at),
-        Column("bookings", lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None, wide=True),
-        Column("fan_out", lambda quota, now: effective_quota(quota, now).max_fan_out, wide=True),
-        Column("failures_per_hour", lambda quota, now: effective_quota(quota, now).failures_per_hour, wide=True),
-        Column("version", lambda quota, _: quota.version, wide=True),
-        Column("updated_by", lambda quota, _: quota.updated_by, wide=True),
-    ],
+TENANT_FACTS = Table.of(
+    TenantView,
+    "tenant=name title contact note version created=created_at updated=updated_at updated_by",
+    version=lambda tenant, _: tenant.version or None,
+    id=lambda tenant: tenant.name,
+)
+QUOTAS = Table.of(
+    QuotaView,
+    "tenant pool weight tasks guaranteed burst override_until updated=updated_at",
+    wide="bookings fan_out failures_per_hour version updated_by",
+    pool=lambda quota, _: quota.pool or "*",
+    weight=lambda quota, now: f"{effective_quota(quota, now).weight:g}",
+    tasks=lambda quota, now: effective_quota(quota, now).max_tasks,
+    guaranteed=lambda quota, now: format_amounts(effective_quota(quota, now).guaranteed),
+    burst=lambda quota, now: format_amounts(effective_quota(quota, now).burst),
+    override_until=lambda quota, now: (
+        quota.raised.until if quota.raised is not None and is_raised(quota, now) else None
+    ),
+    bookings=lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None,
+    fan_out=lambda quota, now: effective_quota(quota, now).max_fan_out,
+    failures_per_hour=lambda quota, now: effective_quota(quota, now).failures_per_hour,
     id=lambda quota: f"{quota.tenant}/{quota.pool}" if quota.pool else quota.tenant,
 )
-GROUPS: Table[GroupView] = Table(
-    [
-        Column("name", lambda group, _: group.name),
-        Column("limit", lambda group, _: group.most),
-        Column("per", lambda group, _: None if group.per_seconds is None else timedelta(seconds=group.per_seconds)),
-        Column("tenant", lambda group, _: group.tenant),
-        Column("updated", lambda group, _: group.updated_at),
-        Column("detail", lambda group, _: group.note),
-        Column("version", lambda group, _: group.version, wide=True),
-        Column("updated_by", lambda group, _: group.updated_by, wide=True),
-    ],
+GROUPS = Table.of(
+    GroupView,
+    "name limit=most per tenant updated=updated_at detail=note",
+    wide="version updated_by",
+    per=lambda group, _: seconds_long(group.per_seconds),
     id=lambda group: group.name,
 )
-POOLS: Table[PoolView] = Table(
-    [
-        Column("name", lambda pool, _: pool.name),
-        Column("leader", lambda pool, _: pool.leader),
-        Column("labels", lambda pool, _: format_labels(pool.labels)),
-        Column("zones", lambda pool, _: ",".join(pool.zones) or "any"),
-        Column("max_per_task", lambda pool, _: format_amounts(pool.max_resources)),
-        Column("detail", lambda pool, _: pool.note),
-        Column("version", lambda pool, _: pool.version, wide=True),
-        Column("updated", lambda pool, _: pool.updated_at, wide=True),
-        Column("updated_by", lambda pool, _: pool.updated_by, wide=True),
-    ],
+POOLS = Table.of(
+    PoolView,
+    "name leader labels zones max_per_task detail=note",
+    wide="version updated=updated_at updated_by",
+    labels=lambda pool, _: format_labels(pool.labels),
+    zones=lambda pool, _: ",".join(pool.zones) or "any",
+    max_per_task=lambda pool, _: format_amounts(pool.max_resources),
     id=lambda pool: pool.name,
 )
-POLICIES: Table[PolicyView] = Table(
-    [
-        Column("name", lambda policy, _: policy.name),
-        Column("job_label", lambda policy, _: format_labels({policy.label: policy.value})),
-        Column("pool_labels", lambda policy, _: format_labels(policy.requires)),
-        Column("pools", lambda policy, _: ",".join(policy.pools) or "none"),
-        Column("detail", lambda policy, _: policy.note),
-        Column("version", lambda policy, _: policy.version, wide=True),
-        Column("updated", lambda policy, _: policy.updated_at, wide=True),
-        Column("updated_by", lambda policy, _: policy.updated_by, wide=True),
-    ],
+POLICIES = Table.of(
+    PolicyView,
+    "name job_label pool_labels pools detail=note",
+    wide="version updated=updated_at updated_by",
+    job_label=lambda policy, _: format_labels({policy.label: policy.value}),
+    pool_labels=lambda policy, _: format_labels(policy.requires),
+    pools=lambda policy, _: ",".join(policy.pools) or "none",
     id=lambda policy: policy.name,
 )
-FREEZES: Table[FreezeView] = Table(
-    [
-        Column("kind", lambda freeze, _: freeze.kind),
-        Column("subject", lambda freeze, _: freeze.subject),
-        Column("since", lambda freeze, _: freeze.since),
-        Column("until", lambda freeze, _: freeze.until),
-        Column("by", lambda freeze, _: freeze.by),
-        Column("reason", lambda freeze, _: freeze.why),
-    ],
-    id=lambda freeze: f"{freeze.kind} {freeze.subject}".rstrip(),
+FREEZES = Table.of(
+    FreezeView, "kind subject since until by reason=why", id=lambda freeze: f"{freeze.kind} {freeze.subject}".rstrip()
 )
-QUEUES: Table[QueueLineView] = Table(
-    [
-        Column("priority", lambda line, _: line.priority),
-        Column("tenant", lambda line, _: line.tenant),
-        Column("waiting", lambda line, _: line.waiting),
-        Column("since", lambda line, _: line.since),
-        Column("request", lambda line, _: line.wants),
-        Column("reason", lambda line, _: line.why or "next"),
-    ],
+QUEUES = Table.of(
+    QueueLineView,
+    "priority tenant waiting since request=wants reason",
+    reason=lambda line, _: line.why or "next",
     id=lambda line: f"{line.priority}/{line.tenant}/{line.wants}",
 )
-RESERVATIONS: Table[ReservationView] = Table(
-    [
-        Column("task", lambda room, _: room.task),
-        Column("tenant", lambda room, _: room.tenant),
-        Column("priority", lambda room, _: room.priority),
-        Column("worker", lambda room, _: room.worker),
-        Column("until", lambda room, _: room.until),
-        Column("reason", lambda room, _: room.why),
-    ],
-    id=lambda room: room.task,
+RESERVATIONS = Table.of(
+    ReservationView, "task tenant priority worker until reason=why", id=lambda reservation: reservation.task
 )
-DECISIONS: Table[DecisionView] = Table(
-    [
-        Column("at", lambda decision, _: decision.at),
-        Column("kind", lambda decision, _: decision.kind),
-        Column("task", lambda decision, _: decision.name),
-        Column("request", lambda decision, _: format_request(decision)),
-        Column("worker", lambda decision, _: decision.worker),
-        Column("reason", lambda decision, _: decision.why),
-        Column("priority", lambda decision, _: decision.priority, wide=True),
-        Column("free", lambda decision, _: format_nonzero(decision.free), wide=True),
-        Column("score", lambda decision, _: None if decision.score is None else f"{decision.score:.2f}", wide=True),
-        Column("task_id", lambda decision, _: decision.task_id, wide=True),
-        Column("attempt", lambda decision, _: decision.attempt, wide=True),
-        Column("tenant", lambda decision, _: decision.tenant, wide=True),
-        Column("pool", lambda decision, _: decision.pool, wide=True),
-        Column("workers_checked", lambda decision, _: decision.workers_examined, wide=True),
-        Column("victims", lambda decision, _: format_victims(decision), wide=True),
-        Column("version", lambda decision, _: decision.version, wide=True),
-        Column("id", lambda decision, _: decision.id, wide=True),
-    ],
+DECISIONS = Table.of(
+    DecisionView,
+    "at kind task=name request worker reason=why",
+    wide="priority free score task_id attempt tenant pool workers_checked=workers_examined victims version id",
+    request=lambda decision, _: format_request(decision),
+    free=lambda decision, _: format_nonzero(decision.free),
+    score=lambda decision, _: None if decision.score is None else f"{decision.score:.2f}",
+    victims=lambda decision, _: format_victims(decision),
     id=lambda decision: decision.id,
 )
 
@@ -230,3 +184,96 @@ def format_victims(decision: DecisionView) -> str:
 def format_nonzero(amounts: Amounts | None) -> str:
     """Format amounts without zero GPUs and disk."""
     return format_amounts(amounts and replace(amounts, gpu=amounts.gpu or None, disk=amounts.disk or None))
+
+
+def read_use(client: Client, tenant: str, pool: str | None) -> TenantUseView | None:
+    """Fetch the usage of a tenant in a pool; None if the pool has no leader."""
+    try:
+        return client.tenant_use(tenant, pool)
+    except Unavailable:
+        # Only the leader knows the usage; show the rest without it.
+        return None
+
+
+def quota_facts(line: QuotaRow, printing: Printing) -> Facts:
+    """Return facts about a quota and its usage."""
+    now = SystemClock().wall()
+    facts: list[Fact] = [
+        ("tenant", line.tenant),
+        ("pool", line.pool or "all without a quota of their own"),
+        *_limits(effective_quota(line, now)),
+    ]
+    if line.raised is not None and is_raised(line, now):
+        facts += [
+            ("override until", format_when(line.raised.until, printing)),
+            ("override by", line.raised.by),
+            ("override reason", line.raised.why),
+            ("base quota", _format_quota(line.quota)),
+        ]
+    facts += [("booking", _format_booking(booking, printing)) for booking in line.bookings]
+    facts += [
+        ("updated", format_when(line.updated_at, printing) or "never (defaults)"),
+        ("updated by", line.updated_by),
+        *([] if line.use is None else use_facts(line.use)),
+    ]
+    return facts
+
+
+def _format_booking(booking: BookingView, printing: Printing) -> str:
+    """Format a booking on one line: `nightly: 16 cores for 2h 00m, 0 2 * * * UTC; active now`."""
+    lead = f", lead {format_seconds(booking.lead_seconds)}" if booking.lead_seconds else ""
+    when = f"next {format_when(booking.next_at, printing)}" if booking.next_at is not None else "no further windows"
+    return (
+        f"{booking.name}: {format_amounts(booking.guaranteed)} for {format_seconds(booking.seconds)}, {booking.cron} "
+        f"{booking.zone}{lead}; {'active now' if booking.holds else when}"
+    )
+
+
+def use_facts(use: TenantUseView) -> Facts:
+    """Return facts about a tenant's usage of a pool against its quota."""
+    most = use.quota.max_tasks
+    shared = f"{use.share:.0%}; fair share {use.fair_share:.0%} (weight {use.quota.weight:g})"
+    return [
+        (f"in pool {use.pool}", _format_running_tasks(use.running, most)),
+        *format_usage(use.use, use.quota.guaranteed, use.quota.burst),
+        ("share", shared if use.running or any(use.queued.values()) else None),
+        ("on burst", "yes, may be reclaimed" if use.is_on_burst else None),
+        ("queued", format_queued_counts(use.queued)),
+        ("blocked by", use.blocked_by),
+    ]
+
+
+def _format_running_tasks(running: int, most: int | None) -> str:
+    """Format the number of running tasks and their limit."""
+    if most is not None:
+        return f"{running} of {most} tasks running"
+    return "1 task running" if running == 1 else f"{running} tasks running"
+
+
+def grant_facts(grant: GrantView | None, printing: Printing) -> Facts:
+    """Return facts about a tenant's P0 grant."""
+    if grant is None:
+        return []
+    until = "until revoked" if grant.until is None else f"until {format_when(grant.until, printing)}"
+    return [("P0", f"granted by {grant.by}, {until}"), ("P0 reason", grant.why)]
+
+
+def _limits(quota: QuotaTerms) -> Facts:
+    return [
+        ("weight", f"{quota.weight:g}"),
+        ("guaranteed", format_amounts(quota.guaranteed) or "nothing"),
+        ("burst", format_amounts(quota.burst) or "unlimited"),
+        ("tasks", "unlimited" if quota.max_tasks is None else f"{quota.max_tasks} at a time"),
+        ("fan-out", quota.max_fan_out),
+        ("failures", f"{quota.failures_per_hour:,} per hour before throttling"),
+    ]
+
+
+def _format_quota(quota: QuotaTerms) -> str:
+    """Format a quota on one line."""
+    parts = [
+        f"{format_amounts(quota.guaranteed) or 'nothing'} guaranteed",
+        f"{format_amounts(quota.burst) or 'unlimited'} burst",
+        "" if quota.max_tasks is None else f"{quota.max_tasks} tasks",
+    ]
+    return "; ".join(filter(None, parts))

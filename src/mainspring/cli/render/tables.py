@@ -1,4 +1,4 @@
-"""Tables of runs, tasks, attempts, workers, jobs and tokens, shared by all commands."""
+"""Tables of runs, tasks, artifacts, workers, jobs, tokens, webhooks, settings and the audit log."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.cli.render.output import Column, Table
+from mainspring.cli.render.output import Table
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.core.work.isolation import LEVELS, label_of
+from mainspring.protocol.rest.admin import (
+    AuditFaultView,
+    AuditView,
+    DeliveryView,
+    HeadView,
+    IdentityView,
+    JoinTokenView,
+    SettingView,
+    VerificationView,
+    WebhookView,
+)
+from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.overviews import JobDayView
 from mainspring.protocol.rest.runs import (
     AttemptView,
@@ -37,150 +49,168 @@ def format_deadline(run: RunView, now: datetime) -> str | None:
     return f"in {_format_timedelta(run.finish_by - now)}{', at risk' if run.at_risk_at is not None else ''}"
 
 
-RUNS: Table[RunView] = Table(
-    [
-        Column("id", lambda run, _: run.id),
-        Column("job", lambda run, _: f"{run.job}@{run.job_version}"),
-        Column("state", lambda run, _: run.state),
-        Column("priority", lambda run, _: run.priority),
-        Column("tenant", lambda run, _: run.tenant),
-        Column("tasks", lambda run, _: run.task_count),
-        Column("created", lambda run, _: run.created_at),
-        Column("took", lambda run, now: _took(run.adopted_at, run.ended_at, now)),
-        Column("reason", lambda run, _: run.because),
-        Column("deadline", format_deadline, wide=True),
-        Column("pool", lambda run, _: run.pool, wide=True),
-        Column("submitted_by", lambda run, _: run.submitted_by, wide=True),
-        Column("starts", lambda run, _: run.start_at, wide=True),
-        Column("ended", lambda run, _: run.ended_at, wide=True),
-    ],
+RUNS = Table.of(
+    RunView,
+    "id job state priority tenant tasks=task_count created=created_at took reason=because",
+    wide="deadline pool submitted_by starts=start_at ended=ended_at",
+    job=lambda run, _: f"{run.job}@{run.job_version}",
+    took=lambda run, now: _took(run.adopted_at, run.ended_at, now),
+    deadline=format_deadline,
     id=lambda run: run.id,
 )
-TASKS: Table[TaskView] = Table(
-    [
-        Column("name", lambda task, _: format_task_name(task)),
-        Column("state", lambda task, _: task.state),
-        Column("attempt", lambda task, _: task.attempt or None),
-        Column("worker", lambda task, _: task.worker),
-        Column("since", lambda task, _: task.since),
-        Column("ran", lambda task, now: _took(task.started_at, task.ended_at, now)),
-        Column("reason", lambda task, _: task.because),
-        Column("id", lambda task, _: task.id),
-        Column("run", lambda task, _: task.run_id, wide=True),
-        Column("tenant", lambda task, _: task.tenant, wide=True),
-        Column("priority", lambda task, _: task.priority, wide=True),
-        Column("due", lambda task, _: task.due_at, wide=True),
-    ],
+TASKS = Table.of(
+    TaskView,
+    "name state attempt worker since ran reason=because id",
+    wide="run=run_id tenant priority due=due_at",
+    name=lambda task, _: format_task_name(task),
+    attempt=lambda task, _: task.attempt or None,
+    ran=lambda task, now: _took(task.started_at, task.ended_at, now),
     id=lambda task: task.id,
 )
-ATTEMPTS: Table[AttemptView] = Table(
-    [
-        Column("number", lambda attempt, _: attempt.number),
-        Column("worker", lambda attempt, _: attempt.worker),
-        Column("end", lambda attempt, _: attempt.end),
-        Column("started", lambda attempt, _: attempt.started_at),
-        Column("ran", lambda attempt, now: _took(attempt.started_at, attempt.ended_at, now)),
-        Column("error", lambda attempt, _: format_failure(attempt.error)),
-        Column("id", lambda attempt, _: attempt.id),
-        Column("generation", lambda attempt, _: attempt.generation, wide=True),
-    ],
+ATTEMPTS = Table.of(
+    AttemptView,
+    "number worker end started=started_at ran error id",
+    wide="generation",
+    ran=lambda attempt, now: _took(attempt.started_at, attempt.ended_at, now),
+    error=lambda attempt, _: format_failure(attempt.error),
     id=lambda attempt: attempt.id,
 )
-TRANSITIONS: Table[TransitionView] = Table(
-    [
-        Column("at", lambda step, _: step.at),
-        Column("state", lambda step, _: step.end),
-        Column("attempt", lambda step, _: step.attempt or None),
-        Column("by", lambda step, _: step.by),
-        Column("reason", lambda step, _: step.because),
-        Column("seq", lambda step, _: step.seq, wide=True),
-        Column("generation", lambda step, _: step.generation, wide=True),
-    ],
+TRANSITIONS = Table.of(
+    TransitionView,
+    "at state=end attempt by reason=because",
+    wide="seq generation",
+    attempt=lambda step, _: step.attempt or None,
     id=lambda step: f"{step.task_id}/{step.generation}/{step.seq}",
 )
-WORKERS: Table[WorkerView] = Table(
-    [
-        Column("id", lambda worker, _: worker.id),
-        Column("status", lambda worker, _: worker.status),
-        Column("hold", lambda worker, _: worker.hold),
-        Column("running", lambda worker, _: worker.running),
-        Column("cpu", lambda worker, _: f"{worker.cpu_millis / 1_000:g}"),
-        Column("memory", lambda worker, _: format_bytes(worker.memory_bytes)),
-        Column("gpus", lambda worker, _: worker.gpus),
-        Column("pool", lambda worker, _: worker.pool),
-        Column("zone", lambda worker, _: worker.zone),
-        Column("isolation", lambda worker, _: format_isolation_levels(worker.labels)),
-        Column("last_heartbeat", lambda worker, _: worker.last_heartbeat_at),
-        Column("version", lambda worker, _: worker.version),
-        Column("disk", lambda worker, _: format_bytes(worker.disk_bytes), wide=True),
-        Column("since", lambda worker, _: worker.since, wide=True),
-        Column("hold_why", lambda worker, _: worker.hold_why, wide=True),
-        Column("labels", lambda worker, _: format_labels(worker.labels), wide=True),
-    ],
+ARTIFACTS = Table.of(
+    ArtifactView,
+    "task path size sha256 stored=stored_at note",
+    wide="location kept_until attempt=attempt_id task_id",
+    task=lambda one, _: one.task if one.partition is None else f"{one.task}[{one.partition}]",
+    size=lambda one, _: format_bytes(one.size_bytes),
+    sha256=lambda one, _: one.sha256[:12],
+    note=lambda one, _: "expired" if one.is_expired else "" if one.succeeded else "failed attempt",
+    id=lambda one: f"{one.task_id}/{one.path}",
+)
+WORKERS = Table.of(
+    WorkerView,
+    "id status hold running cpu memory gpus pool zone isolation last_heartbeat=last_heartbeat_at version",
+    wide="disk since hold_reason=hold_why labels",
+    cpu=lambda worker, _: f"{worker.cpu_millis / 1_000:g}",
+    memory=lambda worker, _: format_bytes(worker.memory_bytes),
+    isolation=lambda worker, _: format_isolation_levels(worker.labels),
+    disk=lambda worker, _: format_bytes(worker.disk_bytes),
+    labels=lambda worker, _: format_labels(worker.labels),
     id=lambda worker: worker.id,
 )
-JOBS: Table[JobView] = Table(
-    [
-        Column("name", lambda job, _: job.name),
-        Column("version", lambda job, _: job.version),
-        Column("tenant", lambda job, _: job.tenant),
-        Column("created", lambda job, _: job.created_at),
-        Column("created_by", lambda job, _: job.created_by),
-        Column("labels", lambda job, _: format_labels(job.labels)),
-        Column("id", lambda job, _: job.id, wide=True),
-        Column("deleted", lambda job, _: job.deleted_at, wide=True),
-    ],
+IDENTITIES = Table.of(
+    IdentityView,
+    "worker=name pools renewed=renewed_at expires=expires_at revoked=revoked_at",
+    wide="joined=enrolled_at join_token serial",
+    pools=lambda one, _: ",".join(one.pools),
+    id=lambda one: one.name,
+)
+JOBS = Table.of(
+    JobView,
+    "name version tenant created=created_at created_by labels",
+    wide="id deleted=deleted_at",
+    labels=lambda job, _: format_labels(job.labels),
     id=lambda job: job.name,
 )
-VERSIONS: Table[JobView] = Table(JOBS.columns, id=lambda job: f"{job.name}@{job.version}")
-DAYS: Table[JobDayView] = Table(
-    [
-        Column("day", lambda day, _: f"{day.day:%Y-%m-%d}"),
-        Column("runs", lambda day, _: day.runs),
-        Column("succeeded", lambda day, _: format_success_rate(day)),
-        Column("failed", lambda day, _: sum(day.states.get(state, 0) for state in _FAILED)),
-        Column("retries", lambda day, _: day.retries),
-        Column("p50", lambda day, _: _seconds(day.duration_p50_seconds)),
-        Column("p95", lambda day, _: _seconds(day.duration_p95_seconds)),
-        Column("late_p50", lambda day, _: _seconds(day.late_p50_seconds)),
-        Column("late_p95", lambda day, _: _seconds(day.late_p95_seconds)),
-        Column("states", lambda day, _: format_counts(day.states), wide=True),
-    ],
+VERSIONS = Table(JOBS.columns, id=lambda job: f"{job.name}@{job.version}")
+DAYS = Table.of(
+    JobDayView,
+    "day runs succeeded failed retries p50 p95 late_p50 late_p95",
+    wide="states",
+    day=lambda day, _: f"{day.day:%Y-%m-%d}",
+    succeeded=lambda day, _: format_success_rate(day),
+    failed=lambda day, _: sum(day.states.get(state, 0) for state in _FAILED),
+    p50=lambda day, _: seconds_long(day.duration_p50_seconds),
+    p95=lambda day, _: seconds_long(day.duration_p95_seconds),
+    late_p50=lambda day, _: seconds_long(day.late_p50_seconds),
+    late_p95=lambda day, _: seconds_long(day.late_p95_seconds),
+    states=lambda day, _: format_counts(day.states),
     id=lambda day: f"{day.day:%Y-%m-%d}",
 )
-TOKENS: Table[TokenView] = Table(
-    [
-        Column("id", lambda token, _: token.id),
-        Column("name", lambda token, _: token.name),
-        Column("tenant", lambda token, _: token.tenant),
-        Column("roles", lambda token, _: ",".join(token.roles)),
-        Column("expires", lambda token, _: token.expires_at),
-        Column("last_used", lambda token, _: token.last_used_at),
-        Column("revoked", lambda token, _: token.revoked_at),
-        Column("created", lambda token, _: token.created_at, wide=True),
-        Column("created_by", lambda token, _: token.created_by, wide=True),
-    ],
-    id=lambda token: token.id,
-)
-BULK: Table[BulkItemResult] = Table(
-    [
-        Column("index", lambda line, _: line.index),
-        Column("id", lambda line, _: line.id),
-        Column("problem", lambda line, _: None if line.problem is None else line.problem.detail or line.problem.title),
-    ],
+BULK = Table.of(
+    BulkItemResult,
+    "index id problem",
+    problem=lambda line, _: None if line.problem is None else line.problem.detail or line.problem.title,
     id=lambda line: line.id or "",
 )
-
-
-BULK_ACTS: Table[BulkActionResult] = Table(
-    [
-        Column("run", lambda line, _: line.run_id),
-        Column("job", lambda line, _: line.job),
-        Column("state", lambda line, _: line.state),
-        Column("outcome", lambda line, _: "done" if line.changed else "rejected" if line.problem is not None else None),
-        Column("detail", lambda line, _: line.detail if line.problem is None else line.problem.detail),
-    ],
+BULK_ACTS = Table.of(
+    BulkActionResult,
+    "run=run_id job state outcome detail",
+    outcome=lambda line, _: "done" if line.changed else "rejected" if line.problem is not None else None,
+    detail=lambda line, _: line.detail if line.problem is None else line.problem.detail,
     id=lambda line: line.run_id,
+)
+TOKENS = Table.of(
+    TokenView,
+    "id name tenant roles expires=expires_at last_used=last_used_at revoked=revoked_at",
+    wide="created=created_at created_by",
+    roles=lambda token, _: ",".join(token.roles),
+    id=lambda token: token.id,
+)
+JOIN_TOKENS = Table.of(
+    JoinTokenView,
+    "id name pools uses_left expires=expires_at revoked=revoked_at",
+    wide="created=created_at created_by",
+    pools=lambda token, _: ",".join(token.pools),
+    id=lambda token: token.id,
+)
+SETTINGS = Table.of(
+    SettingView,
+    "name value default origin detail=about",
+    wide="min max version updated=updated_at updated_by",
+    value=lambda setting, _: _format_setting(setting.value),
+    default=lambda setting, _: _format_setting(setting.default),
+    min=lambda setting, _: _format_setting(setting.minimum),
+    max=lambda setting, _: _format_setting(setting.maximum),
+    id=lambda setting: setting.name,
+)
+WEBHOOKS = Table.of(
+    WebhookView,
+    "id url events job enabled tenant detail=note",
+    wide="version created=created_at created_by",
+    events=lambda webhook, _: ",".join(webhook.events) or "all",
+    enabled=lambda webhook, _: "yes" if webhook.enabled else "no",
+    id=lambda webhook: webhook.id,
+)
+WEBHOOK = Table.of(
+    WebhookView,
+    "webhook=id url events job enabled note tenant version created=created_at created_by",
+    events=lambda webhook, _: ", ".join(webhook.events) or "all",
+    enabled=lambda webhook, _: "yes" if webhook.enabled else "no",
+    id=lambda webhook: webhook.id,
+)
+DELIVERIES = Table.of(
+    DeliveryView,
+    "id type subject state attempts=tries status last=last_at problem=fault",
+    wide="created=created_at body",
+    body=lambda message, _: format_json(message.body),
+    id=lambda message: message.id,
+)
+AUDIT = Table.of(
+    AuditView,
+    "at actor action object tenant reason=why",
+    wide="id source seq before after",
+    seq=lambda entry, _: entry.seq or None,
+    before=lambda entry, _: format_json(entry.before),
+    after=lambda entry, _: format_json(entry.after),
+    id=lambda entry: entry.id,
+)
+HEADS = Table.of(HeadView, "tenant seq hash", id=lambda head: head.tenant)
+CHAINS = Table.of(
+    VerificationView,
+    "tenant entries first last faults",
+    first=lambda chain, _: chain.first_seq or None,
+    last=lambda chain, _: None if chain.head is None else chain.head.seq,
+    faults=lambda chain, _: len(chain.faults),
+    id=lambda chain: chain.tenant,
+)
+AUDIT_FAULTS = Table.of(
+    AuditFaultView, "tenant seq entry=id problem=why", id=lambda fault: f"{fault.tenant}/{fault.seq}"
 )
 
 
@@ -222,11 +252,17 @@ def format_failure(raw: msgspec.Raw) -> str | None:
     return message if isinstance(message, str) else format_json(raw)
 
 
+def _format_setting(value: float | str) -> str:
+    """Format a value without an empty fraction: `30`, not `30.0`."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _format_timedelta(length: timedelta) -> str:
     return format_seconds(length.total_seconds())
 
 
-def _seconds(length: float | None) -> timedelta | None:
+def seconds_long(length: float | None) -> timedelta | None:
+    """Return a number of seconds as a timedelta; None for None."""
     return None if length is None else timedelta(seconds=length)
 
 

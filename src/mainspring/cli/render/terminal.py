@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
+
+T = TypeVar("T")
 
 STYLES = {
     "SUCCEEDED": "green",
@@ -75,6 +77,14 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
     with Progress(*columns, console=console("auto", sys.stderr), transient=True) as drawn:
         task = drawn.add_task(what, total=total)
         yield lambda done: drawn.update(task, completed=done)
+
+
+def with_progress_bar(lines: Iterable[T], what: str, total: int | None) -> Iterator[T]:
+    """Pass lines through, with a progress bar on stderr if it is a terminal."""
+    with progress_bar(what, total) as advance:
+        for number, line in enumerate(lines, 1):
+            yield line
+            advance(number)
 
 
 @contextmanager

@@ -41,6 +41,13 @@ def parse_duration(text: str, option: str) -> float:
         raise click.UsageError(f"{option} {text}: {error}") from error
 
 
+def parse_timeout(text: str | None, option: str = "--timeout") -> float | None:
+    """Parse a duration, or a number of seconds; None for None. Raises UsageError."""
+    if text is None:
+        return None
+    return float(text) if text.replace(".", "", 1).isdigit() else parse_duration(text, option)
+
+
 def parse_params(words: tuple[str, ...]) -> dict[str, object]:
     """Parse `day=2026-11-15`, `rows=5`, `tags=["a"]`: values are JSON if valid, else strings. Raises UsageError."""
     params: dict[str, object] = {}

@@ -1,53 +1,42 @@
-"""`mainspring audit`: list and verify the audit log."""
+"""`mainspring audit`: list the audit log, and verify its hash chains on the client, without trusting the server."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import rich_click as click
 
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    limit_option,
-    watch_option,
-    with_connection_options,
-    with_table_options,
-)
+from mainspring.cli.options import ResourceGroup
+from mainspring.cli.render import terminal
+from mainspring.cli.render.output import print_rows
+from mainspring.cli.render.tables import AUDIT, AUDIT_FAULTS, CHAINS, HEADS
+from mainspring.cli.resource import Session, listing, with_table_session
+from mainspring.core.model.audit_entry import AuditFault, AuditRow, ChainCheck, ChainHead
+from mainspring.protocol.errors import InvalidFile
+from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
 
 if TYPE_CHECKING:
-    from mainspring.protocol.rest.admin import VerificationView
+    from mainspring.cli.resource import Listing
+    from mainspring.client.client import Client
 
 _FAULTS_FOUND = 1
 
 
-@click.group("audit", cls=ResourceGroup, invoke_without_command=True)
+@click.group("audit", cls=ResourceGroup)
 @click.option("--actor", metavar="NAME", help="Filter by actor: token:etl-bot, local, attempt:att_..")
 @click.option("--action", metavar="NAME", help="Filter by action, such as cancel_run.")
-@click.option("--object", "object_id", metavar="ID", help="Filter by the id of the object.")
+@click.option("--object", "object", metavar="ID", help="Filter by the id of the object.")
 @click.option("--from", "since", metavar="TIME", help="Only entries at or after this time.")
 @click.option("--to", "before", metavar="TIME", help="Only entries before this time.")
-@watch_option
-@limit_option(50)
-@with_table_options
-@with_connection_options
-@click.pass_context
+@listing(50)
 def audit(
-    ctx: click.Context,
-    /,
-    connection: ConnectionOptions,
-    printing: Printing,
-    actor: str | None,
-    action: str | None,
-    object_id: str | None,
-    since: str | None,
-    before: str | None,
-    watch: bool,
-    limit: int,
-) -> None:
+    session: Session, since: str | None, before: str | None, limit: int, **filters: str | None
+) -> Listing[AuditView]:
     """List the audit log, newest first; `verify` checks its integrity.
 
     \b
@@ -56,39 +45,22 @@ def audit(
       mainspring audit --object run_018f3c2e9a41-9d2c44e1f0a7b35c -o wide
       mainspring audit verify
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.admin_tables import AUDIT
-    from mainspring.cli.render.listing import show_list
-    from mainspring.cli.render.times import parse_time
-
-    start = None if since is None else parse_time(since, "--from", printing)
-    end = None if before is None else parse_time(before, "--to", printing)
-    with connection.client() as client:
-        show_list(
-            lambda: client.audit(actor=actor, action=action, object=object_id, since=start, before=end, limit=limit),
-            AUDIT,
-            printing,
-            watch=watch,
-            limit=limit,
-        )
+    start, end = session.time(since, "--from"), session.time(before, "--to")
+    return AUDIT, lambda: session.client.audit(**filters, since=start, before=end, limit=limit)
 
 
 @audit.command("heads")
-@with_table_options
-@with_connection_options
-def heads(connection: ConnectionOptions, printing: Printing) -> None:
-    """List the head of each tenant's hash chain. Store them elsewhere for `audit verify --against`.
+@with_table_session
+def heads(session: Session) -> None:
+    """List the head of each tenant's hash chain.
+
+    Store them elsewhere for `audit verify --against`.
 
     \b
     Examples:
       mainspring audit heads -o json > heads.json
     """
-    from mainspring.cli.render.admin_tables import HEADS
-    from mainspring.cli.render.output import print_rows
-
-    with connection.client() as client:
-        print_rows(client.audit_heads(), HEADS, printing)
+    session.print_rows(session.client.audit_heads(), HEADS)
 
 
 @audit.command("verify")
@@ -96,38 +68,116 @@ def heads(connection: ConnectionOptions, printing: Printing) -> None:
     "--against", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Stored output of `audit heads -o json` to compare with.",
 )  # fmt: skip
-@with_table_options
-@with_connection_options
-def verify(connection: ConnectionOptions, printing: Printing, against: Path | None) -> None:
-    """Verify the audit log against its hash chains. Exits with 1 if it was changed.
+@with_table_session
+def verify(session: Session, against: Path | None) -> None:
+    """Verify the audit log against its hash chains.
 
-    Entries are checked on the client, in the chains of all tenants and of the installation (*), or in one chain with
-    --tenant. --against also detects a log that was truncated or rewritten.
+    Exits with 1 if it was changed. Entries are checked on the client, in the chains of all tenants and of the
+    installation (*), or in one chain with --tenant. --against also detects a log that was truncated or rewritten.
 
     \b
     Examples:
       mainspring audit verify
       mainspring audit verify --tenant acme --against heads.json
     """
-    from mainspring.cli.commands.admin.audit_check import check_chains, read_heads
-
     kept = [] if against is None else read_heads(against)
-    with connection.client() as client:
-        chains = check_chains(client, kept)
-    _print_chains(chains, printing)
-    if any(chain.faults for chain in chains):
+    chains = check_chains(session.client, kept)
+    session.print_rows(chains, CHAINS)
+    faults = [fault for chain in chains for fault in chain.faults]
+    if faults and session.printing.is_human_readable:
+        click.echo()
+        print_rows(faults, AUDIT_FAULTS, replace(session.printing, columns=(), sort=None))
+    if faults:
         sys.exit(_FAULTS_FOUND)
 
 
-def _print_chains(chains: list[VerificationView], printing: Printing) -> None:
-    """Print the chains and, in a table, each fault below them."""
-    from dataclasses import replace
+def read_heads(path: Path) -> list[HeadView]:
+    """Read stored heads: a JSON list or JSON Lines. Raises InvalidFile."""
+    text = path.read_bytes()
+    try:
+        if text.lstrip().startswith(b"["):
+            return msgspec.json.decode(text, type=list[HeadView])
+        return msgspec.json.Decoder(HeadView).decode_lines(text)
+    except msgspec.DecodeError as error:
+        raise InvalidFile(f"{path}: must be the output of `audit heads -o json`: {error}") from error
 
-    from mainspring.cli.render.admin_tables import AUDIT_FAULTS, CHAINS
-    from mainspring.cli.render.output import print_rows
 
-    print_rows(chains, CHAINS, printing)
-    faults = [fault for chain in chains for fault in chain.faults]
-    if faults and printing.is_human_readable:
-        click.echo()
-        print_rows(faults, AUDIT_FAULTS, replace(printing, columns=(), sort=None))
+def check_chains(client: Client, kept: Sequence[HeadView]) -> list[VerificationView]:
+    """Verify every chain, or only that of the client's tenant.
+
+    The server's heads are read first, so each chain must reach at least them, and also the stored heads.
+    """
+    ends = [head for head in (*client.audit_heads(), *kept) if client.tenant in {None, head.tenant}]
+    tenants = sorted({head.tenant for head in ends})
+    total = sum(max(head.seq for head in ends if head.tenant == tenant) for tenant in tenants)
+    checked = []
+    with terminal.progress_bar("checking", total) as advance:
+        done = 0
+        for tenant in tenants:
+            chain = _Chain(tenant, [head for head in ends if head.tenant == tenant])
+            for part in client.audit_chain(tenant):
+                chain.add_page(part)
+                advance(done + chain.entries)
+            done += chain.entries
+            checked.append(chain.result())
+    return checked
+
+
+class _Chain:
+    """Verification of one chain from its first entry to its end, past the known heads."""
+
+    def __init__(self, tenant: str, heads: Iterable[HeadView]) -> None:
+        self._tenant = tenant
+        self._check = ChainCheck(tenant)
+        self._heads = sorted({(head.seq, head.hash) for head in heads})
+        self._faults: list[AuditFault] = []
+        self._first_seq = 0
+        self.entries = 0
+
+    def add_page(self, part: Sequence[AuditView]) -> None:
+        """Check the next page of entries."""
+        rows = [_row(entry) for entry in part]
+        self.entries += len(rows)
+        if not self._first_seq:
+            self._first_seq = rows[0].seq
+            # Heads before the oldest retained entry can't be verified any more.
+            self._heads = [head for head in self._heads if head[0] >= self._first_seq]
+        for row in rows:
+            self._check_heads(before=row.seq)
+            self._faults += self._check.faults_in([row])
+
+    def result(self) -> VerificationView:
+        """Return the result."""
+        self._check_heads(before=None)
+        end = self._check.head
+        return VerificationView(
+            tenant=self._tenant,
+            entries=self.entries,
+            first_seq=self._first_seq,
+            head=None if end is None else HeadView(tenant=end.tenant, seq=end.seq, hash=end.hash),
+            faults=[AuditFaultView(tenant=one.tenant, seq=one.seq, id=one.id, why=one.why) for one in self._faults],
+        )
+
+    def _check_heads(self, *, before: int | None) -> None:
+        """Compare the chain with the heads before a sequence number, or with all remaining ones."""
+        for seq, digest in self._pop_heads(before):
+            head = ChainHead(tenant=self._tenant, seq=seq, hash=digest)
+            self._faults += filter(None, [self._check.fault_at_end(head)])
+
+    def _pop_heads(self, before: int | None) -> Iterator[tuple[int, str]]:
+        while self._heads and (before is None or self._heads[0][0] < before):
+            yield self._heads.pop(0)
+
+
+def _row(entry: AuditView) -> AuditRow:
+    """Return an entry in its sealed form."""
+    return AuditRow(
+        id=entry.id, at=entry.at, tenant=entry.tenant, actor=entry.actor, source=entry.source, action=entry.action,
+        object=entry.object, why=entry.why, before=_side(entry.before), after=_side(entry.after), seq=entry.seq,
+        hash=entry.hash,
+    )  # fmt: skip
+
+
+def _side(raw: msgspec.Raw) -> str | None:
+    text = bytes(raw).decode()
+    return None if text == "null" else text

@@ -8,8 +8,6 @@ import rich_click as click
 
 from mainspring.cli.options import Printing, with_output_options
 
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
-
 
 @click.group("ca")
 def ca() -> None:
@@ -23,10 +21,12 @@ def ca() -> None:
 
 
 @ca.command("init")
-@click.argument("directory", type=_DIRECTORY)
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @with_output_options
 def init(printing: Printing, directory: Path) -> None:
-    """Create a certificate authority in DIRECTORY. Distribute `ca.crt`; give `ca.key` to servers only.
+    """Create a certificate authority in DIRECTORY.
+
+    Distribute `ca.crt` to all machines; give `ca.key` to servers only.
 
     \b
     Examples:
@@ -44,34 +44,29 @@ def init(printing: Printing, directory: Path) -> None:
 @click.argument("hosts", nargs=-1, required=True)
 @with_output_options
 def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
-    """Create a server certificate and key for HOSTS, names or addresses, signed by the CA in DIRECTORY.
+    """Create a server certificate, signed by the CA in DIRECTORY.
+
+    HOSTS are the names and addresses of the server.
 
     \b
     Examples:
       mainspring ca cert /etc/mainspring/ca mainspring.example.org 10.0.0.5
     """
-    from mainspring.protocol.certificates import (
-        AUTHORITY_CERTIFICATE,
-        AUTHORITY_KEY,
-        Authority,
-        key_text,
-        make_key,
-        write_new,
-    )
+    from mainspring.protocol import certificates
     from mainspring.protocol.clock import SystemClock
 
-    key = make_key()
-    authority = Authority(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
+    key = certificates.make_key()
+    authority = certificates.Authority(
+        directory / certificates.AUTHORITY_CERTIFICATE, directory / certificates.AUTHORITY_KEY
+    )
     made = authority.sign_server(key, hosts, now=SystemClock().wall())
     name = hosts[0].replace(":", "-")
-    write_new(directory / f"{name}.key", key_text(key), 0o600)
-    write_new(directory / f"{name}.crt", made, 0o644)
+    certificates.write_new(directory / f"{name}.key", certificates.key_text(key), 0o600)
+    certificates.write_new(directory / f"{name}.crt", made, 0o644)
     _print_created(directory, (f"{name}.crt", f"{name}.key"), printing)
 
 
 def _print_created(directory: Path, names: tuple[str, ...], printing: Printing) -> None:
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
+    from mainspring.cli.render.output import ActionOutcome, print_outcomes
 
-    print_action_outcomes(
-        [ActionOutcome(id=str(directory / name), action="create", changed=True) for name in names], printing
-    )
+    print_outcomes([ActionOutcome(id=str(directory / name), action="create", changed=True) for name in names], printing)

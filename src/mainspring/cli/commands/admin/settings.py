@@ -7,26 +7,18 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ResourceGroup
+from mainspring.cli.resource import Session, action, why_option, with_session, with_table_session
 
 if TYPE_CHECKING:
-    from mainspring.protocol.rest.admin import SettingView
+    from mainspring.cli.resource import Outcome
 
-_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
+_name = click.argument("name", shell_complete=candidates.settings)
 
 
-@click.group("settings", cls=ResourceGroup, invoke_without_command=True)
-@with_table_options
-@with_connection_options
-@click.pass_context
-def settings(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing) -> None:
+@click.group("settings", cls=ResourceGroup)
+@with_table_session
+def settings(session: Session) -> None:
     """List run-time settings with their values and origins.
 
     \b
@@ -34,48 +26,38 @@ def settings(ctx: click.Context, /, connection: ConnectionOptions, printing: Pri
       mainspring settings
       mainspring settings set retries_per_second 500 --why "the disk is slow"
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.admin_tables import SETTINGS
-    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.tables import SETTINGS
 
-    with connection.client() as client:
-        print_rows(client.settings(), SETTINGS, printing)
+    session.print_rows(session.client.settings(), SETTINGS)
 
 
-@settings.command(name="set")
-@click.argument("name", shell_complete=candidates.settings)
+@settings.command("set")
+@_name
 @click.argument("value")
-@_why
-@with_output_options
-@with_connection_options
-def change(connection: ConnectionOptions, printing: Printing, name: str, value: str, why: str) -> None:
+@why_option()
+@with_session
+def change(session: Session, name: str, value: str, why: str) -> None:
     """Set NAME to VALUE on all servers, until it is reset.
 
     \b
     Examples:
       mainspring settings set retries_per_second 500 --why "the disk is slow"
     """
-    with connection.client() as client:
-        _print_setting(client.change_setting(name, _read_value(value), why), printing)
+    setting = session.client.change_setting(name, _read_value(value), why)
+    session.print_line(setting, setting.name, f"{setting.name} = {setting.value}")
 
 
 @settings.command("reset")
-@click.argument("name", shell_complete=candidates.settings)
-@_why
-@with_output_options
-@with_connection_options
-def reset(connection: ConnectionOptions, printing: Printing, name: str, why: str) -> None:
+@_name
+@action()
+def reset(session: Session, name: str, why: str) -> Outcome:
     """Reset setting NAME to its default.
 
     \b
     Examples:
       mainspring settings reset retries_per_second
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(name, "reset", client.reset_setting(name, why))], printing)
+    return name, session.client.reset_setting(name, why)
 
 
 def _read_value(text: str) -> float | str:
@@ -86,9 +68,3 @@ def _read_value(text: str) -> float | str:
         except ValueError:
             continue
     return text
-
-
-def _print_setting(setting: SettingView, printing: Printing) -> None:
-    from mainspring.cli.render.output import print_one
-
-    print_one(setting, setting.name, printing, lambda: click.echo(f"{setting.name} = {setting.value}"))

@@ -1,4 +1,4 @@
-"""`mainspring commands`: list all commands."""
+"""`mainspring commands` and `version`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, with_table_options
+from mainspring import __version__
+from mainspring.cli.options import Printing, with_output_options, with_table_options
 
 
 @click.command("commands")
@@ -22,7 +23,7 @@ def commands(ctx: click.Context, /, printing: Printing) -> None:
     """
     import msgspec
 
-    from mainspring.cli.render.output import Column, Table, print_rows
+    from mainspring.cli.render.output import Table, print_rows
 
     class CommandView(msgspec.Struct, frozen=True, kw_only=True):
         """A command and its summary."""
@@ -30,15 +31,8 @@ def commands(ctx: click.Context, /, printing: Printing) -> None:
         command: str
         about: str
 
-    table: Table[CommandView] = Table(
-        [
-            Column("command", lambda one, _: one.command),
-            Column("about", lambda one, _: one.about, wide=True),
-        ],
-        id=lambda one: one.command,
-    )
     found = [CommandView(command=path, about=command.get_short_help_str(120)) for path, command in walk(ctx)]
-    print_rows(found, table, printing)
+    print_rows(found, Table.of(CommandView, "command", wide="about", id=lambda one: one.command), printing)
 
 
 def walk(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
@@ -57,3 +51,23 @@ def walk(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
                 if child is not None:
                     ahead.append((f"{path} {name}".strip(), child))
     yield from sorted(found.items())
+
+
+@click.command("version")
+@with_output_options
+def version(printing: Printing) -> None:
+    """Print the version.
+
+    \b
+    Examples:
+      mainspring version -o json
+    """
+    match printing.output:
+        case "json" | "jsonl":
+            click.echo(f'{{"version": "{__version__}"}}')
+        case "yaml":
+            click.echo(f"version: {__version__}")
+        case "name":
+            click.echo(__version__)
+        case _:
+            click.echo(f"mainspring {__version__}")

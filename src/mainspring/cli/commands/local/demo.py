@@ -12,7 +12,6 @@ from mainspring.cli.options import Printing, with_output_options
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from mainspring.cli.render.output import Table
     from mainspring.demo.checks import Check
     from mainspring.demo.messages import Line
     from mainspring.demo.runner import DemoSettings, DemoStarted, DemoSummary
@@ -28,17 +27,23 @@ _TEXT_WIDTH = 62
 
 
 @click.command("demo")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port, or the next free one; 0 for any. [default: 8484]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Port, or the next free one; 0 for any. [default: 8484]",
+)
 @click.option("--speed", type=click.FloatRange(0.1, 20), metavar="FACTOR", help="Speed of the script. [default: 1]")
 @click.option("--for", "lasts", default="5m", show_default=True, metavar="DURATION", help="Duration of the demo.")
 @click.option("--keep", is_flag=True, help="Keep the folder with the database and logs.")
 @click.option("--check", is_flag=True, help="Run fast and report each check; exit with 1 on failure.")
 @with_output_options
 def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, keep: bool, check: bool) -> None:
-    """Run a demo: a local server with six workers, failing and hanging tasks, and a lost worker.
+    """Run a demo: a local server with six workers and scripted failures.
 
-    A real server that listens on 127.0.0.1 only and stores everything in a temporary folder. At the end, or on Ctrl-C,
-    it is shut down and the folder removed; a second Ctrl-C does so immediately.
+    Tasks fail and hang, and a worker is lost. A real server that listens on 127.0.0.1 only and stores everything in
+    a temporary folder. At the end, or on Ctrl-C, it is shut down and the folder removed; a second Ctrl-C does so
+    immediately.
 
     \b
     Examples:
@@ -46,6 +51,7 @@ def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, 
       mainspring demo --speed 4 --for 2m
       mainspring demo --check
     """
+    from mainspring.cli.render.times import parse_duration
     from mainspring.demo.runner import DemoSettings, play
 
     if check:
@@ -53,20 +59,29 @@ def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, 
         return
     wanted = _PORT if port is None else port
     printer = DemoPrinter(printing, wanted, _find_configured_server())
-    summary = play(DemoSettings(port=wanted, speed=speed or 1.0, seconds=_seconds(lasts), keep=keep), printer)
+    summary = play(
+        DemoSettings(port=wanted, speed=speed or 1.0, seconds=parse_duration(lasts, "--for"), keep=keep), printer
+    )
     if summary is not None:
         printer.on_end(summary)
 
 
 def _check(settings: DemoSettings, printing: Printing) -> None:
     """Run all checks, and exit with their result."""
-    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.output import Table, print_rows
+    from mainspring.demo.checks import Check
     from mainspring.demo.runner import play
 
     check_printer = CheckPrinter(printing)
     summary = play(settings, check_printer)
     if not printing.is_human_readable:
-        print_rows(check_printer.checks, _checks_table(), printing)
+        table = Table.of(
+            Check,
+            "scene name ok found",
+            ok=lambda check, _: "ok" if check.ok else "failed",
+            id=lambda check: f"{check.scene}: {check.name}",
+        )
+        print_rows(check_printer.checks, table, printing)
     if summary is None or summary.was_interrupted:
         sys.exit(_INTERRUPTED)
     wrong = sum(not check.ok for check in check_printer.checks)
@@ -74,18 +89,6 @@ def _check(settings: DemoSettings, printing: Printing) -> None:
         click.echo(f"{len(check_printer.checks)} checks, {wrong} failed")
     if wrong:
         sys.exit(_FAILED)
-
-
-def _checks_table() -> Table[Check]:
-    from mainspring.cli.render.output import Column, Table
-
-    columns: list[Column[Check]] = [
-        Column("scene", lambda check, _: check.scene),
-        Column("name", lambda check, _: check.name),
-        Column("ok", lambda check, _: "ok" if check.ok else "failed"),
-        Column("found", lambda check, _: check.found),
-    ]
-    return Table(columns, id=lambda check: f"{check.scene}: {check.name}")
 
 
 class CheckPrinter:
@@ -120,7 +123,7 @@ class DemoPrinter:
 
         self._printing = printing
         self._port = port
-        self._find_configured_server = configured_server
+        self._configured_server = configured_server
         self._console = console(printing.color, sys.stdout)
         self._address = ""
 
@@ -172,7 +175,7 @@ class DemoPrinter:
         from mainspring.demo.messages import YOUR_TURN
 
         lines = ["", "  Try these in another terminal:"]
-        if self._address != self._find_configured_server:
+        if self._address != self._configured_server:
             lines.append(f"    export MAINSPRING_SERVER_URL={self._address}")
         width = max(len(command) for command, _ in YOUR_TURN)
         lines += [f"    {command:<{width}}   {why}" for command, why in YOUR_TURN]
@@ -214,12 +217,3 @@ def _find_configured_server() -> str | None:
         return resolve_connection_settings(ConnectionOptions()).server.value or _DEFAULT_SERVER
     except MainspringError:
         return None  # The next command reports the configuration error.
-
-
-def _seconds(length: str) -> float:
-    from mainspring.core.text.durations import parse_seconds
-
-    try:
-        return parse_seconds(length)
-    except ValueError as error:
-        raise click.UsageError(f"--for {length}: {error}") from error

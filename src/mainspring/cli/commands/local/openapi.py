@@ -11,7 +11,9 @@ from mainspring.cli.options import ConnectionOptions, Printing, with_connection_
 @with_output_options
 @with_connection_options
 def openapi(connection: ConnectionOptions, printing: Printing) -> None:
-    """Print the OpenAPI document of this release, or of a server with --server or --context.
+    """Print the OpenAPI document.
+
+    Of this release, or of a server with --server or --context.
 
     \b
     Examples:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import rich_click as click
 
-from mainspring.cli.options import (
-    ConnectionOptions,
-    ListCommand,
-    Printing,
-    limit_option,
-    watch_option,
-    with_connection_options,
-    with_table_options,
-)
+from mainspring.cli.options import ListCommand
+from mainspring.cli.resource import Session, listing
+
+if TYPE_CHECKING:
+    from mainspring.cli.resource import Listing
+    from mainspring.protocol.rest.schedules import AlertView
 
 
 @click.command("alerts", cls=ListCommand)
 @click.option("--all", "every", is_flag=True, help="Include resolved alerts.")
-@watch_option
-@limit_option(50)
-@with_table_options
-@with_connection_options
-def alerts(connection: ConnectionOptions, printing: Printing, every: bool, watch: bool, limit: int) -> None:
+@listing(50)
+def alerts(session: Session, every: bool, limit: int) -> Listing[AlertView]:
     """List open alerts, newest first.
 
     \b
@@ -29,14 +25,6 @@ def alerts(connection: ConnectionOptions, printing: Printing, every: bool, watch
       mainspring alerts
       mainspring alerts --all -o json
     """
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import ALERTS
 
-    with connection.client() as client:
-        show_list(
-            lambda: client.alerts(is_open=None if every else True, limit=limit),
-            ALERTS,
-            printing,
-            watch=watch,
-            limit=limit,
-        )
+    return ALERTS, lambda: session.client.alerts(is_open=None if every else True, limit=limit)

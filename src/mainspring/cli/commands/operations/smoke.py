@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import groupby
 
 import rich_click as click
 
+from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT
 from mainspring.cli.completion import candidates
+from mainspring.cli.config.connection_settings import resolve_connection_settings
 from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.render import terminal
+from mainspring.cli.render.output import Table, print_one, print_rows
+from mainspring.cli.render.tables import seconds_long
+from mainspring.cli.render.times import parse_timeout
+from mainspring.core.text.durations import format_seconds
+from mainspring.protocol.clock import SystemClock
+from mainspring.protocol.errors import Forbidden
+from mainspring.smoke.outcomes import KindLine, Violation
+from mainspring.smoke.trial import SmokeReport, Trial, run_trial
 
+KINDS = Table.of(
+    KindLine,
+    "kind ok passed workers waited_p50 waited_max requirement=about",
+    ok=lambda line, _: "ok" if line.passed == line.tasks else "FAILED",
+    passed=lambda line, _: f"{line.passed} of {line.tasks}",
+    waited_p50=lambda line, _: seconds_long(line.waited_p50_seconds),
+    waited_max=lambda line, _: seconds_long(line.waited_max_seconds),
+    id=lambda line: line.kind,
+)
+VIOLATIONS = Table.of(Violation, "kind task worker reason=why", id=lambda violation: violation.task)
+_MAX_VIOLATIONS = 20
 TENANT = "smoke"
 """Default tenant of the tasks."""
 _VIOLATIONS_FOUND = 1
@@ -19,8 +42,15 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 @click.command("smoke")
-@click.option("--pool", shell_complete=candidates.pools, help="Pool to test; the server's default pool if omitted.")
-@click.option("--tasks", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of tasks.")
+@click.option(
+    "--pool",
+    metavar="NAME",
+    shell_complete=candidates.pools,
+    help="Pool to test; the server's default pool if omitted.",
+)
+@click.option(
+    "--tasks", type=click.IntRange(1, 10_000), metavar="NUMBER", default=100, show_default=True, help="Number of tasks."
+)
 @click.option(
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="Give up after this long; exit with 124."
 )
@@ -30,11 +60,11 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 def smoke(
     connection: ConnectionOptions, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool
 ) -> None:
-    """Run a smoke test: submit tasks with different requirements and check each placement and result.
+    """Submit test tasks and check each placement and result.
 
-    Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task, as
-    far as the workers support them. The tasks belong to tenant `smoke` unless -t names another; the caller needs the
-    operator role. Remaining runs are cancelled, also on Ctrl-C. Exits with 1 on any violation.
+    Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task,
+    as far as the workers support them. The tasks belong to tenant `smoke` unless -t names another; the caller needs
+    the operator role. Remaining runs are cancelled, also on Ctrl-C. Exits with 1 on any violation.
 
     \b
     Examples:
@@ -42,13 +72,6 @@ def smoke(
       mainspring smoke --pool gpu --tasks 20 --timeout 2m
       mainspring smoke -t acme -o json
     """
-    from mainspring.cli.commands.operations.smoke_view import print_smoke
-    from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT, parse_timeout
-    from mainspring.cli.render import terminal
-    from mainspring.protocol.clock import SystemClock
-    from mainspring.protocol.errors import Forbidden
-    from mainspring.smoke.trial import Trial, run_trial
-
     seconds = parse_timeout(timeout) or 0.0
     with (
         _owned(connection).client(_RETRY_WINDOW_SECONDS, _REQUEST_TIMEOUT_SECONDS) as client,
@@ -61,7 +84,7 @@ def smoke(
         except Forbidden as error:
             error.hint = f"use a token with the role operator for tenant {client.tenant}, or another tenant with -t"
             raise
-    print_smoke(report, printing)
+    print_one(report, report.pool, printing, lambda: _print_text(report, printing))
     if report.is_timed_out:
         sys.exit(TIMED_OUT)
     if report.violations:
@@ -70,6 +93,28 @@ def smoke(
 
 def _owned(connection: ConnectionOptions) -> ConnectionOptions:
     """Return the connection with a default tenant."""
-    from mainspring.cli.config.connection_settings import resolve_connection_settings
-
     return connection if resolve_connection_settings(connection).tenant.value else replace(connection, tenant=TENANT)
+
+
+def _print_text(report: SmokeReport, printing: Printing) -> None:
+    print_rows(report.kinds, KINDS, printing)
+    for why, kinds in groupby(sorted(report.skipped, key=report.skipped.__getitem__), report.skipped.__getitem__):
+        click.echo(f"skipped: {', '.join(kinds)}: {why}")
+    for note in report.notes:
+        click.echo(f"note: {note}")
+    if report.violations:
+        click.echo("\nviolations:")
+        print_rows(report.violations[:_MAX_VIOLATIONS], VIOLATIONS, printing)
+        if len(report.violations) > _MAX_VIOLATIONS:
+            click.echo(f".. and {len(report.violations) - _MAX_VIOLATIONS} more; use -o json to see all")
+    click.echo(f"\n{_summary(report)}")
+
+
+def _summary(report: SmokeReport) -> str:
+    where = f"pool {report.pool}, as tenant {report.tenant}, in {format_seconds(report.seconds)}"
+    if report.is_timed_out:
+        return f"timed out: {report.passed} of {report.tasks} tasks passed; {where}"
+    if report.violations:
+        counted = "1 violation" if len(report.violations) == 1 else f"{len(report.violations)} violations"
+        return f"{counted}: {report.passed} of {report.tasks} tasks passed; {where}"
+    return f"all {report.tasks} tasks passed; {where}"

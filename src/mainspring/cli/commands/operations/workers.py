@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    limit_option,
-    watch_option,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ResourceGroup
+from mainspring.cli.resource import Session, action, listing
 
-_why = click.option("--why", default="", help="Reason, shown with the worker.")
+if TYPE_CHECKING:
+    from mainspring.cli.resource import Listing, Outcome
+    from mainspring.protocol.rest.admin import IdentityView
+    from mainspring.protocol.rest.runs import WorkerView
+
+_WHY = "Reason, shown with the worker."
+_worker = click.argument("worker", shell_complete=candidates.workers)
 
 
-@click.group("workers", cls=ResourceGroup, invoke_without_command=True)
-@watch_option
-@limit_option(200)
-@with_table_options
-@with_connection_options
-@click.pass_context
-def workers(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
+@click.group("workers", cls=ResourceGroup)
+@listing(200)
+def workers(session: Session, limit: int) -> Listing[WorkerView]:
     """List workers; list and revoke their certificates.
 
     \b
@@ -34,121 +30,92 @@ def workers(ctx: click.Context, /, connection: ConnectionOptions, printing: Prin
       mainspring workers -o wide --sort -running
       mainspring workers revoke gpu-3
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import WORKERS
 
-    with connection.client() as client:
-        show_list(lambda: client.workers(limit=limit), WORKERS, printing, watch=watch, limit=limit)
+    return WORKERS, lambda: session.client.workers(limit=limit)
 
 
 @workers.command("identities")
-@watch_option
-@limit_option(200)
-@with_table_options
-@with_connection_options
-def identities(connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
+@listing(200)
+def identities(session: Session, limit: int) -> Listing[IdentityView]:
     """List worker certificates, including expired ones.
 
     \b
     Examples:
       mainspring workers identities --sort expires
     """
-    from mainspring.cli.render.admin_tables import IDENTITIES
-    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.tables import IDENTITIES
 
-    with connection.client() as client:
-        show_list(lambda: client.worker_identities(limit=limit), IDENTITIES, printing, watch=watch, limit=limit)
+    return IDENTITIES, lambda: session.client.worker_identities(limit=limit)
 
 
 @workers.command("revoke")
-@click.argument("worker", shell_complete=candidates.workers)
-@_why
-@with_output_options
-@with_connection_options
-def revoke(connection: ConnectionOptions, printing: Printing, worker: str, why: str) -> None:
-    """Revoke the certificate of WORKER. It is disconnected within ten seconds and can't reconnect.
+@_worker
+@action(_WHY)
+def revoke(session: Session, worker: str, why: str) -> Outcome:
+    """Revoke the certificate of WORKER.
 
-    Its tasks are rescheduled on other workers. To return, it needs a new join token.
+    It is disconnected within ten seconds and can't reconnect. Its tasks are rescheduled on other workers. To
+    return, it needs a new join token.
 
     \b
     Examples:
       mainspring workers revoke gpu-3 --why "its disk was stolen"
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(worker, "revoke", client.revoke_worker(worker, why))], printing)
+    return worker, session.client.revoke_worker(worker, why)
 
 
 @click.command("drain")
-@click.argument("worker", shell_complete=candidates.workers)
-@_why
-@with_output_options
-@with_connection_options
-def drain(connection: ConnectionOptions, printing: Printing, worker: str, why: str) -> None:
-    """Drain WORKER: assign no new tasks and requeue those not started. Running tasks continue.
+@_worker
+@action(_WHY)
+def drain(session: Session, worker: str, why: str) -> Outcome:
+    """Drain WORKER: its running tasks continue, no new ones start.
+
+    Tasks that were assigned but not started are requeued.
 
     \b
     Examples:
       mainspring drain w1 --why "new kernel"
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(worker, "drain", client.drain(worker, why))], printing)
+    return worker, session.client.drain(worker, why)
 
 
 @click.command("cordon")
-@click.argument("worker", shell_complete=candidates.workers)
-@_why
-@with_output_options
-@with_connection_options
-def cordon(connection: ConnectionOptions, printing: Printing, worker: str, why: str) -> None:
+@_worker
+@action(_WHY)
+def cordon(session: Session, worker: str, why: str) -> Outcome:
     """Mark WORKER as unschedulable. Running tasks are not affected.
 
     \b
     Examples:
       mainspring cordon w1 --why "disk is slow"
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(worker, "cordon", client.cordon(worker, why))], printing)
+    return worker, session.client.cordon(worker, why)
 
 
 @click.command("evict")
-@click.argument("worker", shell_complete=candidates.workers)
-@_why
-@with_output_options
-@with_connection_options
-def evict(connection: ConnectionOptions, printing: Printing, worker: str, why: str) -> None:
-    """Evict all tasks from WORKER; they are rescheduled, and evicted attempts do not count as retries.
+@_worker
+@action(_WHY)
+def evict(session: Session, worker: str, why: str) -> Outcome:
+    """Evict all tasks from WORKER.
+
+    They are rescheduled; evicted attempts do not count as retries.
 
     \b
     Examples:
       mainspring evict w1 --why "the machine goes back today"
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(worker, "evict", client.evict(worker, why))], printing)
+    return worker, session.client.evict(worker, why)
 
 
 @click.command("uncordon")
-@click.argument("worker", shell_complete=candidates.workers)
-@_why
-@with_output_options
-@with_connection_options
-def uncordon(connection: ConnectionOptions, printing: Printing, worker: str, why: str) -> None:
+@_worker
+@action(_WHY)
+def uncordon(session: Session, worker: str, why: str) -> Outcome:
     """Mark WORKER as schedulable.
 
     \b
     Examples:
       mainspring uncordon w1
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    with connection.client() as client:
-        print_action_outcomes([ActionOutcome.of(worker, "uncordon", client.uncordon(worker, why))], printing)
+    return worker, session.client.uncordon(worker, why)

@@ -12,11 +12,12 @@ import rich_click as click
 from mainspring.cli.options import (
     ConnectionOptions,
     Printing,
-    confirmed,
+    confirm,
     with_confirmation,
     with_connection_options,
     with_table_options,
 )
+from mainspring.cli.resource import why_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,28 +30,21 @@ if TYPE_CHECKING:
 @click.command("deploy")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--at", metavar="PATH", help="Path of the folder on workers; its local path if omitted.")
-@click.option("--name", help="Deployment name, used by --prune; the folder's name if omitted.")
+@click.option("--name", metavar="NAME", help="Deployment name, used by --prune; the folder's name if omitted.")
 @click.option("--prune", is_flag=True, help="Delete deployed pipelines that are no longer in the folder.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("--why", default="", help="Reason, recorded in the audit log.")
+@why_option()
 @with_confirmation
 @with_table_options
 @with_connection_options
 def deploy(
-    connection: ConnectionOptions,
-    printing: Printing,
-    directory: Path,
-    at: str | None,
-    name: str | None,
-    prune: bool,
-    dry_run: bool,
-    why: str,
-    yes: bool,
-) -> None:
-    """Deploy every pipeline below DIRECTORY to a server. Deploying is idempotent.
+    connection: ConnectionOptions, printing: Printing, directory: Path, at: str | None, name: str | None, prune: bool,
+    dry_run: bool, why: str, yes: bool,
+) -> None:  # fmt: skip
+    """Deploy every pipeline below DIRECTORY to a server.
 
-    All files are validated first; nothing is deployed if one is invalid. Files are not uploaded: workers must have the
-    directory, at the same path or at --at.
+    Deploying is idempotent. All files are validated first; nothing is deployed if one is invalid. Files are not
+    uploaded: workers must have the directory, at the same path or at --at.
 
     \b
     Examples:
@@ -61,10 +55,9 @@ def deploy(
     from dataclasses import replace
     from functools import cache
 
-    from mainspring.cli.commands.pipelines.deploy_table import DEPLOYED
     from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
-    from mainspring.cli.render.output import print_hint, print_rows
-    from mainspring.folder.deploy import REFUSED, FolderDeployment
+    from mainspring.cli.render.output import Table, print_hint, print_rows
+    from mainspring.folder.deploy import REFUSED, DeployResult, FolderDeployment
     from mainspring.folder.deployment import folder_label, read_folder
 
     if at is not None and not PurePosixPath(at).is_absolute():
@@ -82,10 +75,17 @@ def deploy(
         )
         deploying = FolderDeployment(clients, pipelines, folder_label(name or root.name), dry_run=dry_run, why=why)
         gone = deploying.find_prunable()
-        if prune and gone and not dry_run and not confirmed(_question(gone), yes=yes):
-            raise click.Abort
+        if prune and gone and not dry_run:
+            confirm(_question(gone), yes=yes)
         rows = list(deploying.execute(gone if prune else None))
-    print_rows(rows, DEPLOYED, printing)
+    table = Table.of(
+        DeployResult,
+        "pipeline change version schedules detail",
+        version=lambda row, _: row.version or None,
+        schedules=lambda row, _: ", ".join(f"{name} {change}" for name, change in row.schedules.items()),
+        id=lambda row: row.pipeline,
+    )
+    print_rows(rows, table, printing)
     if printing.is_human_readable:
         _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
         if at is None and not _is_here(connection):

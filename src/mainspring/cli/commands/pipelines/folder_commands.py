@@ -10,8 +10,7 @@ import rich_click as click
 
 from mainspring.cli.config.connection_settings import resolve_connection_settings
 from mainspring.cli.options import ConnectionOptions, Printing
-from mainspring.cli.render.facts import format_when, print_facts
-from mainspring.cli.render.output import Column, Table, format_ago, format_time
+from mainspring.cli.render.output import Table, format_when
 from mainspring.client.addresses import is_loopback, read_address
 from mainspring.client.api_calls import DEFAULT_SERVER
 from mainspring.client.client import Client
@@ -47,14 +46,14 @@ def find_state(folder: Path, reference: str) -> ScheduleState:
     for state in known:
         if reference in {state.schedule_id, state.pipeline_id}:
             return state
-    affinity = [state for state in known if state.schedule_id.startswith(reference)]
-    if len(affinity) > 1:
-        names = ", ".join(state.schedule_id for state in affinity[:5])
+    matching = [state for state in known if state.schedule_id.startswith(reference)]
+    if len(matching) > 1:
+        names = ", ".join(state.schedule_id for state in matching[:5])
         raise Refused(f"{reference} matches {names}; use a longer prefix")
-    if not affinity:
+    if not matching:
         hint = did_you_mean(reference, [state.pipeline_id for state in known])
         raise NotFound(f"{folder} has no schedule {reference}{hint}")
-    return affinity[0]
+    return matching[0]
 
 
 def client_for(folder: Path, schedule_id: str | None = None) -> Client:
@@ -88,7 +87,7 @@ def warn_if_stopped(folder: Path, printing: Printing) -> None:
         if listing.names
     ]
     if written:
-        since = f"{format_time(max(written), printing)}, {format_ago(max(written), now)}"
+        since = format_when(max(written), printing)
         click.echo(f"no scheduler runs {folder}; showing its last state, from {since}", err=True)
 
 
@@ -106,48 +105,49 @@ def _endpoint(address: str) -> tuple[str, str, int | None]:
     return url.scheme, "localhost" if is_loopback(url.host) else url.host, url.port
 
 
-def show_state(state: ScheduleState, printing: Printing) -> None:
-    """Print the state of a schedule."""
-    last, stats = state.last_run, state.stats
-    print_facts(
-        ("schedule", state.schedule_id),
-        ("pipeline", state.pipeline_id),
-        ("status", state.status),
-        ("next", format_when(state.next_run, printing)),
-        ("last", None if last is None else f"{_result(last)} {format_when(last.started_at, printing)}"),
-        ("error", None if last is None else last.error or None),
-        ("result", None if last is None else last.result_file or None),
-        ("runs", f"{stats.total_runs}, {stats.failed_runs} failed"),
-        ("last failure", format_when(stats.last_failure, printing)),
-        ("average duration", f"{stats.average_duration:.0f} ms" if stats.average_duration else None),
-    )
-
-
-SCHEDULES: Table[ScheduleState] = Table(
-    [
-        Column("schedule", lambda state, _: state.schedule_id),
-        Column("pipeline", lambda state, _: state.pipeline_id),
-        Column("status", lambda state, _: state.status),
-        Column("next", lambda state, _: state.next_run),
-        Column("last", lambda state, _: None if state.last_run is None else state.last_run.started_at),
-        Column("result", lambda state, _: _result(state.last_run)),
-        Column("runs", lambda state, _: state.stats.total_runs),
-        Column("failed", lambda state, _: state.stats.failed_runs),
-    ],
+SCHEDULES = Table.of(
+    ScheduleState,
+    "schedule=schedule_id pipeline=pipeline_id status next=next_run last result runs failed",
+    last=lambda state, _: None if state.last_run is None else state.last_run.started_at,
+    result=lambda state, _: _result(state.last_run),
+    runs=lambda state, _: state.stats.total_runs,
+    failed=lambda state, _: state.stats.failed_runs,
     id=lambda state: state.schedule_id,
 )
-RUNS: Table[RunRecord] = Table(
-    [
-        Column("started", lambda record, _: record.started_at),
-        Column("result", lambda record, _: _result(record)),
-        Column("ms", lambda record, _: record.duration or None),
-        Column("items", lambda record, _: record.items_processed or None),
-        Column("retries", lambda record, _: record.retry_attempt or None),
-        Column("file", lambda record, _: record.result_file or None),
-        Column("error", lambda record, _: record.error or None),
-    ],
+RUNS = Table.of(
+    RunRecord,
+    "started=started_at result ms items retries file error",
+    result=lambda record, _: _result(record),
+    ms=lambda record, _: record.duration or None,
+    items=lambda record, _: record.items_processed or None,
+    retries=lambda record, _: record.retry_attempt or None,
+    file=lambda record, _: record.result_file or None,
+    error=lambda record, _: record.error or None,
     id=lambda record: record.started_at.isoformat(),
 )
+
+
+def state_table(printing: Printing) -> Table[ScheduleState]:
+    """Return the facts about a schedule."""
+
+    def last(state: ScheduleState, _now: datetime) -> str | None:
+        run = state.last_run
+        return None if run is None else f"{_result(run)} {format_when(run.started_at, printing)}"
+
+    return Table.of(
+        ScheduleState,
+        "schedule=schedule_id pipeline=pipeline_id status next=next_run last error result runs last_failure "
+        "average_duration",
+        last=last,
+        error=lambda state, _: None if state.last_run is None else state.last_run.error or None,
+        result=lambda state, _: None if state.last_run is None else state.last_run.result_file or None,
+        runs=lambda state, _: f"{state.stats.total_runs}, {state.stats.failed_runs} failed",
+        last_failure=lambda state, _: state.stats.last_failure,
+        average_duration=lambda state, _: (
+            f"{state.stats.average_duration:.0f} ms" if state.stats.average_duration else None
+        ),
+        id=lambda state: state.schedule_id,
+    )
 
 
 def _result(record: RunRecord | None) -> str:

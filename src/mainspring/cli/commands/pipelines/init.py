@@ -22,12 +22,14 @@ _IGNORED = """\
 @click.command("init")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @click.option(
-    "--template", default="cron", show_default=True, shell_complete=candidates.templates,
+    "--template", metavar="NAME", default="cron", show_default=True, shell_complete=candidates.templates,
     help="Template of the pipeline; see `mainspring example`.",
 )  # fmt: skip
 @with_output_options
 def init(printing: Printing, directory: Path, template: str) -> None:
-    """Create a folder with a runnable pipeline, or add one to a folder. Existing files are kept.
+    """Create a runnable pipeline in a new or existing folder.
+
+    Existing files are kept.
 
     \b
     Examples:

@@ -28,10 +28,10 @@ def _in_folder(command: Call) -> Call:
 
 @click.group("scheduler", cls=click.RichGroup)
 def scheduler() -> None:
-    """Manage the schedules of a folder of pipelines and the scheduler that runs it.
+    """Manage the schedules of a folder of pipelines.
 
-    A schedule is named by its scheduleId, its pipelineId, or a prefix of its scheduleId. Lists are read from the state
-    files, so they work while no scheduler runs.
+    A schedule is named by its scheduleId, its pipelineId, or a prefix of its scheduleId. Lists are read from the
+    state files, so they work while no scheduler runs.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
       mainspring scheduler list --dir pipelines
     """
     from mainspring.cli.commands.pipelines.folder_commands import SCHEDULES, states, warn_if_stopped
-    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.output import show_list
 
     warn_if_stopped(folder, printing)
     show_list(lambda: states(folder)[:limit], SCHEDULES, printing, watch=watch, limit=limit)
@@ -74,12 +74,13 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
     Examples:
       mainspring scheduler status daily-report --dir pipelines
     """
-    from mainspring.cli.commands.pipelines.folder_commands import find_state, show_state, warn_if_stopped
-    from mainspring.cli.render.output import print_one
+    from mainspring.cli.commands.pipelines.folder_commands import find_state, state_table, warn_if_stopped
+    from mainspring.cli.render.output import facts_of, print_facts, print_one
 
     state = find_state(folder, schedule)
     warn_if_stopped(folder, printing)
-    print_one(state, state.schedule_id, printing, lambda: show_state(state, printing))
+    facts = facts_of(state, state_table(printing), printing)
+    print_one(state, state.schedule_id, printing, lambda: print_facts(*facts))
 
 
 @scheduler.command("history")
@@ -96,7 +97,7 @@ def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit:
       mainspring scheduler history daily-report --limit 10 --dir pipelines
     """
     from mainspring.cli.commands.pipelines.folder_commands import RUNS, find_state
-    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.output import show_list
 
     show_list(lambda: find_state(folder, schedule).history[:limit], RUNS, printing, watch=watch, limit=limit)
 
@@ -114,7 +115,7 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
       mainspring scheduler upcoming --dir pipelines
     """
     from mainspring.cli.commands.pipelines.folder_commands import client_for
-    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.output import show_list
     from mainspring.cli.render.schedule_tables import upcoming_table
     from mainspring.protocol.clock import SystemClock
 
@@ -160,7 +161,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
 @with_output_options
 @_in_folder
 def pause(folder: Path, printing: Printing, schedule: str) -> None:
-    """Pause SCHEDULE until it is resumed. Running runs continue.
+    """Pause SCHEDULE until it is resumed. Active runs continue.
 
     \b
     Examples:

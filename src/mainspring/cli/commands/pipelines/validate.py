@@ -18,9 +18,9 @@ from mainspring.cli.options import Printing, with_output_options
 )  # fmt: skip
 @with_output_options
 def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
-    """Validate pipeline files, or every pipeline.yaml below a folder, without a server.
+    """Validate pipeline files and folders, without a server.
 
-    Exits with 2 on errors, but not on warnings.
+    In a folder, every pipeline.yaml below it is validated. Exits with 2 on errors, but not on warnings.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
       mainspring validate pipelines --format github
     """
     from mainspring.cli.commands.pipelines.pipeline_files import ERROR, Finding, format_github_annotations, read_all
-    from mainspring.cli.render.output import Column, Table, print_rows
+    from mainspring.cli.render.output import Table, print_rows
 
     reading = read_all(paths or (Path(),))
     findings = reading.findings()
@@ -37,9 +37,7 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
         for line in format_github_annotations(findings):
             click.echo(line)
     elif form == "json" or not printing.is_human_readable:
-        table: Table[Finding] = Table(
-            [Column("message", lambda one, _: one.message)], id=lambda one: f"{one.file}:{one.line}:{one.column}"
-        )
+        table = Table.of(Finding, "message", id=lambda one: f"{one.file}:{one.line}:{one.column}")
         print_rows(findings, table, Printing(output="json") if form == "json" else printing)
     else:
         for error in reading.errors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,13 @@ from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from mainspring.app.server import Ready
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_BYTES = quantity(parse_bytes)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
-_SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True, metavar="SIZE")
 
 
 @click.command("server", cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
@@ -25,8 +26,10 @@ _SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True,
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     help="Store URL: sqlite:///PATH or postgresql://..",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8484, show_default=True, help="Port; 0 for any.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=8484, show_default=True, help="Port; 0 for any."
+)
 @click.option("--address", metavar="URL", help="URL for workers and other servers, if different.")
 @click.option("--data-dir", type=_FOLDER, help="Directory for logs; beside a SQLite store if omitted.")
 @click.option("--tls-cert", type=_FILE, help="TLS certificate of the server (PEM).")
@@ -37,11 +40,17 @@ _SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True,
     help="CA of worker certificates: `mainspring ca init` directory or FILE.",
 )  # fmt: skip
 @click.option("--worker-ca-key", type=_FILE, help="Private key of the worker CA.")
-@click.option("--worker-cert-hours", default=24.0, show_default=True, help="Lifetime of worker certificates, in hours.")
+@click.option(
+    "--worker-cert-hours",
+    metavar="HOURS",
+    default=24.0,
+    show_default=True,
+    help="Lifetime of worker certificates, in hours.",
+)
 @click.option("--require-worker-cert", is_flag=True, help="Reject workers without a certificate.")
 @click.option("--behind-proxy", is_flag=True, help="A reverse proxy terminates TLS.")
 @click.option("--require-token", is_flag=True, help="Require a token for local clients too.")
-@click.option("--pool", default="default", show_default=True, help="Default pool for runs.")
+@click.option("--pool", metavar="NAME", default="default", show_default=True, help="Default pool for runs.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="Log format on stderr.",
@@ -50,8 +59,12 @@ _SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True,
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True,
     help="Minimum log level.",
 )  # fmt: skip
-@_SIZE("--log-limit", default="64Mi", help="Maximum size of one log.")
-@_SIZE("--logs-limit", default="10Gi", help="Maximum size of all logs.")
+@click.option(
+    "--log-limit", callback=_BYTES, default="64Mi", show_default=True, metavar="SIZE", help="Maximum size of one log."
+)
+@click.option(
+    "--logs-limit", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE", help="Maximum size of all logs."
+)
 @click.option(
     "--keep-logs", callback=quantity(parse_seconds), default="7d", show_default=True, metavar="DURATION",
     help="Retention of logs after their last write.",
@@ -69,14 +82,7 @@ _SIZE = partial(click.option, callback=quantity(parse_bytes), show_default=True,
 @click.option("--otlp", metavar="URL", help="OpenTelemetry endpoint for spans and metrics (OTLP/HTTP).")
 @click.option("--lineage", metavar="URL", help="OpenLineage endpoint.")
 @click.option("--ready-file", type=_FILE, help="Write {address, pid} as JSON once ready.")
-def server(
-    store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
-    tls_key: Path | None, ca_cert: Path | None, worker_ca: Path | None, worker_ca_key: Path | None,
-    worker_cert_hours: float, require_worker_cert: bool, behind_proxy: bool, require_token: bool, pool: str,
-    log_format: str, log_level: str, log_limit: int, logs_limit: int, keep_logs: float, alerts: Path | None,
-    jitter: int, scheduler_settings: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
-    ready_file: Path | None,
-) -> None:  # fmt: skip
+def server(log_limit: int, logs_limit: int, keep_logs: float, jitter: int, **given: Any) -> None:
     """Run a server: the scheduler, the API and the worker gateway.
 
     Several servers can share a PostgreSQL store: one leads, the others are standbys. Options can also be set through
@@ -91,12 +97,7 @@ def server(
     from mainspring.app.server import ServerSettings, reason_to_refuse, serve
 
     settings = ServerSettings(
-        store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
-        ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
-        require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
-        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, ready_file=ready_file,
-        scheduler_settings=scheduler_settings, max_log_bytes=log_limit, max_logs_bytes=logs_limit,
-        keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
+        max_log_bytes=log_limit, max_logs_bytes=logs_limit, keep_logs_seconds=keep_logs, jitter_seconds=jitter, **given
     )  # fmt: skip
     if (reason := reason_to_refuse(settings)) is not None:
         raise click.UsageError(reason)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.config import process_options
-from mainspring.cli.config.process_options import ProcessCommand, quantity
+from mainspring.cli.config.process_options import ProcessCommand, invoker_option, quantity
 from mainspring.core.text.quantities import parse_millis
 
 if TYPE_CHECKING:
@@ -18,11 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("up", cls=ProcessCommand)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the API: 8484 or the next free one; 0 for any.")
 @click.option(
-    "--invoker", metavar="INVOKER", callback=process_options.invoker,
-    help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",
-)  # fmt: skip
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Port of the API: 8484 or the next free one; 0 for any.",
+)
+@invoker_option
 @click.option(
     "--container-engine", default="auto", show_default=True, metavar="COMMAND",
     help="Container engine, such as podman; auto finds docker or podman.",
@@ -43,23 +44,14 @@ if TYPE_CHECKING:
 @click.option("-q", "--quiet", is_flag=True, help="Only print failures.")
 @click.pass_context
 def up(
-    ctx: click.RichContext,
-    directory: Path,
-    port: int | None,
-    invoker: str | None,
-    container_engine: str,
-    cpu: int | None,
-    timeout: str,
-    heartbeat: str,
-    log_level: str,
-    color: str,
-    quiet: bool,
-) -> None:
-    """Run every pipeline.yaml below DIRECTORY on its schedule, without a separate server.
+    ctx: click.RichContext, directory: Path, port: int | None, invoker: str | None, container_engine: str,
+    cpu: int | None, timeout: str, heartbeat: str, log_level: str, color: str, quiet: bool,
+) -> None:  # fmt: skip
+    """Run a folder of pipelines on their schedules, without a server.
 
-    Runs a scheduler, a worker and the API in one process, with its state in DIRECTORY/.mainspring. Files are reloaded
-    when saved. Ctrl-C waits for running tasks; a second one stops immediately. Options can also be set in the project
-    file, as `invoker` in `[up]`.
+    Every pipeline.yaml below DIRECTORY is run. Runs a scheduler, a worker and the API in one process, with its
+    state in DIRECTORY/.mainspring. Files are reloaded when saved. Ctrl-C waits for running tasks; a second one
+    stops immediately. Options can also be set in the project file, as `invoker` in `[up]`.
 
     \b
     Examples:
@@ -73,8 +65,8 @@ def up(
     from mainspring.app.folder_scheduler import PipelineScheduler
     from mainspring.app.server import DEFAULT_PORT
     from mainspring.cli.commands.pipelines.folder_view import FolderView
-    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
     from mainspring.cli.render.terminal import console
+    from mainspring.cli.render.times import parse_timeout
     from mainspring.event_loop import fast_loop
     from mainspring.telemetry.log_output import configure_logging
 

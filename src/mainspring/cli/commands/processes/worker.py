@@ -36,16 +36,22 @@ _OPTIONS = (
         help="Server to connect to; repeat for failover.",
     ),
     click.option("--name", default="", metavar="NAME", help="Worker name; generated from the host name and kept."),
-    click.option("--pool", default="default", show_default=True, help="Pool to join."),
-    click.option("--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, as 4 or 500m; else all."),
-    click.option("--memory", "memory_bytes", callback=_BYTES, metavar="SIZE", help="Memory to offer, as 4Gi; else all"),
-    click.option("--gpus", type=click.IntRange(min=0), default=0, help="GPUs to offer."),
-    click.option("--disk", "disk_bytes", callback=_BYTES, default="0", metavar="SIZE", help="Disk to offer, as 100Gi."),
+    click.option("--pool", metavar="NAME", default="default", show_default=True, help="Pool to join."),
+    click.option(
+        "--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, such as 4 or 500m; else all.",
+    ),
+    click.option(
+        "--memory", "memory_bytes", callback=_BYTES, metavar="SIZE", help="Memory to offer, such as 4Gi; else all.",
+    ),
+    click.option("--gpus", type=click.IntRange(min=0), metavar="NUMBER", default=0, help="GPUs to offer."),
+    click.option(
+        "--disk", "disk_bytes", callback=_BYTES, default="0", metavar="SIZE", help="Disk to offer, such as 100Gi.",
+    ),
     click.option(
         "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
         help="Label that tasks can require. Repeatable.",
     ),
-    click.option("--zone", default="", help="Zone of the worker."),
+    click.option("--zone", metavar="NAME", default="", help="Zone of the worker."),
     click.option(
         "--state-dir", type=_DIRECTORY,
         help="State directory of the worker. [default: .mainspring/worker-NAME]",
@@ -68,7 +74,10 @@ _OPTIONS = (
         "--handlers", multiple=True, metavar="MODULE_OR_FILE",
         help="Serve the @task functions of a module or file. Repeatable.",
     ),
-    click.option("--children", type=click.IntRange(0), default=0, help="Warm Python processes; 0 for one per core."),
+    click.option(
+        "--children", type=click.IntRange(0), metavar="NUMBER", default=0,
+        help="Warm Python processes; 0 for one per core.",
+    ),
     click.option(
         "--invoker", default="", metavar="INVOKER",
         help="LLM invoker: command:.., python:MODULE:FUNCTION, URL#MODEL or JSON.",
@@ -88,7 +97,7 @@ _OPTIONS = (
     ),
     click.option(
         "--keep-artifacts", callback=_SECONDS, metavar="DURATION",
-        help="Retention of artifacts after a run, as 30d; default forever.",
+        help="Retention of artifacts after a run, such as 30d; else forever.",
     ),
     click.option(
         "--largest-artifact", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE",
@@ -99,7 +108,7 @@ _OPTIONS = (
         help="Maximum size of all artifacts of an attempt.",
     ),
     click.option(
-        "--drain-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
+        "--drain-seconds", type=click.FloatRange(min=0), metavar="SECONDS", default=60.0, show_default=True,
         help="Grace period for running tasks at shutdown, in seconds.",
     ),
     click.option(
@@ -109,12 +118,12 @@ _OPTIONS = (
     click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user; requires root."),
     click.option("--as-root", is_flag=True, help="Allow tasks to run as root."),
     click.option(
-        "--task-processes", type=click.IntRange(min=1), default=4_096, show_default=True,
+        "--task-processes", type=click.IntRange(min=1), metavar="NUMBER", default=4_096, show_default=True,
         help="Process and thread limit per task; needs cgroups or --task-user.",
     ),
     click.option(
         "--task-file-size", "task_file_bytes", callback=_BYTES, default="0", metavar="SIZE",
-        help="Maximum size of a file that a task writes, as 10Gi.",
+        help="Maximum size of a file that a task writes, such as 10Gi.",
     ),
     click.option(
         "--container-engine", default="auto", show_default=True, metavar="COMMAND",

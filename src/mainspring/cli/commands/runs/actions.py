@@ -1,45 +1,101 @@
-"""Actions on runs, tasks and schedules: `cancel`, `retry`, `rerun`, `promote`, `kill`, `extend`, `clear`, `pause` .."""
+"""Actions on runs, tasks and schedules: `cancel`, `retry`, `rerun`, `promote`, `kill`, `extend`, `clear`, `pause` ..
+
+An action on runs takes ids, or a filter: --dry-run lists the matching runs, otherwise one request acts on all of them.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import rich_click as click
+from click.globals import get_current_context
 
-from mainspring.cli.commands.runs.bulk_actions import RunFilter, with_run_targets
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    confirmed,
-    with_confirmation,
-    with_connection_options,
-    with_output_options,
-)
+from mainspring.cli.options import Call, confirm, priority_option, with_confirmation
+from mainspring.cli.resource import Session, act_on_each, action, action_on_each, why_option, with_session
 
 if TYPE_CHECKING:
-    from mainspring.client.client import Client
-    from mainspring.protocol.rest.runs import ActionResult
+    from mainspring.cli.completion.candidates import Completion
+    from mainspring.cli.resource import Outcome
+    from mainspring.protocol.rest.runs import BulkActionRequest
 
-_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
+_REFUSED = 4
+_task = click.argument("task", shell_complete=candidates.tasks)
+
+
+def _ids(metavar: str, completion: Completion) -> Callable[[Call], Call]:
+    return click.argument("ids", metavar=metavar, nargs=-1, shell_complete=completion)
+
+
+def _with_filter(command: Call) -> Call:
+    """Add a filter, as an alternative to ids."""
+    filtered = click.option("--dry-run", is_flag=True, help="With --filter: only list the runs.")(command)
+    about = "All runs that match: 'state:failed job:etl-*'."
+    return click.option("-f", "--filter", "q", metavar="FILTER", help=about)(filtered)
+
+
+def _action_on_runs(bulk: str) -> Callable[[Callable[..., Outcome]], Callable[..., None]]:
+    """Make a function that returns the `Outcome` for one id an action on ids or on all runs that match a filter.
+
+    `bulk` is the name of the bulk action.
+    """
+
+    def decorate(command: Callable[..., Outcome]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(
+            session: Session, ids: tuple[str, ...], q: str | None, dry_run: bool, yes: bool, **rest: object
+        ) -> None:
+            if bool(ids) is (q is not None):
+                raise click.UsageError("name runs by id or use --filter, but not both")
+            if dry_run and q is None:
+                raise click.UsageError("--dry-run requires --filter")
+            if q is None:
+                act_on_each(session, command, ids, "items", yes=yes, **rest)
+                return
+            if rest.pop("rerun_all", False):
+                raise click.UsageError("--all can't be used with --filter")
+            import msgspec
+
+            from mainspring.protocol.rest.runs import BulkActionRequest
+
+            request = msgspec.convert({"action": bulk, "q": q, "dry_run": dry_run, **rest}, BulkActionRequest)
+            _act_on_all(session, request, yes=yes)
+
+        return why_option()(with_confirmation(with_session(call)))
+
+    return decorate
+
+
+def _act_on_all(session: Session, request: BulkActionRequest, *, yes: bool) -> None:
+    """Perform an action on all runs that match a filter, or only list them. Exits with 4 if any was rejected."""
+    import msgspec
+
+    from mainspring.cli.render.output import print_hint
+    from mainspring.cli.render.tables import BULK_ACTS
+    from mainspring.cli.render.terminal import with_progress_bar
+
+    client = session.client
+    found = list(client.act_on_runs(msgspec.structs.replace(request, dry_run=True)))
+    if request.dry_run or not found:
+        session.print_rows(found, BULK_ACTS)
+        print_hint("" if found else "no run matches the filter")
+        return
+    verb = get_current_context().command.name or request.action
+    confirm(f"{verb} {len(found)} run{'s' if len(found) > 1 else ''}?", yes=yes)
+    done = list(with_progress_bar(client.act_on_runs(request), verb, len(found)))
+    session.print_rows(done, BULK_ACTS)
+    if any(line.problem is not None for line in done):
+        sys.exit(_REFUSED)
 
 
 @click.command("cancel")
-@click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
-@with_run_targets
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def cancel(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    run_filter: RunFilter | None,
-    why: str,
-    yes: bool,
-) -> None:
+@_ids("RUN_OR_TASK...", candidates.runs_or_tasks)
+@_with_filter
+@_action_on_runs("cancel")
+def cancel(session: Session, id: str, why: str) -> Outcome:
     """Cancel runs or tasks. Running tasks are asked to stop.
 
     \b
@@ -48,32 +104,21 @@ def cancel(
       mainspring cancel run_018f3c2e9a41-9d2c44e1f0a7b35c --why "wrong day"
       mainspring cancel --filter 'job:etl-* state:running' --dry-run
     """
-    if run_filter is not None:
-        run_filter.action(connection, printing, "cancel", why=why, yes=yes)
-        return
-    _act_on_each(
-        connection, printing, ids, yes=yes, verb="cancel", action=lambda client, word: _cancel(client, word, why)
-    )
+    from mainspring.cli.resource_ids import find_run_or_task
+
+    is_run, found = find_run_or_task(session.client, id)
+    return found, (session.client.cancel_run if is_run else session.client.cancel_task)(found, why)
 
 
 @click.command("retry")
-@click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
-@with_run_targets
+@_ids("RUN_OR_TASK...", candidates.runs_or_tasks)
+@_with_filter
 @click.option("--all", "rerun_all", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def retry(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    run_filter: RunFilter | None,
-    rerun_all: bool,
-    why: str,
-    yes: bool,
-) -> None:
-    """Retry a failed task, or the failed tasks of a run; with --all, rerun the whole run.
+@_action_on_runs("retry")
+def retry(session: Session, id: str, rerun_all: bool, why: str) -> Outcome:
+    """Retry a failed task, or the failed tasks of a run.
+
+    With --all, the whole run is rerun as a new run.
 
     \b
     Examples:
@@ -82,91 +127,63 @@ def retry(
       mainspring retry @latest --all
       mainspring retry --filter 'job:etl-* state:failed created>2026-11-15'
     """
-    if run_filter is not None:
-        if rerun_all:
-            raise click.UsageError("--all can't be used with --filter")
-        run_filter.action(connection, printing, "retry", why=why, yes=yes)
-        return
-    _act_on_each(
-        connection,
-        printing,
-        ids,
-        yes=yes,
-        verb="retry",
-        action=lambda client, word: _retry(client, word, why, rerun_all=rerun_all),
-    )
+    from mainspring.cli.resource_ids import find_run_or_task
+
+    is_run, found = find_run_or_task(session.client, id)
+    if not rerun_all:
+        return found, (session.client.retry_run if is_run else session.client.retry_task)(found, why)
+    if not is_run:
+        raise click.UsageError(f"--all requires a run; {id} is not one")
+    return _rerun(session, found, why)
 
 
 @click.command("rerun")
 @click.argument("runs", metavar="RUN_ID...", nargs=-1, required=True, shell_complete=candidates.runs)
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def rerun(connection: ConnectionOptions, printing: Printing, runs: tuple[str, ...], why: str, yes: bool) -> None:
-    """Rerun runs, each as a new run of the same job version with the same parameters.
+@action_on_each("items", argument="runs")
+def rerun(session: Session, run: str, why: str) -> Outcome:
+    """Rerun runs, each as a new run.
+
+    A new run has the same job version and the same parameters.
 
     \b
     Examples:
       mainspring rerun @latest
     """
-    _act_on_each(
-        connection,
-        printing,
-        runs,
-        yes=yes,
-        verb="rerun",
-        action=lambda client, word: _rerun(client, _run(client, word), why),
-    )
+    from mainspring.cli.resource_ids import find_run
+
+    return _rerun(session, find_run(session.client, run), why)
 
 
 @click.command("promote")
-@click.argument("ids", metavar="RUN_ID...", nargs=-1, shell_complete=candidates.runs)
-@click.option(
-    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
-    help="New priority. P0 needs a grant: `mainspring tenants grant-p0`.",
-)  # fmt: skip
-@with_run_targets
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def promote(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    run_filter: RunFilter | None,
-    priority: str,
-    why: str,
-    yes: bool,
-) -> None:
-    """Change the priority of runs. Running tasks continue; queued tasks are reordered.
+@_ids("RUN_ID...", candidates.runs)
+@priority_option("New priority. P0 needs a grant: `mainspring tenants grant-p0`.", "P1")
+@_with_filter
+@_action_on_runs("priority")
+def promote(session: Session, id: str, priority: str, why: str) -> Outcome:
+    """Change the priority of runs.
+
+    Running tasks continue; queued tasks are reordered.
 
     \b
     Examples:
       mainspring promote @latest --priority P0 --why "the board waits"
       mainspring promote --filter 'job:report-* state:pending'
     """
-    if run_filter is not None:
-        run_filter.action(connection, printing, "priority", priority=priority, why=why, yes=yes)
-        return
+    from mainspring.cli.resource_ids import find_run
 
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        run = _run(client, word)
-        return run, client.set_priority(run, priority, why)
-
-    _act_on_each(connection, printing, ids, yes=yes, verb="promote", action=action)
+    run = find_run(session.client, id)
+    return run, session.client.set_priority(run, priority, why)
 
 
 @click.command("kill")
-@click.argument("task", shell_complete=candidates.tasks)
+@_task
 @click.option("--again", is_flag=True, help="Reschedule the task instead of cancelling it.")
 @click.option("--grace", metavar="DURATION", default="0s", show_default=True, help="Time between SIGTERM and SIGKILL.")
-@_why
-@with_output_options
-@with_connection_options
-def kill(connection: ConnectionOptions, printing: Printing, task: str, again: bool, grace: str, why: str) -> None:
-    """Kill the process of a running TASK, and cancel or reschedule the task.
+@action()
+def kill(session: Session, task: str, again: bool, grace: str, why: str) -> Outcome:
+    """Kill the process of a running TASK.
+
+    The task is cancelled, or rescheduled with --again.
 
     \b
     Examples:
@@ -177,21 +194,15 @@ def kill(connection: ConnectionOptions, printing: Printing, task: str, again: bo
     from mainspring.cli.resource_ids import find_task
 
     grace_seconds = parse_duration(grace, "--grace")
-
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        found = find_task(client, word)
-        return found, client.kill(found, why, grace_seconds=grace_seconds, again=again)
-
-    _act_on_each(connection, printing, (task,), yes=True, verb="kill", action=action)
+    found = find_task(session.client, task)
+    return found, session.client.kill(found, why, grace_seconds=grace_seconds, again=again)
 
 
 @click.command("extend")
-@click.argument("task", shell_complete=candidates.tasks)
+@_task
 @click.argument("length", metavar="DURATION")
-@_why
-@with_output_options
-@with_connection_options
-def extend(connection: ConnectionOptions, printing: Printing, task: str, length: str, why: str) -> None:
+@action()
+def extend(session: Session, task: str, length: str, why: str) -> Outcome:
     """Extend the timeout of a running TASK by DURATION, such as 30m.
 
     \b
@@ -202,21 +213,14 @@ def extend(connection: ConnectionOptions, printing: Printing, task: str, length:
     from mainspring.cli.resource_ids import find_task
 
     seconds = parse_duration(length, "DURATION")
-
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        found = find_task(client, word)
-        return found, client.extend(found, seconds, why)
-
-    _act_on_each(connection, printing, (task,), yes=True, verb="extend", action=action)
+    found = find_task(session.client, task)
+    return found, session.client.extend(found, seconds, why)
 
 
 @click.command("clear")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True, shell_complete=candidates.tasks)
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def clear(connection: ConnectionOptions, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
+@action_on_each("items", argument="tasks")
+def clear(session: Session, task: str, why: str) -> Outcome:
     """Release quarantined tasks.
 
     \b
@@ -226,28 +230,15 @@ def clear(connection: ConnectionOptions, printing: Printing, tasks: tuple[str, .
     """
     from mainspring.cli.resource_ids import find_task
 
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        found = find_task(client, word)
-        return found, client.clear_task(found, why)
-
-    _act_on_each(connection, printing, tasks, yes=yes, verb="clear", action=action)
+    found = find_task(session.client, task)
+    return found, session.client.clear_task(found, why)
 
 
 @click.command("pause")
-@click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=candidates.schedules_or_runs)
-@with_run_targets
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def pause(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    run_filter: RunFilter | None,
-    why: str,
-    yes: bool,
-) -> None:
+@_ids("SCHEDULE_OR_RUN...", candidates.schedules_or_runs)
+@_with_filter
+@_action_on_runs("pause")
+def pause(session: Session, id: str, why: str) -> Outcome:
     """Pause schedules or runs. Running tasks continue.
 
     \b
@@ -256,37 +247,22 @@ def pause(
       mainspring pause @latest
       mainspring pause --filter 'job:etl-*'
     """
-    from mainspring.cli.resource_ids import find_schedule
+    from mainspring.cli.resource_ids import find_run, find_schedule, is_run, strip_url
 
-    if run_filter is not None:
-        run_filter.action(connection, printing, "pause", why=why, yes=yes)
-        return
-
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        run = _run_if_any(client, word)
-        if run:
-            return run, client.pause_run(run, why)
-        return word, client.pause_schedule(find_schedule(client, word).id, why)
-
-    _act_on_each(connection, printing, ids, yes=yes, verb="pause", action=action)
+    if is_run(strip_url(id)):
+        run = find_run(session.client, id)
+        return run, session.client.pause_run(run, why)
+    return id, session.client.pause_schedule(find_schedule(session.client, id).id, why)
 
 
 @click.command("resume")
-@click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=candidates.schedules_or_runs)
-@with_run_targets
-@_why
-@with_confirmation
-@with_output_options
-@with_connection_options
-def resume(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    run_filter: RunFilter | None,
-    why: str,
-    yes: bool,
-) -> None:
-    """Resume paused or disabled schedules, or runs that were paused or held after a fault.
+@_ids("SCHEDULE_OR_RUN...", candidates.schedules_or_runs)
+@_with_filter
+@_action_on_runs("resume")
+def resume(session: Session, id: str, why: str) -> Outcome:
+    """Resume paused schedules or runs.
+
+    Also schedules that were disabled, and runs that were held after a fault.
 
     \b
     Examples:
@@ -294,79 +270,16 @@ def resume(
       mainspring resume @latest
       mainspring resume --filter 'job:etl-*'
     """
-    from mainspring.cli.resource_ids import find_schedule
+    from mainspring.cli.resource_ids import find_run, find_schedule, is_run, strip_url
 
-    if run_filter is not None:
-        run_filter.action(connection, printing, "resume", why=why, yes=yes)
-        return
-
-    def action(client: Client, word: str) -> tuple[str, ActionResult]:
-        run = _run_if_any(client, word)
-        if run:
-            return run, client.resume_run(run, why)
-        return word, client.resume_schedule(find_schedule(client, word).id, why)
-
-    _act_on_each(connection, printing, ids, yes=yes, verb="resume", action=action)
+    if is_run(strip_url(id)):
+        run = find_run(session.client, id)
+        return run, session.client.resume_run(run, why)
+    return id, session.client.resume_schedule(find_schedule(session.client, id).id, why)
 
 
-def _act_on_each(
-    connection: ConnectionOptions,
-    printing: Printing,
-    ids: tuple[str, ...],
-    *,
-    yes: bool,
-    verb: str,
-    action: Callable[[Client, str], tuple[str, ActionResult]],
-) -> None:
-    """Perform an action on each id and print the outcomes. Asks for confirmation if there are several."""
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
-    if len(ids) > 1 and not confirmed(f"{verb} {len(ids)} items?", yes=yes):
-        raise click.Abort
-    with connection.client() as client:
-        outcomes = [ActionOutcome.of(named, verb, done) for named, done in (action(client, word) for word in ids)]
-    print_action_outcomes(outcomes, printing)
-
-
-def _cancel(client: Client, word: str, why: str) -> tuple[str, ActionResult]:
-    from mainspring.cli.resource_ids import find_task, is_run
-
-    if is_run(word) and "/" not in word:
-        run = _run(client, word)
-        return run, client.cancel_run(run, why)
-    task = find_task(client, word)
-    return task, client.cancel_task(task, why)
-
-
-def _retry(client: Client, word: str, why: str, *, rerun_all: bool) -> tuple[str, ActionResult]:
-    from mainspring.cli.resource_ids import find_task, is_run
-
-    if is_run(word) and "/" not in word:
-        run = _run(client, word)
-        if not rerun_all:
-            return run, client.retry_run(run, why)
-        return _rerun(client, run, why)
-    if rerun_all:
-        raise click.UsageError(f"--all requires a run; {word} is not one")
-    task = find_task(client, word)
-    return task, client.retry_task(task, why)
-
-
-def _rerun(client: Client, run: str, why: str) -> tuple[str, ActionResult]:
+def _rerun(session: Session, run: str, why: str) -> Outcome:
     """Rerun a run. The outcome has the id of the new run."""
     from mainspring.protocol.rest.runs import ActionResult
 
-    return client.rerun(run, why).run_id, ActionResult(changed=True, detail=f"rerun of {run}")
-
-
-def _run_if_any(client: Client, word: str) -> str | None:
-    """Resolve a reference to a run; None if it names a schedule."""
-    from mainspring.cli.resource_ids import is_run, strip_url
-
-    return _run(client, word) if is_run(strip_url(word)) else None
-
-
-def _run(client: Client, word: str) -> str:
-    from mainspring.cli.resource_ids import find_run
-
-    return find_run(client, word)
+    return session.client.rerun(run, why).run_id, ActionResult(changed=True, detail=f"rerun of {run}")

@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    limit_option,
-    strip_ls,
-    watch_option,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import strip_ls
+from mainspring.cli.resource import Session, listing, with_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import BinaryIO
 
+    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
     from mainspring.protocol.rest.artifacts import ArtifactView
 
@@ -55,36 +48,31 @@ def artifacts() -> None:
 @artifacts.command(_LIST)
 @click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
 @click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
-@watch_option
-@limit_option(100)
-@with_table_options
-@with_connection_options
-def list_artifacts(
-    connection: ConnectionOptions, printing: Printing, what: str, attempt: str | None, watch: bool, limit: int
-) -> None:
-    """List the artifacts of a run or a task, from the last successful attempts.
+@listing(100)
+def list_artifacts(session: Session, what: str, attempt: str | None, limit: int) -> Listing[ArtifactView]:
+    """List the artifacts of a run or task.
+
+    By default those of the last successful attempts.
 
     \b
     Examples:
       mainspring artifacts @latest
       mainspring artifacts ls @latest/extract --attempt all
     """
-    from mainspring.cli.render.artifact_tables import ARTIFACTS
-    from mainspring.cli.render.listing import show_list
-    from mainspring.cli.resource_ids import find_run, find_task, is_run
+    from mainspring.cli.render.tables import ARTIFACTS
+    from mainspring.cli.resource_ids import find_run_or_task, is_run, strip_url
 
-    is_whole_run = is_run(what) and "/" not in what
-    if attempt is not None and is_whole_run:
+    if attempt is not None and is_run(strip_url(what)):
         raise click.UsageError("--attempt requires a task")
-    with connection.client() as client:
-        found = find_run(client, what) if is_whole_run else find_task(client, what)
+    client = session.client
+    is_whole_run, found = find_run_or_task(client, what)
 
-        def fetch() -> Iterable[ArtifactView]:
-            if is_whole_run:
-                return client.run_artifacts(found, limit=limit)
-            return client.task_artifacts(found, attempt="*" if attempt == "all" else attempt, limit=limit)
+    def fetch() -> Iterable[ArtifactView]:
+        if is_whole_run:
+            return client.run_artifacts(found, limit=limit)
+        return client.task_artifacts(found, attempt="*" if attempt == "all" else attempt, limit=limit)
 
-        show_list(fetch, ARTIFACTS, printing, watch=watch, limit=limit)
+    return ARTIFACTS, fetch
 
 
 @artifacts.command("get")
@@ -95,11 +83,8 @@ def list_artifacts(
     "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
     help="Output file; - for stdout. [default: its own name]",
 )  # fmt: skip
-@with_output_options
-@with_connection_options
-def get(
-    connection: ConnectionOptions, printing: Printing, task: str, path: str, attempt: str | None, target: Path | None
-) -> None:
+@with_session
+def get(session: Session, task: str, path: str, attempt: str | None, target: Path | None) -> None:
     """Download an artifact of a task.
 
     It is read directly from the artifact store, a shared disk or a bucket, with the credentials of your environment.
@@ -110,12 +95,11 @@ def get(
       mainspring artifacts get @latest/extract orders.csv
       mainspring artifacts get run_018f3c2e9a41-9d2c44e1f0a7b35c/report report.html --to -
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
     from mainspring.cli.resource_ids import find_task
     from mainspring.client.artifact_files import copy_artifact
+    from mainspring.protocol.rest.runs import ActionResult
 
-    with connection.client() as client:
-        found = _find(client, find_task(client, task), path, attempt)
+    found = _find(session.client, find_task(session.client, task), path, attempt)
     if target == Path("-"):
         copy_artifact(found, sys.stdout.buffer.write)
         return
@@ -127,8 +111,8 @@ def get(
         beside.replace(written)
     finally:
         beside.unlink(missing_ok=True)
-    detail = f"{found.size_bytes} bytes, checksum verified"
-    print_action_outcomes([ActionOutcome(id=str(written), action="get", changed=True, detail=detail)], printing)
+    done = ActionResult(changed=True, detail=f"{found.size_bytes} bytes, checksum verified")
+    session.print_outcomes([(str(written), done)])
 
 
 def _find(client: Client, task_id: str, path: str, attempt: str | None) -> ArtifactView:

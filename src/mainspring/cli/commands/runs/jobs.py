@@ -1,35 +1,26 @@
-"""`mainspring jobs`: job definitions and their versions."""
+"""`mainspring jobs`, `history` and `durations`: job definitions, their versions and statistics."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import filter_option
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    confirmed,
-    limit_option,
-    watch_option,
-    with_confirmation,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ResourceGroup, filter_option
+from mainspring.cli.resource import Session, action_on_each, listing, with_table_session
+
+if TYPE_CHECKING:
+    from mainspring.cli.resource import Listing, Outcome
+    from mainspring.protocol.rest.runs import JobView
+
+_job = click.argument("job", shell_complete=candidates.jobs)
 
 
-@click.group("jobs", cls=ResourceGroup, invoke_without_command=True)
+@click.group("jobs", cls=ResourceGroup)
 @filter_option
-@watch_option
-@limit_option(100)
-@with_table_options
-@with_connection_options
-@click.pass_context
-def jobs(
-    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, q: str | None, watch: bool, limit: int
-) -> None:
+@listing(100)
+def jobs(session: Session, q: str | None, limit: int) -> Listing[JobView]:
     """List jobs in their latest version. Alias: `mainspring ls`.
 
     \b
@@ -38,22 +29,15 @@ def jobs(
       mainspring jobs --filter 'label.team=ml'
       mainspring jobs versions etl
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import JOBS
 
-    with connection.client() as client:
-        show_list(lambda: client.jobs(q=q, limit=limit), JOBS, printing, watch=watch, limit=limit)
+    return JOBS, lambda: session.client.jobs(q=q, limit=limit)
 
 
 @jobs.command("versions")
-@click.argument("job", shell_complete=candidates.jobs)
-@watch_option
-@limit_option(50)
-@with_table_options
-@with_connection_options
-def versions(connection: ConnectionOptions, printing: Printing, job: str, watch: bool, limit: int) -> None:
+@_job
+@listing(50)
+def versions(session: Session, job: str, limit: int) -> Listing[JobView]:
     """List the versions of JOB, newest first.
 
     \b
@@ -61,28 +45,16 @@ def versions(connection: ConnectionOptions, printing: Printing, job: str, watch:
       mainspring jobs versions etl
       mainspring show etl@3
     """
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.tables import VERSIONS
 
-    with connection.client() as client:
-        show_list(lambda: client.job_versions(job, limit=limit), VERSIONS, printing, watch=watch, limit=limit)
+    return VERSIONS, lambda: session.client.job_versions(job, limit=limit)
 
 
 @jobs.command("delete")
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=candidates.jobs)
-@click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
-@click.option("--why", default="", help="Reason, recorded in the audit log.")
-@with_confirmation
-@with_output_options
-@with_connection_options
-def delete(
-    connection: ConnectionOptions,
-    printing: Printing,
-    names: tuple[str, ...],
-    if_version: int | None,
-    why: str,
-    yes: bool,
-) -> None:
+@click.option("--if-version", type=click.IntRange(min=1), metavar="VERSION", help="Only if this is the latest version.")
+@action_on_each("jobs", argument="names")
+def delete(session: Session, name: str, if_version: int | None, why: str) -> Outcome:
     """Delete jobs with all versions.
 
     Their runs continue and are kept. A job with a schedule can't be deleted.
@@ -91,12 +63,59 @@ def delete(
     Examples:
       mainspring jobs delete etl --why "moved elsewhere"
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
+    return name, session.client.delete_job(name, why, if_match=if_version)
 
-    if len(names) > 1 and not confirmed(f"delete {len(names)} jobs?", yes=yes):
-        raise click.Abort
-    with connection.client() as client:
-        outcomes = [
-            ActionOutcome.of(name, "delete", client.delete_job(name, why, if_match=if_version)) for name in names
-        ]
-    print_action_outcomes(outcomes, printing)
+
+@click.command("history")
+@_job
+@click.option(
+    "--days",
+    type=click.IntRange(1, 366),
+    metavar="NUMBER",
+    default=30,
+    show_default=True,
+    help="Number of days, up to today.",
+)
+@with_table_session
+def history(session: Session, job: str, days: int) -> None:
+    """Show daily statistics of JOB.
+
+    Runs, success rate, durations and start delays of each day, in UTC.
+
+    \b
+    Examples:
+      mainspring history etl
+      mainspring history etl --days 7 -o json
+    """
+    from mainspring.cli.render.tables import DAYS, format_success_rate
+    from mainspring.core.text.durations import format_seconds
+
+    trend = session.client.job_trend(job, days=days)
+
+    def print_text() -> None:
+        session.print_rows(trend.days, DAYS)
+        total = trend.total
+        if total.runs:
+            took = total.duration_p50_seconds
+            usual = "" if took is None else f", median {format_seconds(took)}"
+            runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
+            click.echo(f"\n{runs}, {format_success_rate(total)} succeeded{usual}")
+
+    session.print_one(trend, trend.job, print_text)
+
+
+@click.command("durations")
+@_job
+@with_table_session
+def durations(session: Session, job: str) -> None:
+    """Show p50, p90 and p99 durations of JOB and its tasks.
+
+    They are computed from the latest successful runs.
+
+    \b
+    Examples:
+      mainspring durations etl
+    """
+    from mainspring.cli.render.schedule_tables import DURATIONS
+
+    session.print_rows(session.client.durations(job), DURATIONS)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.config import process_options
-from mainspring.cli.options import Printing, with_output_options
+from mainspring.cli.config.process_options import invoker_option
+from mainspring.cli.options import Printing, params_option, with_output_options
 
 if TYPE_CHECKING:
     from mainspring.definitions.pipeline_file import Pipeline
@@ -18,29 +18,18 @@ _FILE = click.Path(exists=True, path_type=Path)
 
 @click.command("run")
 @click.argument("file", type=_FILE)
-@click.option(
-    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
-    help="Run parameter (parsed as JSON, falls back to string).",
-)  # fmt: skip
-@click.option(
-    "--invoker", metavar="INVOKER", callback=process_options.invoker,
-    help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",
-)  # fmt: skip
+@params_option
+@invoker_option
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--keep", is_flag=True, help="Keep the store and logs, and print their location.")
 @with_output_options
 def run(
-    printing: Printing,
-    file: Path,
-    params: tuple[str, ...],
-    invoker: str | None,
-    timeout: str | None,
-    keep: bool,
+    printing: Printing, file: Path, params: tuple[str, ...], invoker: str | None, timeout: str | None, keep: bool
 ) -> None:
-    """Run the pipeline in FILE, or in a directory's pipeline.yaml, in this process and print its logs.
+    """Run the pipeline in FILE in this process, without a server.
 
-    Uses the real engine with a temporary store. The schedule is ignored, and no state file is written. Exits with 0 if
-    the run succeeded, else with 1.
+    FILE may be a directory with a pipeline.yaml. The logs are printed. Uses the real engine with a temporary store.
+    The schedule is ignored, and no state file is written. Exits with 0 if the run succeeded, else with 1.
 
     \b
     Examples:
@@ -48,19 +37,21 @@ def run(
       mainspring run pipelines/etl --timeout 10m -o json
     """
     import math
+    import shutil
     import tempfile
 
     from mainspring.app.standalone import StandaloneSettings, run_in_background
-    from mainspring.cli.commands.runs.wait_for_run import parse_timeout, wait_for_end
+    from mainspring.cli.commands.runs.wait_for_run import wait_for_end
     from mainspring.cli.render.log_view import LogView
-    from mainspring.cli.render.times import parse_params
+    from mainspring.cli.render.times import parse_params, parse_timeout
     from mainspring.client.client import FINAL_RUN_STATES, Client
+    from mainspring.definitions.pipeline_params import make_params
     from mainspring.protocol.clock import SystemClock
     from mainspring.telemetry.log_output import configure_embedded_logging
 
     configure_embedded_logging("error")
     pipeline = _read(file)
-    given = _parameters(pipeline, parse_params(params))
+    given = make_params(pipeline.params, parse_params(params), SystemClock().wall().astimezone())
     timeout_seconds = parse_timeout(timeout)
     place = Path(tempfile.mkdtemp(prefix="mainspring-run-"))
     settings = StandaloneSettings(
@@ -83,7 +74,10 @@ def run(
                 )
             wait_for_end(client, made.id, printing, timeout_seconds, server_remains=False, since=began)
     finally:
-        _clear(place, keep=keep)
+        if keep:
+            click.echo(f"kept in {place}", err=True)
+        else:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _read(file: Path) -> Pipeline:
@@ -104,20 +98,3 @@ def _invoker(said: str | None) -> str:
 
     project = find_project_file()
     return said or (None if project is None else project.invoker()) or ""
-
-
-def _parameters(pipeline: Pipeline, given: dict[str, object]) -> dict[str, object]:
-    """Return the parameters of the run: the given ones and the defaults of the file."""
-    from mainspring.definitions.pipeline_params import make_params
-    from mainspring.protocol.clock import SystemClock
-
-    return make_params(pipeline.params, given, SystemClock().wall().astimezone())
-
-
-def _clear(place: Path, *, keep: bool) -> None:
-    import shutil
-
-    if keep:
-        click.echo(f"kept in {place}", err=True)
-    else:
-        shutil.rmtree(place, ignore_errors=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    params_option,
+    priority_option,
+    with_connection_options,
+    with_output_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -19,21 +27,17 @@ if TYPE_CHECKING:
     from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 
 _STDIN = "-"
-_params = click.option(
-    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
-    help="Run parameter (parsed as JSON, falls back to string).",
-)  # fmt: skip
+_REFUSED = 4
+_MAX_SHOWN = 20
+"""Maximum number of problems in a table."""
 
 
 @click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
-@_params
-@click.option(
-    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
-    help="Priority of the run; P0 requires a grant.",
-)  # fmt: skip
+@params_option
+@priority_option("Priority of the run; P0 requires a grant.", "P2")
 @click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
-@click.option("--count", type=click.IntRange(min=1), help="Number of runs to submit.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="Submit a run per line of a JSON Lines file with parameters.",
@@ -50,24 +54,13 @@ _params = click.option(
 @with_output_options
 @with_connection_options
 def submit(
-    connection: ConnectionOptions,
-    printing: Printing,
-    file: str,
-    params: tuple[str, ...],
-    priority: str,
-    finish_by: str | None,
-    count: int | None,
-    bulk: Path | None,
-    mode: Literal["each", "all"],
-    idempotency_key: str | None,
-    wait: bool,
-    watch: bool,
-    timeout: str | None,
-    dry_run: bool,
-) -> None:
-    """Submit a run of the job in FILE (YAML or JSON, - for stdin), or of an existing job by name.
+    connection: ConnectionOptions, printing: Printing, file: str, params: tuple[str, ...], priority: str,
+    finish_by: str | None, count: int | None, bulk: Path | None, mode: Literal["each", "all"],
+    idempotency_key: str | None, wait: bool, watch: bool, timeout: str | None, dry_run: bool,
+) -> None:  # fmt: skip
+    """Submit a run of the job in FILE, or of an existing job.
 
-    The schedule in a pipeline file is ignored; its parameters are used.
+    FILE is YAML or JSON; - for stdin. The schedule in a pipeline file is ignored; its parameters are used.
 
     \b
     Examples:
@@ -77,8 +70,7 @@ def submit(
       mainspring submit etl.yaml --bulk days.jsonl --mode all
       mainspring submit etl.yaml --dry-run
     """
-    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
-    from mainspring.cli.render.times import parse_future_time, parse_params
+    from mainspring.cli.render.times import parse_future_time, parse_params, parse_timeout
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
@@ -92,7 +84,11 @@ def submit(
     promise = None if finish_by is None else parse_future_time(finish_by, "--finish-by", printing)
     definition = _read_file(file)
     if dry_run:
-        _print_definition(file, definition, printing)
+        from mainspring.cli.config.input_files import print_body
+
+        if definition is None:
+            raise click.UsageError(f"--dry-run requires a file; {file} is not one")
+        print_body(definition.body, definition.name, printing)
         return
     with connection.client() as client:
         job = file if definition is None else _submit_job(client, definition)
@@ -101,7 +97,8 @@ def submit(
             request = partial(client.request, job, priority=priority, finish_by=promise)
             run_requests = _run_requests(request, given, count, bulk)
             lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
-            _print_bulk(lines, count, printing)
+            if not _print_bulk(lines, count, printing):
+                sys.exit(_REFUSED)
             return
         submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
         run = _submit_run(submit_run, job, given)
@@ -109,14 +106,9 @@ def submit(
 
 
 def _show(
-    connection: ConnectionOptions,
-    run: RunView,
-    printing: Printing,
-    timeout_seconds: float | None,
-    *,
-    wait: bool,
+    connection: ConnectionOptions, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool,
     watch: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Print the run, or wait until it ends."""
     if not wait and not watch:
         from mainspring.cli.render.output import print_one
@@ -201,17 +193,24 @@ def _lines_of(path: Path) -> Iterator[dict[str, object]]:
                 raise InvalidFile(f"{path}:{number}:1: must be a JSON object with parameters: {error}") from error
 
 
-def _print_definition(file: str, definition: ParsedFile | None, printing: Printing) -> None:
-    from mainspring.cli.config.input_files import print_body
+def _print_bulk(lines: Iterable[BulkItemResult], total: int | None, printing: Printing) -> bool:
+    """Print the outcome of each run, or in tables a summary and the first problems. Return whether all succeeded."""
+    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.tables import BULK
+    from mainspring.cli.render.terminal import with_progress_bar
 
-    if definition is None:
-        raise click.UsageError(f"--dry-run requires a file; {file} is not one")
-    print_body(definition.body, definition.name, printing)
+    counts: Counter[bool] = Counter()
 
+    def counted() -> Iterator[BulkItemResult]:
+        for line in with_progress_bar(lines, "submitting", total):
+            counts[line.problem is None] += 1
+            yield line
 
-def _print_bulk(lines: Iterator[BulkItemResult], total: int | None, printing: Printing) -> None:
-    """Print the outcome of each run, or a summary with the faults in tables. Exits with 4 if any was rejected."""
-    from mainspring.cli.render.bulk import print_bulk
-
-    if not print_bulk(lines, total, printing):
-        sys.exit(4)
+    if not printing.is_human_readable:
+        print_rows(counted(), BULK, printing)
+        return not counts[False]
+    problems = [line for line in counted() if line.problem is not None]
+    click.echo(f"{counts[True]} of {counts.total()} runs submitted")
+    if problems:
+        print_rows(problems[:_MAX_SHOWN], BULK, printing)
+    return not problems

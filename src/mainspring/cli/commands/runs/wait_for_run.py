@@ -11,7 +11,6 @@ from mainspring.cli.options import Printing
 from mainspring.cli.render.output import print_error_message, print_hint, print_one
 from mainspring.cli.render.tables import format_failure, format_task_name
 from mainspring.client.client import FINAL_RUN_STATES, Client
-from mainspring.core.text.durations import parse_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import RunView, TaskView
 
@@ -21,32 +20,16 @@ _POLL_SECONDS = 5.0
 """Interval of checks whether the run is paused and needs a user to resume it."""
 
 
-def parse_timeout(text: str | None, option: str = "--timeout") -> float | None:
-    """Parse a duration. Raises UsageError."""
-    if text is None:
-        return None
-    try:
-        return parse_seconds(float(text) if text.replace(".", "", 1).isdigit() else text)
-    except ValueError as error:
-        raise click.UsageError(f"{option} {error}") from error
-
-
 def wait_for_end(
-    client: Client,
-    run_id: str,
-    printing: Printing,
-    timeout_seconds: float | None,
-    *,
-    server_remains: bool = True,
+    client: Client, run_id: str, printing: Printing, timeout_seconds: float | None, *, server_remains: bool = True,
     since: float | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Wait, print the run, and exit with 1 if it did not succeed, or with 124 on timeout.
 
     `server_remains`: the server keeps running afterwards, so hints may name commands that call it. `since`: start of
-    the
-    timeout on the monotonic clock; now if None.
+    the timeout on the monotonic clock; now if None.
     """
-    clock, last_reason = SystemClock(), ""
+    clock, was_paused = SystemClock(), False
     began = clock.monotonic() if since is None else since
     until = None if timeout_seconds is None else began + timeout_seconds
     while True:
@@ -60,9 +43,9 @@ def wait_for_end(
             exit_timed_out(
                 f"{run_id} is {run.state} after {timeout_seconds:g} s", run_id, server_remains=server_remains
             )
-        if run.state == "PAUSED" and run.because != last_reason:
-            last_reason = run.because
+        if run.state == "PAUSED" and not was_paused:
             print_hint(f"{run_id} is paused: {run.held or run.because}; resume it with `mainspring resume {run_id}`")
+        was_paused = run.state == "PAUSED"
 
 
 def _poll_run(client: Client, run_id: str, seconds: float) -> RunView:

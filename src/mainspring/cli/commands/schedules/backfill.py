@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_table_options
+from mainspring.cli.resource import why_option
 
 if TYPE_CHECKING:
+    from mainspring.client.client import Client
     from mainspring.protocol.rest.schedules import BackfillView
+
+_POLL_SECONDS = 0.5
+_WAITING = "waiting"
 
 
 @click.command("backfill")
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-parallel",
     type=click.IntRange(min=1),
+    metavar="NUMBER",
     default=1,
     show_default=True,
     help="Maximum number of concurrent runs.",
@@ -29,32 +36,23 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only list the windows and whether they would run.")
 @click.option("--wait", is_flag=True, help="Wait for all runs; exit with 1 unless all succeed.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
-@click.option("--why", default="", help="Reason, recorded in the audit log.")
+@why_option()
 @with_table_options
 @with_connection_options
 def backfill(
-    connection: ConnectionOptions,
-    printing: Printing,
-    name: str,
-    since: str,
-    before: str,
-    max_parallel: int,
-    again: bool,
-    dry_run: bool,
-    wait: bool,
-    timeout: str | None,
-    why: str,
-) -> None:
-    """Run past windows of schedule NAME in a time range, except those that have already run.
+    connection: ConnectionOptions, printing: Printing, name: str, since: str, before: str, max_parallel: int,
+    again: bool, dry_run: bool, wait: bool, timeout: str | None, why: str,
+) -> None:  # fmt: skip
+    """Run past windows of schedule NAME.
+
+    Windows that have already run are skipped unless --again is given.
 
     \b
     Examples:
       mainspring backfill nightly --from 2026-11-01 --to 2026-11-15 --dry-run
       mainspring backfill nightly --from 2026-11-01 --to 2026-11-15 --max-parallel 4 --wait
     """
-    from mainspring.cli.commands.runs.wait_for_run import parse_timeout
-    from mainspring.cli.commands.schedules.backfill_view import wait_for_backfill
-    from mainspring.cli.render.times import parse_time
+    from mainspring.cli.render.times import parse_time, parse_timeout
     from mainspring.cli.resource_ids import find_schedule
     from mainspring.protocol.rest.schedules import BackfillRequest
 
@@ -68,7 +66,7 @@ def backfill(
     _print_backfill(made, printing, is_plan=dry_run)
     if wait and made.id is not None:
         with connection.watch_client() as client:
-            sys.exit(wait_for_backfill(client, made.schedule_id, made, timeout_seconds))
+            sys.exit(_wait_for_backfill(client, made.schedule_id, made, timeout_seconds))
 
 
 def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) -> None:
@@ -85,3 +83,33 @@ def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) ->
             print_hint(f"only the first {len(made.windows)} windows are included; repeat the command for the rest")
 
     print_one(made, made.id or made.schedule_id, printing, print_text)
+
+
+def _wait_for_backfill(client: Client, name: str, backfill: BackfillView, timeout_seconds: float | None) -> int:
+    """Wait until every window has ended. Returns the exit code: 0 if all succeeded, 1 if not, 124 on timeout."""
+    from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT
+    from mainspring.cli.render import terminal
+    from mainspring.cli.render.output import print_error_message
+    from mainspring.protocol.clock import SystemClock
+
+    clock = SystemClock()
+    until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+    with terminal.progress_bar("windows", backfill.wanted) as advance:
+        while True:
+            ends = Counter(
+                fire.run_state or (_WAITING if fire.outcome in {"ran", "waiting"} else fire.outcome)
+                for fire in client.fires(name, backfill=backfill.id)
+            )
+            over = ends.total() - ends[_WAITING]
+            advance(over)
+            if over >= backfill.wanted:
+                break
+            if until is not None and clock.monotonic() >= until:
+                print_error_message(
+                    f"{over} of {backfill.wanted} windows ended after {timeout_seconds:g} s", "the backfill continues"
+                )
+                return TIMED_OUT
+            clock.pause(_POLL_SECONDS)
+    words = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()) if count)
+    click.echo(f"{over} windows ended: {words}" if words else "nothing to run", err=True)
+    return int(over != ends["SUCCEEDED"])

@@ -6,57 +6,49 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.commands.runs.bulk_actions import filter_option
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
     ConnectionOptions,
     Printing,
     ResourceGroup,
-    limit_option,
-    watch_option,
+    filter_option,
     with_connection_options,
     with_output_options,
-    with_table_options,
 )
+from mainspring.cli.resource import Session, listing, with_table_session
 
 if TYPE_CHECKING:
     import msgspec
 
+    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.runs import TransitionView
+    from mainspring.protocol.rest.schedules import EventView
 
 _FROM_FILE = "@"
 
 
-@click.group("events", cls=ResourceGroup, invoke_without_command=True)
+@click.group("events", cls=ResourceGroup)
 @click.option("--type", "kind", metavar="TYPE", help="Filter by type.")
-@watch_option
-@limit_option(50)
-@with_table_options
-@with_connection_options
-@click.pass_context
-def events(
-    ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, kind: str | None, watch: bool, limit: int
-) -> None:
-    """List received events, newest first; `send` sends one, `follow` streams task transitions.
+@listing(50)
+def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]:
+    """List received events, newest first.
+
+    `send` sends an event, `follow` streams task transitions.
 
     \b
     Examples:
       mainspring events --type orders.ready
       mainspring events send orders.ready --data '{"rows": 5}'
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.schedule_tables import EVENTS
 
-    with connection.client() as client:
-        show_list(lambda: client.received_events(type=kind, limit=limit), EVENTS, printing, watch=watch, limit=limit)
+    return EVENTS, lambda: session.client.received_events(type=kind, limit=limit)
 
 
 @events.command("follow")
 @filter_option
 @click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
-@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many.")
 @with_output_options
 @with_connection_options
 def follow(
@@ -83,20 +75,11 @@ def follow(
 @events.command("send")
 @click.argument("kind", metavar="TYPE")
 @click.option("--data", metavar="JSON", help="Event data: JSON, @FILE, or @- for stdin.")
-@click.option("--source", default="/mainspring/cli", show_default=True, help="Source of the event.")
+@click.option("--source", metavar="URI", default="/mainspring/cli", show_default=True, help="Source of the event.")
 @click.option("--id", "event_id", metavar="ID", help="Event id; duplicates by source and id are ignored.")
 @click.option("--subject", default="", help="Subject of the event.")
-@with_table_options
-@with_connection_options
-def send(
-    connection: ConnectionOptions,
-    printing: Printing,
-    kind: str,
-    data: str | None,
-    source: str,
-    event_id: str | None,
-    subject: str,
-) -> None:
+@with_table_session
+def send(session: Session, kind: str, data: str | None, source: str, event_id: str | None, subject: str) -> None:
     """Send an event of TYPE. Schedules that wait for it fire.
 
     \b
@@ -104,13 +87,10 @@ def send(
       mainspring events send orders.ready --data '{"rows": 5}'
       mainspring events send orders.ready --id 2026-11-15 --data @orders.json
     """
-    from mainspring.cli.render.output import print_rows
     from mainspring.cli.render.schedule_tables import RECEIVED
 
-    content = _read_data(data)
-    with connection.client() as client:
-        event = client.event(kind, data=content, source=source, id=event_id, subject=subject)
-        print_rows(client.send_events([event]), RECEIVED, printing)
+    event = session.client.event(kind, data=_read_data(data), source=source, id=event_id, subject=subject)
+    session.print_rows(session.client.send_events([event]), RECEIVED)
 
 
 def _print_change(change: TransitionView, printing: Printing) -> None:

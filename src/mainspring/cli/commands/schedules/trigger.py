@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.options import (
+    ConnectionOptions,
+    Printing,
+    params_option,
+    with_connection_options,
+    with_output_options,
+)
+from mainspring.cli.resource import why_option
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -18,29 +25,21 @@ if TYPE_CHECKING:
 
 @click.command("trigger")
 @click.argument("name", shell_complete=candidates.schedules_or_jobs)
-@click.option(
-    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
-    help="Run parameter (parsed as JSON, falls back to string).",
-)  # fmt: skip
+@params_option
 @click.option("--window", metavar="TIME", help="Rerun this window of a schedule.")
 @click.option("--idempotency-key", metavar="KEY", help="Triggering again with the same key returns the same run.")
-@click.option("--why", default="", help="Reason, recorded in the audit log (schedules only).")
+@why_option("Reason, recorded in the audit log (schedules only).")
 @click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @with_output_options
 @with_connection_options
 def trigger(
-    connection: ConnectionOptions,
-    printing: Printing,
-    name: str,
-    params: tuple[str, ...],
-    window: str | None,
-    idempotency_key: str | None,
-    why: str,
-    wait: bool,
-    timeout: str | None,
-) -> None:
-    """Run NAME now: a schedule with its parameters and priority, or else the job of that name.
+    connection: ConnectionOptions, printing: Printing, name: str, params: tuple[str, ...], window: str | None,
+    idempotency_key: str | None, why: str, wait: bool, timeout: str | None,
+) -> None:  # fmt: skip
+    """Run a schedule or job now.
+
+    NAME is a schedule, which has its parameters and priority, or else a job.
 
     \b
     Examples:
@@ -48,16 +47,17 @@ def trigger(
       mainspring trigger nightly --window 2026-11-15T05:30
       mainspring trigger etl -p day=2026-11-15 --idempotency-key 2026-11-15
     """
-    from mainspring.cli.commands.runs.wait_for_run import parse_timeout, wait_for_end
+    from mainspring.cli.commands.runs.wait_for_run import wait_for_end
     from mainspring.cli.render.output import print_one
-    from mainspring.cli.render.times import parse_params, parse_time
+    from mainspring.cli.render.times import parse_params, parse_time, parse_timeout
+    from mainspring.protocol.rest.runs import RunView
 
     timeout_seconds = parse_timeout(timeout)
     given = parse_params(params)
     window_at = None if window is None else parse_time(window, "--window", printing)
     with connection.client() as client:
         made = _trigger(client, name, given, window_at, idempotency_key, why)
-    run_id = _run_of(made)
+    run_id = made.id if isinstance(made, RunView) else made.run_id or ""
     if not wait:
         print_one(made, run_id, printing, lambda: click.echo(run_id))
         return
@@ -88,9 +88,3 @@ def _trigger(
         missing = NotFound(f"there is no schedule or job {name}{where}")
         missing.hint = "if it belongs to another tenant, use --tenant"
         raise missing from refused
-
-
-def _run_of(made: RunView | FireView) -> str:
-    from mainspring.protocol.rest.runs import RunView
-
-    return made.id if isinstance(made, RunView) else made.run_id or ""

@@ -7,28 +7,19 @@ from typing import TYPE_CHECKING, Literal, get_args
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    ListCommand,
-    Printing,
-    confirmed,
-    limit_option,
-    watch_option,
-    with_confirmation,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ListCommand, confirm, with_confirmation
+from mainspring.cli.resource import Session, action, listing, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.cli.completion.candidates import Items
+    from mainspring.cli.resource import Listing, Outcome
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import FreezeView
 
 Kind = Literal["all", "tenant", "pool", "job"]
 
 _KINDS = get_args(Kind)
-_why = click.option("--why", default="", help="Reason, shown with waiting tasks.")
+_WHY = "Reason, shown with waiting tasks."
 _kind = click.argument("kind", metavar="|".join(_KINDS), type=click.Choice(_KINDS))
 
 
@@ -43,38 +34,31 @@ _name = click.argument("name", default="", shell_complete=_names)
 
 
 @click.command("freezes", cls=ListCommand)
-@watch_option
-@limit_option(200)
-@with_table_options
-@with_connection_options
-def freezes(connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
+@listing(200)
+def freezes(session: Session, limit: int) -> Listing[FreezeView]:
     """List active freezes.
 
     \b
     Examples:
       mainspring freezes
     """
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import FREEZES
 
-    with connection.client() as client:
-        show_list(lambda: client.freezes(limit=limit), FREEZES, printing, watch=watch, limit=limit)
+    return FREEZES, lambda: session.client.freezes(limit=limit)
 
 
 @click.command("freeze")
 @_kind
 @_name
 @click.option("--for", "length", metavar="DURATION", help="Duration, such as 2h; until unfrozen if omitted.")
-@_why
+@why_option(_WHY)
 @with_confirmation
-@with_output_options
-@with_connection_options
-def freeze(
-    connection: ConnectionOptions, printing: Printing, kind: Kind, name: str, length: str | None, why: str, yes: bool
-) -> None:
-    """Freeze a tenant, pool or job, or everything: no new tasks start. Running tasks continue.
+@with_session
+def freeze(session: Session, kind: Kind, name: str, length: str | None, why: str, yes: bool) -> None:
+    """Freeze a tenant, pool, job or everything: no new tasks start.
 
-    Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks for confirmation.
+    Running tasks continue. Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks
+    for confirmation.
 
     \b
     Examples:
@@ -83,42 +67,40 @@ def freeze(
       mainspring freeze pool gpu --why "new drivers"
       mainspring freeze all --why "the store is full" --yes
     """
-    from mainspring.cli.render.output import print_one
+    from mainspring.cli.render.output import format_when
     from mainspring.cli.render.sharing_tables import FREEZES
     from mainspring.cli.render.times import parse_duration
     from mainspring.protocol.rest.sharing import FreezeRequest
 
     seconds = None if length is None else parse_duration(length, "--for")
     _check_name(kind, name)
-    if kind == "all" and not confirmed("freeze all? No new tasks will start in any pool for any tenant.", yes=yes):
-        raise click.Abort
-    with connection.client() as client:
-        subject = _subject(client, kind, name)
-        frozen = client.freeze(FreezeRequest(kind=kind, subject=subject, why=why, seconds=seconds))
-    print_one(frozen, FREEZES.id(frozen), printing, lambda: click.echo(_format_freeze(frozen, printing)))
+    if kind == "all":
+        confirm("freeze all? No new tasks will start in any pool for any tenant.", yes=yes)
+    subject = _subject(session.client, kind, name)
+    frozen = session.client.freeze(FreezeRequest(kind=kind, subject=subject, why=why, seconds=seconds))
+    what = "everything" if frozen.kind == "all" else f"{frozen.kind} {frozen.subject}"
+    until = "" if frozen.until is None else f" until {format_when(frozen.until, session.printing)}"
+    text = f"{what} is frozen{until}: no new tasks start, running tasks continue"
+    session.print_line(frozen, FREEZES.id(frozen), text)
 
 
 @click.command("unfreeze")
 @_kind
 @_name
-@_why
-@with_output_options
-@with_connection_options
-def unfreeze(connection: ConnectionOptions, printing: Printing, kind: str, name: str, why: str) -> None:
-    """Unfreeze a tenant, pool or job, or everything. Other freezes remain in effect.
+@action(_WHY)
+def unfreeze(session: Session, kind: str, name: str, why: str) -> Outcome:
+    """Unfreeze a tenant, pool, job or everything.
+
+    Other freezes remain in effect.
 
     \b
     Examples:
       mainspring unfreeze job nightly-etl
       mainspring unfreeze all
     """
-    from mainspring.cli.render.actions import ActionOutcome, print_action_outcomes
-
     _check_name(kind, name)
-    with connection.client() as client:
-        subject = _subject(client, kind, name)
-        done = client.unfreeze(kind, subject, why)
-    print_action_outcomes([ActionOutcome.of(f"{kind} {subject}".rstrip(), "unfreeze", done)], printing)
+    subject = _subject(session.client, kind, name)
+    return f"{kind} {subject}".rstrip(), session.client.unfreeze(kind, subject, why)
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -132,11 +114,3 @@ def _check_name(kind: str, name: str) -> None:
 def _subject(client: Client, kind: str, name: str) -> str:
     """Return the server's name of the scope: jobs are qualified by tenant, the caller's by default."""
     return f"{client.tenant}/{name}" if kind == "job" and client.tenant and "/" not in name else name
-
-
-def _format_freeze(frozen: FreezeView, printing: Printing) -> str:
-    from mainspring.cli.render.facts import format_when
-
-    what = "everything" if frozen.kind == "all" else f"{frozen.kind} {frozen.subject}"
-    until = "until unfrozen" if frozen.until is None else f"until {format_when(frozen.until, printing)}"
-    return f"{what} is frozen {until}: no new tasks start, running tasks continue"

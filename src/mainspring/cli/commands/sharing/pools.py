@@ -7,33 +7,21 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    limit_option,
-    named_values,
-    watch_option,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ResourceGroup, named_values
 from mainspring.cli.render.quantities import with_amount_options
+from mainspring.cli.resource import Session, listing, with_session
 
 if TYPE_CHECKING:
+    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
-    from mainspring.protocol.rest.sharing import PoolRequest
+    from mainspring.protocol.rest.sharing import PoolRequest, PoolView
 
 _ANYWHERE = "any"
 
 
-@click.group("pools", cls=ResourceGroup, invoke_without_command=True)
-@watch_option
-@limit_option(200)
-@with_table_options
-@with_connection_options
-@click.pass_context
-def pools(ctx: click.Context, /, connection: ConnectionOptions, printing: Printing, watch: bool, limit: int) -> None:
+@click.group("pools", cls=ResourceGroup)
+@listing(200)
+def pools(session: Session, limit: int) -> Listing[PoolView]:
     """List pools with their leader, labels, zones and maximum task size.
 
     A worker joins a pool with `mainspring worker --pool NAME`; a job selects one with `pool: NAME`.
@@ -43,16 +31,12 @@ def pools(ctx: click.Context, /, connection: ConnectionOptions, printing: Printi
       mainspring pools
       mainspring pools set eu --label region=eu --zone eu-1 --zone eu-2
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    from mainspring.cli.render.listing import show_list
     from mainspring.cli.render.sharing_tables import POOLS
 
-    with connection.client() as client:
-        show_list(lambda: client.pools(limit=limit), POOLS, printing, watch=watch, limit=limit)
+    return POOLS, lambda: session.client.pools(limit=limit)
 
 
-@pools.command(name="set")
+@pools.command("set")
 @click.argument("name", shell_complete=candidates.pools)
 @click.option(
     "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
@@ -63,19 +47,15 @@ def pools(ctx: click.Context, /, connection: ConnectionOptions, printing: Printi
     help="Allowed zone, replacing the current ones; or `any`. Repeatable.",
 )  # fmt: skip
 @with_amount_options("most", "max-", "Maximum per task: {}.")
-@click.option("--note", help="A note for other people.")
-@with_output_options
-@with_connection_options
+@click.option("--note", metavar="TEXT", help="A note for other people.")
+@with_session
 def change(
-    connection: ConnectionOptions,
-    printing: Printing,
-    name: str,
-    labels: dict[str, str],
-    zones: tuple[str, ...],
-    most: dict[str, float | None],
+    session: Session, name: str, labels: dict[str, str], zones: tuple[str, ...], most: dict[str, float | None],
     note: str | None,
-) -> None:
-    """Set the attributes of pool NAME, which may have no workers yet. Omitted options are unchanged.
+) -> None:  # fmt: skip
+    """Set the attributes of pool NAME.
+
+    The pool may have no workers yet. Omitted options are unchanged.
 
     \b
     Examples:
@@ -85,25 +65,22 @@ def change(
     """
     from msgspec.structs import replace
 
-    from mainspring.cli.render.output import print_rows
     from mainspring.cli.render.sharing_tables import POOLS
     from mainspring.protocol.rest.sharing import Amounts
 
     if not labels and not zones and not most and note is None:
         options = "--label, --zone, --max-cpu, --max-memory, --max-gpu, --max-disk and --note"
         raise click.UsageError(f"use at least one of {options}")
-    with connection.client() as client:
-        version, was = _read_pool(client, name)
-        amounts = replace(was.max_resources or Amounts(), **most)
-        request = replace(
-            was,
-            labels={label: value for label, value in {**was.labels, **labels}.items() if value},
-            zones=() if zones == (_ANYWHERE,) else zones or was.zones,
-            max_resources=None if amounts == Amounts() else amounts,
-            note=was.note if note is None else note,
-        )
-        pool = client.put_pool(name, request, if_match=version)
-    print_rows([pool], POOLS, printing)
+    version, was = _read_pool(session.client, name)
+    amounts = replace(was.max_resources or Amounts(), **most)
+    request = replace(
+        was,
+        labels={label: value for label, value in {**was.labels, **labels}.items() if value},
+        zones=() if zones == (_ANYWHERE,) else zones or was.zones,
+        max_resources=None if amounts == Amounts() else amounts,
+        note=was.note if note is None else note,
+    )
+    session.print_rows([session.client.put_pool(name, request, if_match=version)], POOLS)
 
 
 def _read_pool(client: Client, name: str) -> tuple[int | None, PoolRequest]:
@@ -115,7 +92,5 @@ def _read_pool(client: Client, name: str) -> tuple[int | None, PoolRequest]:
         pool = client.pool_named(name)
     except NotFound:
         return None, PoolRequest()
-    described = PoolRequest(
-        labels=pool.labels, zones=tuple(pool.zones), max_resources=pool.max_resources, note=pool.note
-    )
-    return pool.version or None, described
+    known = PoolRequest(labels=pool.labels, zones=tuple(pool.zones), max_resources=pool.max_resources, note=pool.note)
+    return pool.version or None, known

@@ -1,8 +1,13 @@
-"""`mainspring queue`: waiting tasks of a pool."""
+"""`mainspring queue`: utilization, service level and queues of a pool."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
 import rich_click as click
+from msgspec.structs import asdict, replace
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import (
@@ -13,17 +18,35 @@ from mainspring.cli.options import (
     with_connection_options,
     with_table_options,
 )
+from mainspring.cli.render import terminal
+from mainspring.cli.render.output import REFRESH_SECONDS, format_ago, print_one, print_rows, rich_table, sort_rows
+from mainspring.cli.render.quantities import TITLES, format_amount
+from mainspring.cli.render.sharing_tables import QUEUES, RESERVATIONS, format_queued_counts
+from mainspring.client.client import Client
+from mainspring.protocol.clock import SystemClock
+from mainspring.protocol.rest.sharing import Amounts, LevelView, QueueView
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.console import RenderableType
 
 
 @click.command("queue", cls=ListCommand)
-@click.option("--pool", shell_complete=candidates.pools, help="Pool to show; the server's default pool if omitted.")
+@click.option(
+    "--pool",
+    metavar="NAME",
+    shell_complete=candidates.pools,
+    help="Pool to show; the server's default pool if omitted.",
+)
 @watch_option
 @with_table_options
 @with_connection_options
 def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, watch: bool) -> None:
-    """Show the utilization, service level and queues of a pool, in dispatch order.
+    """Show the utilization, service level and queues of a pool.
 
-    A queue holds the tasks of a tenant with the same priority and resource request. -t shows only that tenant's.
+    Queues are listed in dispatch order. A queue holds the tasks of a tenant with the same priority and resource
+    request. -t shows only the queues and reservations of that tenant.
 
     \b
     Examples:
@@ -31,10 +54,116 @@ def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, w
       mainspring queue --pool gpu -t acme
       mainspring queue -w
     """
-    from mainspring.cli.commands.sharing.queue_view import print_snapshot, read_snapshot, watch_queue
-
     if watch:
         with connection.watch_client() as client:
             watch_queue(lambda: read_snapshot(client, pool), printing)
     with connection.client() as client:
         print_snapshot(read_snapshot(client, pool), printing)
+
+
+class PoolSnapshot(QueueView, frozen=True, kw_only=True):
+    """A pool and the service level of the cluster."""
+
+    level: LevelView
+
+
+def read_snapshot(client: Client, pool: str | None) -> PoolSnapshot:
+    """Fetch a snapshot. With a client's tenant, only its queues and reservations are kept."""
+    queue = client.queue(pool)
+    if client.tenant is not None:
+        queue = replace(
+            queue,
+            queues=[line for line in queue.queues if line.tenant == client.tenant],
+            reservations=[reservation for reservation in queue.reservations if reservation.tenant == client.tenant],
+        )
+    return PoolSnapshot(**asdict(queue), level=client.level(queue.pool))
+
+
+def print_snapshot(snapshot: PoolSnapshot, printing: Printing) -> None:
+    """Print a snapshot."""
+
+    def print_text() -> None:
+        for line in headlines(snapshot, SystemClock().wall()):
+            click.echo(line)
+        if snapshot.queues:
+            click.echo()
+            print_rows(snapshot.queues, QUEUES, printing)
+        if snapshot.reservations:
+            click.echo("\nreservations:")
+            print_rows(snapshot.reservations, RESERVATIONS, Printing(output=printing.output, color=printing.color))
+
+    print_one(snapshot, snapshot.pool, printing, print_text)
+
+
+def watch_queue(fetch: Callable[[], PoolSnapshot], printing: Printing) -> NoReturn:
+    """Show snapshots until interrupted: redrawn on a terminal, otherwise printed on change."""
+    clock = SystemClock()
+    snapshot = fetch()
+    if printing.is_human_readable and terminal.is_interactive(sys.stdout):
+        with terminal.live_view(printing.color, lambda: _render(snapshot, printing)) as live:
+            while True:
+                clock.pause(REFRESH_SECONDS)
+                snapshot = fetch()
+                live.refresh()
+    shown: PoolSnapshot | None = None
+    while True:
+        if shown is None or differs(snapshot, shown):
+            print_snapshot(snapshot, printing)
+            sys.stdout.flush()
+            shown = snapshot
+        clock.pause(REFRESH_SECONDS)
+        snapshot = fetch()
+
+
+def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:
+    """Whether snapshots differ in anything but time. The start of a level is recomputed on each request: ignore it."""
+    level = replace(snapshot.level, since=shown.level.since)
+    return replace(snapshot, at=shown.at, level=level) != shown
+
+
+def headlines(snapshot: PoolSnapshot, now: datetime) -> list[str]:
+    """Describe the pool: capacity, waiting tasks and service level."""
+    workers = "1 worker" if snapshot.workers == 1 else f"{snapshot.workers} workers"
+    queues = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
+    if snapshot.stopping:
+        queues.append(f"preempting: {'1 task' if snapshot.stopping == 1 else f'{snapshot.stopping} tasks'}")
+    queues.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
+    intake = format_queued_counts(snapshot.intake)
+    if intake is not None:
+        queues.append(f"runs in intake: {intake}")
+    if snapshot.dispatch_paused_from is not None:
+        queues.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
+    return [*queues, *_format_level(snapshot.level, now)]
+
+
+def _format_capacity(used: Amounts, capacity: Amounts) -> str:
+    """Format the used part of the capacity."""
+    parts = [
+        f"{format_amount(resource, getattr(used, resource))} of {format_amount(resource, total)} {title}"
+        for resource, title in TITLES.items()
+        if (total := getattr(capacity, resource))
+    ]
+    return f"{', '.join(parts)} in use" if parts else "no capacity"
+
+
+def _format_level(level: LevelView, now: datetime) -> list[str]:
+    if level.level == "normal" and not level.shedding:
+        return ["level: normal"]
+    queues = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
+    if level.accepts < 1:
+        queues.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
+    if level.shedding:
+        queues.append(f"load shedding: {level.shedding}")
+    return queues
+
+
+def _render(snapshot: PoolSnapshot, printing: Printing) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    now = SystemClock().wall()
+    parts: list[RenderableType] = [Text("\n".join(headlines(snapshot, now))), Text()]
+    parts.append(rich_table(sort_rows(snapshot.queues, QUEUES, printing, now), QUEUES, printing, now))
+    if snapshot.reservations:
+        parts += [Text("\nreservations:"), rich_table(snapshot.reservations, RESERVATIONS, Printing(), now)]
+    return Group(*parts)

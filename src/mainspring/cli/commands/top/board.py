@@ -87,8 +87,7 @@ def headline(board: Board) -> list[str]:
     queued = " ".join(f"{name} {format_count(board.queued[name])}" for name in PRIORITIES)
     counts = [
         f"workers {ready}/{len(board.workers)} ready",
-        f"running {format_count(board.running)}",
-        f"queued {queued}",
+        f"tasks {format_count(board.running)} running, queued {queued}",
         f"{board.runs_per_minute:.0f} runs/min",
     ]
     return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}{level}", "   ".join(counts)]
@@ -105,9 +104,9 @@ def print_board(board: Board, printing: Printing) -> None:
     def print_text() -> None:
         for line in headline(board):
             click.echo(line)
-        _print_part("running", board.active, RUNS, printing)
-        _print_part("waiting", board.waiting, TASKS, printing)
-        _print_part("recently failed", board.failed, RUNS, printing)
+        _print_part("active runs", board.active, RUNS, printing)
+        _print_part("waiting tasks", board.waiting, TASKS, printing)
+        _print_part("recently failed runs", board.failed, RUNS, printing)
 
     print_one(board, board.server.name, printing, print_text)
 

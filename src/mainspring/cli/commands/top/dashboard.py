@@ -21,7 +21,6 @@ from mainspring.cli.options import ConnectionOptions, Printing
 from mainspring.cli.render import terminal
 from mainspring.cli.render.details import DetailPrinter
 from mainspring.cli.render.log_view import LogView
-from mainspring.cli.resource_ids import is_run
 from mainspring.client.client import Client
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, Unavailable
@@ -41,7 +40,7 @@ class Dashboard:
     """The interactive view, until the user quits."""
 
     def __init__(self, connection: ConnectionOptions, printing: Printing) -> None:
-        self._reach = connection
+        self._connection = connection
         self._printing = printing
         self._clock = SystemClock()
         self._changed = threading.Event()
@@ -52,7 +51,7 @@ class Dashboard:
 
     def run(self) -> None:
         """Show the view. Raises the error of the first fetch, or one that ends fetching."""
-        with self._reach.client() as client:
+        with self._connection.client() as client:
             self._board = read_board(client)
         threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._follow_events)]
         try:
@@ -87,7 +86,7 @@ class Dashboard:
         printing = replace(self._printing, color="never")
         kept = io.BytesIO()
         page = io.TextIOWrapper(kept, encoding="utf-8", write_through=True)
-        with redirect_stdout(page), redirect_stderr(page), self._reach.client() as client:
+        with redirect_stdout(page), redirect_stderr(page), self._connection.client() as client:
             try:
                 print_page(client, printing, id)
             except MainspringError as error:
@@ -100,7 +99,7 @@ class Dashboard:
 
     def _read(self) -> None:
         """Keep the board up to date; runs in its own thread."""
-        with self._reach.client() as client:
+        with self._connection.client() as client:
             while not self._stopped.wait(_MIN_REFRESH_SECONDS):
                 self._changed.wait(_MAX_REFRESH_SECONDS - _MIN_REFRESH_SECONDS)
                 self._changed.clear()
@@ -114,7 +113,7 @@ class Dashboard:
         """Follow events; runs in its own thread."""
         while not self._stopped.is_set():
             try:
-                with self._reach.watch_client() as client, client.events() as events:
+                with self._connection.watch_client() as client, client.events() as events:
                     for event in events:
                         if self._stopped.is_set():
                             return
@@ -130,11 +129,7 @@ def _show(client: Client, printing: Printing, id: str) -> None:
 
 
 def _show_log(client: Client, printing: Printing, id: str) -> None:
-    view = LogView(client, printing, tail=_TAIL_LINES, attempt=None)
-    if is_run(id):
-        view.print_run(id, follow=False, failed=False)
-    else:
-        view.print_task(id, follow=False)
+    LogView(client, printing, tail=_TAIL_LINES, attempt=None).show(id)
 
 
 _PAGES = {"show": _show, "logs": _show_log}

@@ -85,9 +85,9 @@ AnyPart: TypeAlias = "Part[RunView] | Part[TaskView] | Part[WorkerView] | Part[S
 
 VIEWS: dict[str, tuple[AnyPart, ...]] = {
     "overview": (
-        Part("running", RUNS, _ACTIVE_COLUMNS, lambda board: board.active, has_logs=True),
-        Part("waiting", TASKS, _WAITING_COLUMNS, lambda board: board.waiting, has_logs=True),
-        Part("recently failed", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
+        Part("active runs", RUNS, _ACTIVE_COLUMNS, lambda board: board.active, has_logs=True),
+        Part("waiting tasks", TASKS, _WAITING_COLUMNS, lambda board: board.waiting, has_logs=True),
+        Part("recently failed runs", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
     ),
     "runs": (Part("runs", RUNS, _RUN_COLUMNS, lambda board: board.latest, has_logs=True),),
     "tasks": (Part("tasks", TASKS, _TASK_COLUMNS, lambda board: board.tasks, has_logs=True),),
