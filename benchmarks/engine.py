@@ -92,7 +92,7 @@ async def submit_shared(store: Store, tasks: int, in_groups: Sequence[str]) -> N
     """Enable all sharing features, and submit this many tasks, round robin by tenant."""
     await set_rules(store, TENANTS)
     for tenant in TENANTS:
-        spec = SHARED if tenant in in_groups else LABELLED
+        spec = SHARED if tenant in in_groups else LABELED
         await submit(store, tasks // len(TENANTS), [tenant], spec=spec)
 
 

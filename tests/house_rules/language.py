@@ -18,7 +18,7 @@ from tests.house_rules.source import Complaint, Source
 _QUANTITY = r"(?! as\b)(?![^.:;]{0,120}\bthat\b)(?![^.:;]{0,60}: )"
 
 _PHRASES: dict[str, tuple[str, ...]] = {
-    "by default": ("unless said", "unless told", "if not said", "if nothing is said", "is not said", "are not said"),
+    "by default": ("unless said", "unless told", "if nothing is said", "is not said", "are not said"),
     "continue, resume, keep running": ("go on", "goes on", "going on", "gone on", "went on"),
     "the result, outcome or state of": ("what became of", "what becomes of"),
     "running tasks": ("in hands", "in its hands", "has in hand"),

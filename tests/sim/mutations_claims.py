@@ -51,7 +51,7 @@ def _only(name: str) -> frozenset[str]:
 
 
 CLAIM_MUTATIONS = (
-    Mutation("whose a claimed attempt is", "another worker's word counts", _whoever_asks, 16, only=_only("I-13")),
+    Mutation("whose a claimed attempt is", "another worker's word counts", _any_worker, 16, only=_only("I-13")),
     Mutation("start of what is held", "what was taken back can be started", _always_starts, 29, only=_only("I-13")),
     Mutation("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
     Mutation("word of a claimed attempt", "its time goes on whatever is said", _deaf, 66, only=_only("I-16")),

@@ -37,7 +37,7 @@ def _answers(facts: Facts) -> Check:
         return TOPIC.no(
             "server.bad_answer",
             question,
-            f"unexpected answer: {facts.fault('checkup')}",
+            f"unexpected answer: {facts.fault('server_health')}",
             "check that a server of the same version runs at this address, and check its log",
         )
     return TOPIC.yes("server", question, f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
@@ -53,7 +53,7 @@ def _format_short(seconds: float) -> str:
 def _store_answers(facts: Facts) -> Check:
     question = "Does its store answer?"
     if facts.server_health is None:
-        return TOPIC.unknown("store", question, facts.fault("checkup") or "unknown")
+        return TOPIC.unknown("store", question, facts.fault("server_health") or "unknown")
     if facts.server_health.store_seconds is None:
         return TOPIC.no(
             "store.unreachable",
@@ -75,7 +75,7 @@ def _store_answers(facts: Facts) -> Check:
 def _loops_run(facts: Facts) -> Check:
     question = "Do its background loops run?"
     if facts.server_health is None:
-        return TOPIC.unknown("loops", question, facts.fault("checkup") or "unknown")
+        return TOPIC.unknown("loops", question, facts.fault("server_health") or "unknown")
     if not facts.server_health.failing:
         return TOPIC.yes("loops", question, "none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]

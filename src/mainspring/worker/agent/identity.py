@@ -195,7 +195,7 @@ def read_join_token(value: str, path: Path | None) -> str:
 
 
 def _renew_at(certificate: WorkerCertificate) -> datetime:
-    """Return when half of the lifetime is over."""
+    """Return when half of the lifetime has passed."""
     return certificate.begins_at + (certificate.expires_at - certificate.begins_at) / 2
 
 
