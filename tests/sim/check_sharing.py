@@ -362,8 +362,8 @@ def _kept_throughout(model: Model, before: Before, placed: list[Task]) -> dict[s
 
     All tasks of a queue are equal, and exchange their reservations: each lease of the queue that begins on a worker
     uses one of them up. By its time alone an old reservation does not differ from a new one: the leader's clock may
-    stand still. So where a task has begun that may take it over (a P0, or a higher priority if it yields), it counts as a new one:
-    it was taken over, and then kept again.
+    stand still. So where a task has begun that may take it over (a P0, or a higher priority if it yields), it counts
+    as a new one: it was taken over, and then kept again.
     """
     had: Counter[tuple[Any, ...]] = Counter()
     old: set[tuple[Any, ...]] = set()
