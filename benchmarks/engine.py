@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from benchmarks.load import Working, insert, p0_waits, submit
 from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, percentile, run_benchmark
-from benchmarks.rules import LABELLED, SHARED, set_rules
+from benchmarks.rules import LABELED, SHARED, set_rules
 from mainspring.app.build import POOL, Engine
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import Run

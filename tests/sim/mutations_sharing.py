@@ -201,7 +201,7 @@ SHARING_MUTATIONS = (
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
     Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
-    Mutation("time of a kept room", "room is kept for ever", without(reservations, "due"), 25, only=_PREEMPTION),
+    Mutation("time of a reservation", "a reservation never ends", without(reservations, "due"), 25, only=_PREEMPTION),
     Mutation(
         "reservation of a new leader", "a new leader does not know reservations", _kept_in_mind, 3, only=_PREEMPTION
     ),
