@@ -106,7 +106,7 @@ def _registered(name: str, offer: Offer) -> happened.WorkerRegistered:
 def _arrived(number: int, job: Job, tenant: str, now: datetime) -> happened.RunArrived:
     run = Run(
         id=f"run_{number:06}", shard="pool", tenant=tenant, job_id=job.id, priority=Priority.P1, params="{}",
-        task_count=1, submitted_by="somebody", created_at=now, start_at=now,
+        task_count=1, submitted_by="user", created_at=now, start_at=now,
     )  # fmt: skip
     return happened.RunArrived(run=run, job=job)
 

@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from benchmarks.load import Working, insert, p0_waits, submit
 from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, percentile, run_benchmark
-from benchmarks.rules import LABELLED, SHARED, set_rules
+from benchmarks.rules import LABELED, SHARED, set_rules
 from mainspring.app.build import POOL, Engine
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import Run
@@ -92,7 +92,7 @@ async def submit_shared(store: Store, tasks: int, in_groups: Sequence[str]) -> N
     """Enable all sharing features, and submit this many tasks, round robin by tenant."""
     await set_rules(store, TENANTS)
     for tenant in TENANTS:
-        spec = SHARED if tenant in in_groups else LABELLED
+        spec = SHARED if tenant in in_groups else LABELED
         await submit(store, tasks // len(TENANTS), [tenant], spec=spec)
 
 

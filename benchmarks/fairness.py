@@ -9,8 +9,8 @@ on its own store:
   tenant waiting, of 2 to 4 seconds, whose quota lets it have 90 % of the fleet. From the acknowledged submission to
   the durable assignment. `p0_noise_ms` is how far the quiet p95 moves by itself, from one part of its probes to
   another.
-- A tenant with a guarantee of half the fleet comes back while another's burst has all of it, with tasks that would go
-  on for minutes and use all of their grace. From its submission until it has what it was promised: that is one grace,
+- A tenant with a guarantee of half the fleet comes back while another's burst has all of it, with tasks that run
+  for minutes and use all of their grace. From its submission until it has what it was promised: that is one grace,
   and what is done before and after it, for which `allowed_s` has a second more than the grace.
 
     python -m benchmarks.fairness --store postgres -o json

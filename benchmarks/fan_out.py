@@ -74,7 +74,7 @@ def main(kind: str) -> Figures:
 
 @contextmanager
 def _serving(kind: str, slots: int) -> Iterator[Server]:
-    """A server with one worker that has so many slots, and a warm child for each core."""
+    """A server with one worker with this number of slots, and a warm child for each core."""
     with temporary_cluster(kind) as (cluster, _):
         server = cluster.server()
         cluster.worker(server, name="w", cpu=slots, extra=["--handlers", HANDLERS])
@@ -82,7 +82,7 @@ def _serving(kind: str, slots: int) -> Iterator[Server]:
 
 
 async def _assigned(kind: str, floods: int) -> list[float]:
-    """Seconds that P0 runs wait to be assigned while so many fan-outs of 10,000 of another tenant are worked on."""
+    """Seconds until P0 runs are assigned while this number of fan-outs of 10,000 of another tenant run."""
     each = TaskSpec(name="each", for_each=str(VERY_WIDE), expected_seconds=0.001)
     spec = JobSpec(name="wide", tasks=(each, TaskSpec(name="all", needs=(Edge("each"),))))
     async with fresh_store(kind) as store:

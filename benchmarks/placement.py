@@ -12,8 +12,8 @@ largest first, as a batch. `workers_used_vs_ffd` should be at most 1. All these 
 search for workers serves several tasks of a shape.
 
 Utilization: a mixed fleet and tasks of mixed sizes in random order, by our code and by random placement on any feasible
-worker. `utilisation` is the share of the fleet's cores in use when the first task found no capacity;
-`utilisation_in_the_end` after all tasks were tried.
+worker. `utilization` is the share of the fleet's cores in use when the first task found no capacity;
+`utilization_in_the_end` after all tasks were tried.
 
     python -m benchmarks.placement -o json
 """
@@ -72,7 +72,7 @@ class Fleet:
         worker.used += resources
         self.open.update(worker)
 
-    def utilisation(self) -> float:
+    def utilization(self) -> float:
         """The share of cores in use."""
         used = sum(worker.used.cpu_millis for worker in self.workers)
         return used / sum(worker.total.cpu_millis for worker in self.workers)
@@ -88,7 +88,7 @@ def a_fleet(size: int, random: Random) -> Fleet:
             zone=f"z{number % 5}",
             labels={"host": f"h{number}"}
             | ({"disk": "ssd"} if random.random() < 0.5 else {"disk": "hdd"})
-            | ({"licence": f"l{number % 7}"} if number % 1_000 == 0 else {}),
+            | ({"license": f"l{number % 7}"} if number % 1_000 == 0 else {}),
         )
         for number, total in enumerate(random.choices(_MACHINES, _SHARES, k=size))
     )
@@ -130,7 +130,7 @@ def decisions(random: Random) -> Figures:
     every = [value for values in by_sort.values() for value in values]
     return {
         "workers": WORKERS,
-        "full": round(fleet.utilisation(), 3),
+        "full": round(fleet.utilization(), 3),
         "shapes": len(every),
         "shapes_placed": found,
         "decision_us_mean": round(sum(every) / len(every), 1),
@@ -164,7 +164,7 @@ def shapes(random: Random) -> Iterator[tuple[str, Priority, Shape]]:
         "large": lambda: Shape(resources=Resources(random.randrange(12_000, 40_000), random.randrange(8, 64) * _GIB)),
         "zone": lambda: Shape(resources=next(tasks), zone=f"z{random.randrange(5)}"),
         "common label": lambda: Shape(resources=next(tasks), labels=(("disk", "ssd"),)),
-        "rare label": lambda: Shape(resources=next(tasks), labels=(("licence", f"l{random.randrange(7)}"),)),
+        "rare label": lambda: Shape(resources=next(tasks), labels=(("license", f"l{random.randrange(7)}"),)),
         "one host": lambda: Shape(resources=Resources(250, random.randrange(_GIB)), labels=(("host", "h17"),)),
         "preferred": lambda: Shape(resources=next(tasks), prefer=(("disk", "ssd"),), prefer_zone="z1"),
         "gpu": lambda: Shape(resources=next(tasks) + Resources(gpus=random.randrange(1, 9))),
@@ -239,24 +239,24 @@ def _size(task: Resources) -> float:
 
 def _first_fit(tasks: Iterable[Resources]) -> int:
     """Workers used by first fit."""
-    rooms: list[Resources] = []
+    workers: list[Resources] = []
     for task in tasks:
-        place = next((place for place, room in enumerate(rooms) if task.fits(room)), None)
+        place = next((place for place, free in enumerate(workers) if task.fits(free)), None)
         if place is None:
-            rooms.append(_PACKED - task)
+            workers.append(_PACKED - task)
         else:
-            rooms[place] -= task
-    return len(rooms)
+            workers[place] -= task
+    return len(workers)
 
 
-def utilisation(random: Random) -> Figures:
+def utilization(random: Random) -> Figures:
     """Utilization of a fleet, by our code and at random."""
     seed = random.randrange(1 << 32)
     figures: Figures = {}
-    for name in ("utilisation", "utilisation_random"):
+    for name in ("utilization", "utilization_random"):
         fleet = a_fleet(SPREAD_WORKERS, Random(seed))
         cores = sum(worker.total.cpu_millis for worker in fleet.workers)
-        place = (_ours if name == "utilisation" else _at_random)(fleet, Random(seed + 1))
+        place = (_ours if name == "utilization" else _at_random)(fleet, Random(seed + 1))
         asked, first = 0, None
         for task in some_tasks(Random(seed)):
             asked += task.cpu_millis
@@ -264,11 +264,11 @@ def utilisation(random: Random) -> Figures:
             if worker is not None:
                 fleet.take(worker, task)
             elif first is None:
-                first = fleet.utilisation()
+                first = fleet.utilization()
             if asked > 1.1 * cores:
                 break
-        figures[name] = round(first if first is not None else fleet.utilisation(), 4)
-        figures[f"{name}_in_the_end"] = round(fleet.utilisation(), 4)
+        figures[name] = round(first if first is not None else fleet.utilization(), 4)
+        figures[f"{name}_in_the_end"] = round(fleet.utilization(), 4)
     return figures
 
 
@@ -288,7 +288,7 @@ def _at_random(fleet: Fleet, random: Random) -> Place:
 
 def main(seed: int) -> Figures:
     """Run the benchmark."""
-    return decisions(Random(seed)) | packing(Random(seed)) | utilisation(Random(seed))
+    return decisions(Random(seed)) | packing(Random(seed)) | utilization(Random(seed))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ from tests.store.admin_builders import an_entry
 from tests.submission import NOOP
 
 GIB = 1 << 30
-GROUPS: dict[str, float | None] = {"licence": None, "partner": 1.0}
+GROUPS: dict[str, float | None] = {"license": None, "partner": 1.0}
 """Each task is in a concurrency group and in a rate group."""
 MAX_IN_GROUP = 1_000_000
 """Limits that are never reached: only the cost of counting is measured."""
-LABELLED = replace(NOOP, labels={"eu_data": "yes", "team": "ml"}, pool=POOL)
+LABELED = replace(NOOP, labels={"eu_data": "yes", "team": "ml"}, pool=POOL)
 """The job of the other drains, matched by a policy."""
-SHARED = replace(LABELLED, tasks=tuple(replace(task, groups=tuple(GROUPS)) for task in LABELLED.tasks))
+SHARED = replace(LABELED, tasks=tuple(replace(task, groups=tuple(GROUPS)) for task in LABELED.tasks))
 """The same, and in groups."""
 _EU = json.dumps({"region": "eu"})
 

@@ -22,6 +22,7 @@ from tests.house_rules.form import (
     functions_are_short,
     public_names_have_docstrings,
 )
+from tests.house_rules.language import words_of_the_field
 from tests.house_rules.never import (
     errors_are_not_swallowed,
     no_input_is_executed,
@@ -48,6 +49,7 @@ from tests.house_rules.states import one_statement_writes_task_states, only_the_
 PROJECT = Path(__file__).parent.parent
 PARTS = ("src", "tests", "tools", "benchmarks")
 """One test for each."""
+PAGES = (".md", ".toml", ".yaml", ".yml", ".json", ".py", ".sh", ".mjs", ".ini", ".service")
 
 CORE = "src/mainspring/core/graph/graph.py"
 SHARD = "src/mainspring/shard/shard.py"
@@ -59,6 +61,7 @@ CLI = "src/mainspring/cli/commands/admin/token.py"
 ERRORS = "src/mainspring/protocol/errors.py"
 MIGRATION = "src/mainspring/store/migrations/postgres/0002_pools.sql"
 TEST = "tests/core/test_graph.py"
+PAGE = "docs/guides/retry.md"
 
 LONG = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES
 HEAD = "-- 0002: tasks belong to a pool.\n-- Old servers: keep working.\n-- Locks: none.\n"
@@ -145,6 +148,14 @@ BAD: list[tuple[Rule, str, str]] = [
     (no_input_is_executed, CORE, "eval('1')"),
     (no_input_is_executed, CLI, "import yaml\nyaml.load(x)"),
     (no_input_is_executed, WORKER, "import subprocess\nsubprocess.run('ls', shell=True)"),
+    (words_of_the_field, CORE, '"""Return 5 unless said otherwise."""'),
+    (words_of_the_field, CORE, "x = 1  # whoever comes first"),
+    (words_of_the_field, CORE, "error = f'{name} goes on'"),
+    (words_of_the_field, CORE, '"""The run goes\n    on."""'),
+    (words_of_the_field, CORE, "kept_wish = 1"),
+    (words_of_the_field, CORE, "behaviour = 1"),
+    (words_of_the_field, STORE, "raise Refused('the lease is over')"),
+    (words_of_the_field, PAGE, "This many: so many tasks run at once."),
 ]
 
 GOOD: list[tuple[Rule, str, str]] = [
@@ -194,6 +205,10 @@ GOOD: list[tuple[Rule, str, str]] = [
         "try:\n    f()\nexcept KeyError:\n    pass\nexcept Exception:\n    log()\n    raise",
     ),
     (no_input_is_executed, CLI, "import yaml\nyaml.safe_load(x)\nmodel.eval()"),
+    (words_of_the_field, CORE, '"""Return 5 by default. It runs so long that its lease expires."""'),
+    (words_of_the_field, CORE, "skin, wishful, cancelled, optimistic = behavior()"),
+    (words_of_the_field, STORE, '"""What became of a run."""\nwish = 1  # goes on'),
+    (words_of_the_field, PAGE, "A timeout is over 5 seconds; `mainspring resume` continues it."),
 ]
 
 
@@ -275,6 +290,13 @@ def test_a_lock_that_fits_one_machine_is_noticed(line: str) -> None:
 def test_the_project_keeps_every_rule(part: str) -> None:
     """A file is parsed once, tried with all the rules, and let go: the trees of all files together are large."""
     _assert_none(complaint for source in _sources(part, ".py", ".sql") for complaint in _try_rules(source))
+
+
+def test_the_pages_use_the_words_of_the_field() -> None:
+    """Pages, examples and files of the deployment."""
+    pages = [_read(path.name) for path in sorted(PROJECT.iterdir()) if path.suffix in PAGES or path.name == "Makefile"]
+    parts = (source for part in ("docs", "examples", "deploy") for source in _sources(part, *PAGES))
+    _assert_none(complaint for source in (*pages, *parts) for complaint in words_of_the_field(source))
 
 
 def test_the_project_writes_task_states_once_per_adapter() -> None:

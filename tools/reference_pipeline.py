@@ -29,9 +29,9 @@ def pipeline_page() -> str:
     lines = [_BEGINNING]
     for heading, fields in _sections(schema):
         rows = [
-            [code(name), _kind(field, schema), said]
+            [code(name), _kind(field, schema), description]
             for name, field in fields
-            if _STRICT not in (said := str(field.get("description", "")))
+            if _STRICT not in (description := str(field.get("description", "")))
         ]
         lines += [f"## {heading}", "", *table(["Field", "Value", "Description"], rows)]
     return "\n".join(lines)
@@ -84,11 +84,11 @@ def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if "examples" in field:
         return f"such as {code(str(field['examples'][0]))}"
     kinds = field.get("type", [])
-    said = [kinds] if isinstance(kinds, str) else list(kinds)
+    found = [kinds] if isinstance(kinds, str) else list(kinds)
     for inside in (*field.get("anyOf", ()), *field.get("oneOf", ())):
-        said += [kind for kind in _kind(inside, schema).split(" or ") if kind]
+        found += [kind for kind in _kind(inside, schema).split(" or ") if kind]
     names = {"string": "text", "object": "mapping", "array": "list", "integer": "whole number"}
-    unique = dict.fromkeys(names.get(kind, kind) for kind in said)
+    unique = dict.fromkeys(names.get(kind, kind) for kind in found)
     if "text" in unique:
         unique.pop("number", None)
         unique.pop("boolean", None)

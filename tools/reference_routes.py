@@ -15,8 +15,8 @@ from tools.markdown import code, table
 _BEGINNING = f"""\
 # Routes
 
-Every route of the HTTP API. Paths are below `{API}`, but for those of the last section. The role is the least that may
-ask; [those above it](http-api.md#who-asks) may too. [The HTTP API](http-api.md) says what holds for all of them.
+Every route of the HTTP API. Paths are below `{API}`, except in the last section. The role is the minimum
+[role](http-api.md#authentication). [The HTTP API](http-api.md) describes the conventions.
 `mainspring openapi` prints the OpenAPI document, with bodies, responses and examples; a server renders it at
 `/api/docs`.
 

@@ -1,4 +1,4 @@
-"""The mapping from old names to new ones that `tools/same_program.py` proves a commit by.
+"""The mapping from old names to new ones with which `tools/same_program.py` proves a commit.
 
 One rename per line; `#` starts a comment. SCOPE is a dotted prefix of module names, or `*` for every file:
 
@@ -66,7 +66,7 @@ class Renames:
         self.in_module = lru_cache(maxsize=None)(self._in_module)
 
     def module(self, dotted: str) -> str:
-        """Return the new name of a module, or of something inside of one."""
+        """Return the new name of a module or of a name in one."""
         head, rest = dotted, ""
         while head and head not in self.modules:
             head, _, last = head.rpartition(".")
@@ -86,14 +86,14 @@ class Renames:
         return self.in_module(module)[0]
 
     def constant(self, value: object, module: str, *, is_sql: bool = False, is_part: bool = False) -> Any:
-        """Return a constant of a module with the new names in it. A part of an f-string is never a name by itself."""
+        """Return a constant of a module with the new names. A part of an f-string is never a complete name."""
         if isinstance(value, bytes):
             text = value.decode("latin-1")
             return self.text(text, module, is_sql=is_sql, is_part=is_part).encode("latin-1")
         return self.text(value, module, is_sql=is_sql, is_part=is_part) if isinstance(value, str) else value
 
     def text(self, text: str, module: str, *, is_sql: bool = False, is_part: bool = False) -> str:
-        """Return a string of a module with the new names in it."""
+        """Return a string of a module with the new names."""
         _, exact, words = self.in_module(module)
         if not is_part and text in exact:
             return exact[text]
@@ -105,7 +105,7 @@ class Renames:
         return self._punctuated.sub(lambda found: self.texts[found[0]], text) if self._punctuated else text
 
     def _in_module(self, module: str) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """Return what is renamed in a module: identifiers, constants that are names, words in strings."""
+        """Return the renames in a module: identifiers, constants that are names, words in strings."""
 
         def of(lines: list[tuple[str, str, str]]) -> dict[str, str]:
             lines = sorted(lines, key=lambda line: len(line[0].rstrip("*")))
@@ -117,7 +117,7 @@ class Renames:
         return names, classes | of(self.fields), distinctive | self.texts
 
     def _mentioned(self, path: str) -> str:
-        """Return the new path of a file as strings name it: from the root, or from the package."""
+        """Return the new path of a file as it appears in strings: from the root, or from the package."""
         if (new := self.path(path)) != path:
             return new
         return self.path(PACKAGE + path).removeprefix(PACKAGE)

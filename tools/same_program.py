@@ -26,7 +26,7 @@ _IDENTIFIERS = ("name", "id", "attr", "arg", "asname", "rest", "names", "kwd_att
 
 
 def differences(old: dict[str, str], new: dict[str, str], renames: Renames) -> Iterator[str]:
-    """Say of each file in which the two trees are not the same program. Keys are paths, values are texts."""
+    """Describe each file in which the two trees are not the same program. Keys are paths, values are texts."""
     modules = {_module_of(path) for path in old} | {_module_of(path) for path in new}
     left = dict(new)
     for path, text in sorted(old.items()):
@@ -41,7 +41,7 @@ def differences(old: dict[str, str], new: dict[str, str], renames: Renames) -> I
 
 
 def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -> str:
-    """Write a program down in a form in which only what it does counts."""
+    """Return a normal form of a program, without everything that does not change its behavior."""
     tree = _without_docstrings(ast.parse(text))
     module = _module_of(path)
     identifiers = renames.identifiers(module) if renames else {}
@@ -85,7 +85,7 @@ def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
 
 
 def _sort_names(tree: ast.Module) -> None:
-    """The order in `__slots__` and `__all__` makes no difference."""
+    """Sorts `__slots__` and `__all__`, whose order has no effect."""
     for node in ast.walk(tree):
         if names_in(node) and isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
             node.value.elts.sort(key=ast.dump)
@@ -113,7 +113,7 @@ def names_in(node: ast.AST) -> list[ast.Constant]:
 
 
 class _Imports(ast.NodeTransformer):
-    """Replaces the imports of each block by a sorted list of what they import."""
+    """Replaces the imports of each block by a sorted list of the imported names."""
 
     def __init__(self, imported: dict[str, str], modules: set[str]) -> None:
         self._imported = imported
@@ -133,7 +133,7 @@ class _Imports(ast.NodeTransformer):
 
 
 def _bindings(node: ast.AST) -> list[tuple[str, str]]:
-    """The names that an import binds, each with what it stands for."""
+    """The names that an import binds, with their targets."""
     if isinstance(node, ast.Import):
         return [(one.asname or one.name.partition(".")[0], one.name) for one in node.names]
     if isinstance(node, ast.ImportFrom) and node.module is not None:

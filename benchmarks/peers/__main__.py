@@ -113,7 +113,7 @@ def _options() -> argparse.Namespace:
         prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-o", "--output", choices=("json", "table", "markdown"), default="table")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="measure these and nobody else")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="measure only these")
     parser.add_argument("--skip", nargs="+", default=[], metavar="NAME", help="leave these out, if they may be")
     parser.add_argument("--scale", type=float, default=1.0, metavar="FACTOR", help="more or less of everything")
     parser.add_argument(

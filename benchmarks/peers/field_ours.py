@@ -52,7 +52,7 @@ OURS = Peer(
             "Mainspring, PostgreSQL",
             "postgres",
             "{postgres}",
-            "A run before its submission is answered; each assignment and each result before anybody hears of it. "
+            "A run before its submission is answered; each assignment and each result before it is visible. "
             "Every change of state is kept as history, in the same commit.",
         ),
         _variant(

@@ -127,7 +127,7 @@ PREFECT = Peer(
             settings="a server; tasks of one flow on 10 threads of one process; a start is that of a served "
             "deployment, which looks for work every 10 s, as it comes",
             durable="States of flows and tasks are sent to the server, which writes them in batches after the task has "
-            "gone on; results are not kept, as it comes.",
+            "continued; results are not kept by default.",
             services=(
                 Service(
                     words=(*program("prefect"), "server"),
@@ -139,7 +139,7 @@ PREFECT = Peer(
                 ),
             ),
             driver_works=True,
-            sizes=Sizes(tasks=1_000, probes=5, drains=1, patience_seconds=60),
+            sizes=Sizes(tasks=1_000, probes=5, drains=1, timeout_seconds=60),
             environment=_PREFECT_SETTINGS,
         ),
     ),
@@ -163,9 +163,9 @@ DAGSTER = Peer(
             name="Dagster, in process",
             store="postgres",
             settings="jobs are executed in one process, with no daemon and no process per op, which is the fastest way",
-            durable="Each event of an op in a commit of its own, before it goes on.",
+            durable="Each event of an op in a commit of its own, before it continues.",
             driver_works=True,
-            sizes=Sizes(tasks=300, drains=1, chains=10, probes=30, patience_seconds=60),
+            sizes=Sizes(tasks=300, drains=1, chains=10, probes=30, timeout_seconds=60),
         ),
     ),
 )
@@ -210,14 +210,14 @@ AIRFLOW = Peer(
             name="Airflow",
             store="postgres",
             settings="API server, scheduler and DAG processor; LocalExecutor with 8 processes; no examples",
-            durable="Each state of a task in a commit of its own, before it goes on.",
+            durable="Each state of a task in a commit of its own, before it continues.",
             prepare=((*_AIRFLOW, "install"),),
             services=(
                 Service(words=(*_AIRFLOW, "api-server"), ready="http://127.0.0.1:{port0}/api/v2/monitor/health"),
                 Service(words=(*_AIRFLOW, "scheduler")),
                 Service(words=(*_AIRFLOW, "dag-processor")),
             ),
-            sizes=Sizes(tasks=100, drains=1, probes=8, chains=3, width=100, patience_seconds=90),
+            sizes=Sizes(tasks=100, drains=1, probes=8, chains=3, width=100, timeout_seconds=90),
             environment=_AIRFLOW_SETTINGS,
         ),
     ),

@@ -39,7 +39,7 @@ class Sizes:
     probes: int = 200
     chains: int = 20
     width: int = 1_000
-    patience_seconds: float = 25.0
+    timeout_seconds: float = 25.0
     """Time without a start after which a stage ends."""
 
 
@@ -106,5 +106,5 @@ def scaled(sizes: Sizes, factor: float) -> Sizes:
         probes=max(3, min(sizes.probes, round(sizes.probes * factor))),
         chains=max(2, min(sizes.chains, round(sizes.chains * factor))),
         width=max(10, round(sizes.width * factor)),
-        patience_seconds=sizes.patience_seconds,
+        timeout_seconds=sizes.timeout_seconds,
     )

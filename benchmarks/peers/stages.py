@@ -64,7 +64,7 @@ def first_task(running: RunningSystem) -> float:
         running.driver.ask("enqueue", first=0, count=1)
     else:
         running.driver.ask("run_many", first=0, count=1)
-    return _wait_for(running, 0, running.sizes.patience_seconds * 3)
+    return _wait_for(running, 0, running.sizes.timeout_seconds * 3)
 
 
 def drains(running: RunningSystem) -> Figures:
@@ -95,7 +95,7 @@ def starts(running: RunningSystem) -> Figures:
         if time.monotonic() > give_up_at and len(waits) >= _MIN:
             break
         sent_at = running.driver.ask(action, first=number, count=1).began_at
-        began_at = _wait_for(running, number, running.sizes.patience_seconds, _PROBE_POLL_SECONDS)
+        began_at = _wait_for(running, number, running.sizes.timeout_seconds, _PROBE_POLL_SECONDS)
         if number >= _WARM_PROBES or running.sizes.probes <= _WARM_PROBES:
             waits.append(began_at - sent_at)
         time.sleep(chance.uniform(*_GAPS_SECONDS))
@@ -114,7 +114,7 @@ def chain(running: RunningSystem) -> Figures:
         if time.monotonic() > give_up_at and number > 1:
             break
         running.driver.ask("chain", first=number * STEPS, count=STEPS)
-        _wait_for(running, number * STEPS + STEPS - 1, running.sizes.patience_seconds)
+        _wait_for(running, number * STEPS + STEPS - 1, running.sizes.timeout_seconds)
         if number > 0:  # the first one warms everything up
             found += steps(running.marks.several(number * STEPS, STEPS))
     foreign = between(before, read_load()).foreign_cores
@@ -130,7 +130,7 @@ def fan_out(running: RunningSystem) -> Figures:
         running.marks.clear()
         before = read_load()
         asked_at = running.driver.ask("fan_out", first=0, count=width).began_at
-        ended_at = _wait_for(running, width, running.sizes.patience_seconds * 3)
+        ended_at = _wait_for(running, width, running.sizes.timeout_seconds * 3)
         spent = between(before, read_load())
         if late := missing(running.marks.several(0, width)):
             raise SystemFailure(f"the last task of a fan-out began before {late} of the {width} others had")
@@ -179,7 +179,7 @@ def _watch(running: RunningSystem, tasks: int, before: Reading | None = None) ->
             before = read_load()
         if left != waiting:
             waiting, moved_at = left, now
-        if left == 0 or now - moved_at > running.sizes.patience_seconds:
+        if left == 0 or now - moved_at > running.sizes.timeout_seconds:
             break
         if now > sample_at:
             running.workers.check()
@@ -211,7 +211,7 @@ def _wait_for_records(running: RunningSystem) -> float | None:
     """When the system had recorded all tasks as done; None if it keeps no such record."""
     if "left" not in running.driver.actions:
         return None
-    give_up_at = time.monotonic() + running.sizes.patience_seconds
+    give_up_at = time.monotonic() + running.sizes.timeout_seconds
     while True:
         answer = running.driver.ask("left")
         if not answer.answer:

@@ -3,7 +3,7 @@
     python -m benchmarks.sizes -o json
     python -m benchmarks.sizes --only waiting tenants --largest 10000 --visits 1
 
-At every size, on a PostgreSQL of its own, no-op tasks are drained and P0 runs are timed (`sizes/site.py`) while so much
+At every size, on a PostgreSQL of its own, no-op tasks are drained and P0 runs are timed (`sizes/site.py`) while a lot
 of one thing stands there and everything else is as usual (`sizes/dimensions.py`). The stores of a dimension stay open,
 and are visited in turn, several times: whatever else the machine does meanwhile touches all sizes alike. A size that
 was disturbed on every visit is visited again, as often again at most. The best visit counts. What it cost at the
@@ -122,10 +122,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("-o", "--output", choices=("json", "table", "markdown"), default="table")
     parser.add_argument("--only", nargs="+", choices=names, default=[], help="measure these and nothing else")
     parser.add_argument("--largest", type=int, default=10**9, metavar="SIZE", help="leave out larger sizes")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="so many are drained on each visit")
-    parser.add_argument("--probes", type=int, default=PROBES, help="so many P0 runs are timed on each visit")
+    parser.add_argument("--tasks", type=int, default=TASKS, help="number of tasks drained on each visit")
+    parser.add_argument("--probes", type=int, default=PROBES, help="number of P0 runs timed on each visit")
     parser.add_argument(
-        "--visits", type=int, default=VISITS, help="so often each size is measured, or twice as often if it has to be"
+        "--visits", type=int, default=VISITS, help="number of measurements per size; up to twice as many if disturbed"
     )
     parser.add_argument(
         "--out", type=Path, default=None, metavar="DIR", help="where the files go; else none are written"

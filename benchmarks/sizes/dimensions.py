@@ -52,7 +52,7 @@ DIMENSIONS = (
     Dimension(
         "tenants", "Tenants", (1, 10, 100, 10**3, 10**4),
         lambda size: Setting(tenants=size, held=HELD, held_tenants=size, places=PLACES),
-        f"The tasks that are measured are of so many tenants, and beside them as many others have {HELD:,} tasks "
+        f"The measured tasks belong to this number of tenants, and beside them as many others have {HELD:,} tasks "
         "together that wait for their quotas.",
     ),
     Dimension(

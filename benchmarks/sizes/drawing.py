@@ -53,19 +53,19 @@ def _draw(series: Series) -> str:
         style = "limit" if value == LIMIT else "grid"
         parts.append(f'<line class="{style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for number, (name, (colour, ratio)) in enumerate(_LINES.items()):
+    for number, (name, (color, ratio)) in enumerate(_LINES.items()):
         spots = [
             (across(at, low, high), _down(ratio(point), top)) for at, point in zip(places, series.points, strict=True)
         ]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        parts.append(f'<polyline class="line" stroke="{colour}" points="{line}"/>')
+        parts.append(f'<polyline class="line" stroke="{color}" points="{line}"/>')
         for (x, y), point in zip(spots, series.points, strict=True):
             pale = ' class="disturbed"' if point.disturbed else ""
             parts.append(
-                f'<circle{pale} cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">'
+                f'<circle{pale} cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}">'
                 f"<title>{escape(name)} at {point.size:,}: {ratio(point):g}</title></circle>"
             )
-        parts.append(f'<text x="12" y="{HEAD + 20 * (number + 1)}" style="fill:{colour}">{escape(name)}</text>')
+        parts.append(f'<text x="12" y="{HEAD + 20 * (number + 1)}" style="fill:{color}">{escape(name)}</text>')
     return "".join(parts)
 
 

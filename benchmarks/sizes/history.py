@@ -66,7 +66,7 @@ _ACTIVE = {"more": "", "ended": ""}
 
 
 async def write_history(connection: Connection, rows: int, now: datetime) -> None:
-    """Write about so many rows."""
+    """Write about this number of rows."""
     await connection.execute(
         f"""INSERT INTO jobs (id, tenant, name, version, definition)
             SELECT 'job_' || t, 't' || lpad(t::text, 3, '0'), 'nightly', 1, '{{}}'

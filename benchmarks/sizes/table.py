@@ -13,7 +13,7 @@ HEAD = (
 )  # fmt: skip
 _MARK = "*"
 _LEGEND = (
-    "`tasks/s`: no-op tasks from their acknowledged submission until all are over, durably. `P0`: from the "
+    "`tasks/s`: no-op tasks from their acknowledged submission until all have ended, durably. `P0`: from the "
     "acknowledged submission of a run to its durable assignment, with nothing else to do. `times ..`: against the "
     f"first row; at most {LIMIT:g} is the goal for the first two. Best of {{visits}} visits to each size, in turn. "
     f"`{_MARK}`: others used a quarter of a core or more during each of them."

@@ -127,7 +127,7 @@ async function execute(run, signal, updates) {
   }
 }
 
-/** Send heartbeats until the run has ended; stop it if the response says so, or if the claim was lost. */
+/** Send heartbeats until the run has ended; stop it if the response requests it, or if the claim was lost. */
 async function sendHeartbeats(heartbeat, stop, ended) {
   try {
     while (!ended.aborted) {

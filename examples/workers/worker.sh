@@ -53,7 +53,7 @@ heartbeat() {
     echo $(($(cat "$scratch/sent") + $(wc -c < "$scratch/chunk"))) > "$scratch/sent"
 }
 
-# beat PATH CHILD: send heartbeats; stop the program if the response says so, or if the claim was lost.
+# beat PATH CHILD: send heartbeats; stop the program if the response requests it, or if the claim was lost.
 beat() {
     while sleep "$beat_seconds"; do
         heartbeat "$1" || { touch "$scratch/dropped"; kill "$2"; return; }

@@ -84,34 +84,34 @@ def rows() -> Iterable[Row]:
     for what, limit, answer, request in _schedules():
         yield Row("Schedules and events", what, limit, answer, request)
     for what, limit, answer, request in chain(_acts(), _rules(), _people()):
-        yield Row("Acts, rules and people", what, limit, answer, request)
+        yield Row("Actions, rules and users", what, limit, answer, request)
     for what, limit, answer, request in of_claims():
-        yield Row("Workers over HTTP", what, limit, answer, request)
+        yield Row("HTTP workers", what, limit, answer, request)
     for what, limit, answer in of_the_link():
         yield Row("The worker link", what, limit, answer, None)
     for what, limit, answer in of_tasks():
-        yield Row("What tasks leave", what, limit, answer, None)
+        yield Row("Task outputs", what, limit, answer, None)
     for what, limit, answer in of_files():
-        yield Row("Files and answers", what, limit, answer, None)
+        yield Row("Files and responses", what, limit, answer, None)
 
 
 _Cells = tuple[str, str, str, Callable[[Things], Request] | None]
 
 
 def _requests() -> Iterable[_Cells]:
-    yield "the request line and all headers", size(connections.MAX_HEAD_BYTES), "431 `too_large`", None
+    yield "request line and headers", size(connections.MAX_HEAD_BYTES), "431 `too_large`", None
     yield (
-        "one value in a path, a query or a header", characters(routing.MAX_PARAMETER_LENGTH), REFUSED,
+        "a value in a path, query or header", characters(routing.MAX_PARAMETER_LENGTH), REFUSED,
         get(f"/api/v1/runs/{long(routing.MAX_PARAMETER_LENGTH)}"),
     )  # fmt: skip
     states = [("state", "FAILED")] * (routing.MAX_PARAMETERS + 1)
     yield (
-        "values in a query", f"{routing.MAX_PARAMETERS}", REFUSED,
+        "query parameters", f"{routing.MAX_PARAMETERS}", REFUSED,
         lambda _: ("GET", "/api/v1/runs", {"params": states}),
     )  # fmt: skip
     largest = routing.MAX_STRUCT_BYTES
-    yield "the body of a request, unless it is below", size(largest), TOO_LARGE, announced("/api/v1/runs", largest)
-    yield "how deep JSON goes", f"{strict_json.MAX_DEPTH}", REFUSED, run(params={"x": deep(strict_json.MAX_DEPTH)})
+    yield "a request body, unless listed below", size(largest), TOO_LARGE, announced("/api/v1/runs", largest)
+    yield "nesting depth of JSON", f"{strict_json.MAX_DEPTH}", REFUSED, run(params={"x": deep(strict_json.MAX_DEPTH)})
     key = {"Idempotency-Key": long(validate_submission.MAX_KEY_LENGTH)}
     yield (
         "an `Idempotency-Key`", characters(validate_submission.MAX_KEY_LENGTH), REFUSED,
@@ -124,7 +124,7 @@ def _requests() -> Iterable[_Cells]:
     yield "a filter (`q`)", characters(longest), REFUSED, get("/api/v1/runs", q=long(longest))
     read = logs.MAX_ANSWER_BYTES
     yield (
-        "a part of a log that is read at once", size(read), REFUSED,
+        "a log read", size(read), REFUSED,
         lambda things: ("GET", f"/api/v1/tasks/{things['tasks']}/log", {"params": {"limit": read + 1}}),
     )  # fmt: skip
     yield "days of a trend", f"{jobs.MAX_DAYS}", REFUSED, get("/api/v1/jobs/noop/trend", days=367, tenant=OWN)
@@ -163,7 +163,7 @@ def _jobs() -> Iterable[_Cells]:
     conditions = [{"task": f"t{number}", "when": "true"} for number in range(validate_job.MAX_CONDITIONS + 1)]
     names = [{"name": edge["task"]} for edge in conditions]
     yield (
-        "conditions on the way to a task", f"{validate_job.MAX_CONDITIONS}", REFUSED,
+        "nested conditions before a task", f"{validate_job.MAX_CONDITIONS}", REFUSED,
         job(tasks=[*names, {"name": "end", "needs": conditions}]),
     )  # fmt: skip
     yield (
@@ -178,12 +178,12 @@ def _jobs() -> Iterable[_Cells]:
         REFUSED,
         job(max_retries=failure_rules.MAX_RETRIES + 1),
     )
-    yield "tasks that a list becomes", f"{fan_out.MAX_TASKS:,}", REFUSED, job(max_fan_out=fan_out.MAX_TASKS + 1)
+    yield "items of a fan-out", f"{fan_out.MAX_TASKS:,}", REFUSED, job(max_fan_out=fan_out.MAX_TASKS + 1)
     longest = validate_job.MAX_TIMEOUT_SECONDS
     yield "a timeout", days(longest), REFUSED, job(timeout_seconds=longest + 1)
     yield "a delay before a retry", days(validate_job.MAX_DELAY_SECONDS), REFUSED, task(retry_delay_seconds=10**6)
     yield (
-        "how far ahead a run starts",
+        "delay of a run's start",
         days(LIMITS.max_start_ahead_seconds),
         REFUSED,
         run(start_at="2999-01-01T00:00:00Z"),
@@ -221,17 +221,17 @@ def _schedules() -> Iterable[_Cells]:
     )
     event = {"kind": "event", "type": long(triggers.MAX_EVENT_TYPE_CHARS)}
     yield (
-        "the type of an event that is waited for",
+        "event type of a trigger",
         characters(triggers.MAX_EVENT_TYPE_CHARS),
         REFUSED,
         schedule(trigger=event),
     )
     path = {"file_exists": "/" + long(schedule_spec.MAX_PATH_CHARS)}
-    yield "a path that is looked for", characters(schedule_spec.MAX_PATH_CHARS), REFUSED, schedule(condition=path)
+    yield "path of a file condition", characters(schedule_spec.MAX_PATH_CHARS), REFUSED, schedule(condition=path)
     most = schedule_spec.MAX_CATCH_UP_WINDOWS
-    yield "windows that are caught up", f"{most}", REFUSED, schedule(max_catch_up_windows=most + 1)
+    yield "windows of a catch-up", f"{most}", REFUSED, schedule(max_catch_up_windows=most + 1)
     yield (
-        "runs of a schedule at a time",
+        "concurrent runs of a schedule",
         f"{schedule_spec.MAX_ACTIVE:,}",
         REFUSED,
         schedule(max_active=schedule_spec.MAX_ACTIVE + 1),
@@ -241,7 +241,7 @@ def _schedules() -> Iterable[_Cells]:
     parallel = schedule_actions.MAX_PARALLEL
     span = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z"}
     yield (
-        "windows of a backfill at a time", f"{parallel}", REFUSED,
+        "parallel windows of a backfill", f"{parallel}", REFUSED,
         action("/api/v1/schedules/{schedules}/backfill", **span, max_parallel=parallel + 1),
     )  # fmt: skip
     years = {"since": "2010-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z"}
@@ -270,7 +270,7 @@ def _schedules() -> Iterable[_Cells]:
 
 def _acts() -> Iterable[_Cells]:
     yield (
-        "why something is done",
+        "reason of an action",
         characters(actions.MAX_REASON_LENGTH),
         REFUSED,
         action("/api/v1/runs/{runs}/cancel", why=long(1_000)),
@@ -278,10 +278,10 @@ def _acts() -> Iterable[_Cells]:
     checkpoint = work.MAX_CHECKPOINT_BYTES
     yield "a checkpoint", size(checkpoint), TOO_LARGE, put("/api/v1/tasks/{tasks}/checkpoint", x="x" * checkpoint)
     more = work.MAX_EXTENSION_SECONDS
-    yield "more time for a task", days(more), REFUSED, action("/api/v1/tasks/{tasks}/extend", seconds=more + 1)
+    yield "extension of a timeout", days(more), REFUSED, action("/api/v1/tasks/{tasks}/extend", seconds=more + 1)
     grace = work.MAX_GRACE_SECONDS
     yield (
-        "time to end by itself",
+        "grace period",
         f"{grace:,.0f} s",
         REFUSED,
         action("/api/v1/tasks/{tasks}/kill", grace_seconds=grace + 1),
@@ -289,18 +289,18 @@ def _acts() -> Iterable[_Cells]:
     most = bulk_actions.MAX_BULK_RUNS
     bulk = {"action": "pause", "q": "state:RUNNING", "tenant": OWN, "dry_run": True}
     yield (
-        "runs that are acted on at once",
+        "runs of a bulk action",
         f"{most:,}",
         REFUSED,
         post("/api/v1/runs/act", json={**bulk, "most": most + 1}),
     )
     yield "changes of a what-if", "20", REFUSED, action("/api/v1/tasks/{tasks}/what-if", changes=["cpu 1"] * 21)
-    yield "one such change", characters(200), REFUSED, action("/api/v1/tasks/{tasks}/what-if", changes=[long(200)])
+    yield "a what-if change", characters(200), REFUSED, action("/api/v1/tasks/{tasks}/what-if", changes=[long(200)])
 
 
 def _rules() -> Iterable[_Cells]:
     yield (
-        "a note beside a rule",
+        "note of a rule",
         characters(rule_routes.MAX_NOTE_LENGTH),
         REFUSED,
         put("/api/v1/pools/default", note=long(4_000)),
@@ -314,7 +314,7 @@ def _rules() -> Iterable[_Cells]:
         put("/api/v1/pools/default", labels=many(32)),
     )
     group = groups.MAX_SLOTS
-    yield "work of a group at a time", f"{group:,}", REFUSED, put(f"/api/v1/groups/db?tenant={OWN}", most=group + 1)
+    yield "limit of a group", f"{group:,}", REFUSED, put(f"/api/v1/groups/db?tenant={OWN}", most=group + 1)
     yield "groups of a tenant", f"{groups.MAX_GROUPS_PER_TENANT:,}", "409 `conflict`", None
     booking = {"cron": "0 2 * * *", "guaranteed": {"cpu": 1.0}}
     yield (
@@ -323,7 +323,7 @@ def _rules() -> Iterable[_Cells]:
     )  # fmt: skip
     yield "bookings of a quota", f"{capacity_bookings.MAX_BOOKINGS}", REFUSED, None
     yield (
-        "how long a grant, a freeze or a raise lasts", days(rule_routes.MAX_SECONDS), REFUSED,
+        "duration of a grant, freeze or raise", days(rule_routes.MAX_SECONDS), REFUSED,
         post("/api/v1/freezes", json={"kind": "tenant", "subject": OWN, "seconds": rule_routes.MAX_SECONDS + 1}),
     )  # fmt: skip
 
@@ -336,14 +336,14 @@ def _people() -> Iterable[_Cells]:
     yield "the name of a token", characters(routes_tokens.MAX_NAME_LENGTH), REFUSED, post("/api/v1/tokens", json=name)
     life = tokens.MAX_LIFETIME.total_seconds()
     yield (
-        "the life of a token",
+        "lifetime of a token",
         days(life),
         REFUSED,
         post("/api/v1/tokens", json={**token, "expires_in_seconds": life + 1}),
     )
     url = f"http://example.com/{long(urls.MAX_URL_LENGTH)}"
     yield (
-        "the address of a webhook",
+        "URL of a webhook",
         characters(urls.MAX_URL_LENGTH),
         REFUSED,
         post("/api/v1/webhooks", json={"url": url, "tenant": OWN}),

@@ -34,35 +34,35 @@ def of_the_link() -> Iterable[Cells]:
     yield "a reason or a note", characters(length_of(wire.Sentence)), "closed with 1008"
     yield "labels of a worker", f"{length_of(wire.Labels)}", "closed with 1008"
     yield "a piece of a log", size(wire.MAX_LOG_CHUNK_BYTES), "closed with 1008"
-    yield "results that were not answered", f"{links.RESULTS_ON_CREDIT:,}", "closed with 1008"
+    yield "unanswered results", f"{links.RESULTS_ON_CREDIT:,}", "closed with 1008"
     yield "the output or the error of an attempt", size(links.MAX_TEXT_BYTES), "`rejected`, and the task is QUARANTINED"
-    yield "a checkpoint of an attempt", size(work.MAX_CHECKPOINT_BYTES), "not kept, and noted as a dead letter"
-    yield "the log of an attempt", size(log_files.MAX_LOG_BYTES), "cut, which the log says (`--log-limit`)"
+    yield "a checkpoint of an attempt", size(work.MAX_CHECKPOINT_BYTES), "dropped and recorded"
+    yield "the log of an attempt", size(log_files.MAX_LOG_BYTES), "cut with a note (`--log-limit`)"
 
 
 def of_tasks() -> Iterable[Cells]:
     """Limits of task results read by the worker."""
     yield "`$MAINSPRING_OUTPUT`", size(attempt_files.MAX_OUTPUT_BYTES), "the attempt fails: `Output`"
-    yield "`$MAINSPRING_CHECKPOINT`", size(work.MAX_CHECKPOINT_BYTES), "not taken; the last one stays"
-    yield "`$MAINSPRING_PROGRESS`", size(attempt_files.MAX_PROGRESS_BYTES), "not taken"
-    yield "a note of its progress", characters(attempt_files.MAX_NOTE_LENGTH), "cut"
+    yield "`$MAINSPRING_CHECKPOINT`", size(work.MAX_CHECKPOINT_BYTES), "ignored; the previous one is kept"
+    yield "`$MAINSPRING_PROGRESS`", size(attempt_files.MAX_PROGRESS_BYTES), "ignored"
+    yield "progress note", characters(attempt_files.MAX_NOTE_LENGTH), "cut"
     yield "a secret", size(MAX_SECRET_BYTES), "the attempt fails: `Secret`"
     yield "files in `$MAINSPRING_ARTIFACTS`", f"{artifacts.MAX_ARTIFACTS:,}", "the attempt fails: `Artifacts`"
-    yield "the path of one", characters(artifacts.MAX_PATH_CHARS), "the attempt fails: `Artifacts`"
+    yield "path of an artifact", characters(artifacts.MAX_PATH_CHARS), "the attempt fails: `Artifacts`"
     yield "items of a map-reduce", f"{map_reduce.MAX_ITEMS:,}", "refused with the job, or the attempt fails"
-    yield "a line of its input", size(items.MAX_LINE_LENGTH), "the attempt fails"
+    yield "input line of a map-reduce", size(items.MAX_LINE_LENGTH), "the attempt fails"
     yield "a prompt, or an answer", size(prompts.MAX_PROMPT_LENGTH), "the item fails"
 
 
 def of_files() -> Iterable[Cells]:
     """Limits of files and responses."""
-    yield "a file that is submitted", size(sources.MAX_TEXT_BYTES), "`invalid_file`"
+    yield "a submitted file", size(sources.MAX_TEXT_BYTES), "`invalid_file`"
     yield "values of a YAML file", f"{sources.MAX_NODES:,}", "`invalid_file`"
-    yield "how deep it goes", f"{sources.MAX_DEPTH}", "`invalid_file`"
-    yield "a `pipeline.yaml` of a folder", size(discover.MAX_FILE_BYTES), "the pipeline is broken, and says why"
+    yield "nesting depth of a file", f"{sources.MAX_DEPTH}", "`invalid_file`"
+    yield "a `pipeline.yaml` of a folder", size(discover.MAX_FILE_BYTES), "the pipeline is invalid, with this reason"
     yield "channels of alerts", f"{channels.MAX_CHANNELS}", "`invalid_file`"
-    yield "an answer, as the SDK reads it", size(responses.MAX_RESPONSE_BYTES), "`too_large`"
-    yield "how long it may take, with all its parts", f"{responses.MAX_RESPONSE_SECONDS:,.0f} s", "`unreachable`"
+    yield "a response to the SDK", size(responses.MAX_RESPONSE_BYTES), "`too_large`"
+    yield "duration of a response", f"{responses.MAX_RESPONSE_SECONDS:,.0f} s", "`unreachable`"
 
 
 def length_of(kind: object) -> int:

@@ -57,7 +57,7 @@ COLUMNS = [
     *STRANGERS,
 ]
 OK = "ok"
-"""It was done, or could not be done now (409): what matters is that whoever asked may."""
+"""It was done, or could not be done now (409): what matters is that the caller is permitted."""
 
 THEIRS = {**NOOP, "name": "theirs"}
 NIGHTLY = {"name": "nightly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 2 * * *"}}

@@ -108,7 +108,7 @@ async def test_a_schedule_without_its_grant_is_not_triggered_at_another_priority
     assert "grant-p0 acme" in refused["errors"][0]["detail"]
 
 
-async def test_a_labelled_job_goes_to_a_pool_that_qualifies(harness: ApiHarness) -> None:
+async def test_a_labeled_job_goes_to_a_pool_that_qualifies(harness: ApiHarness) -> None:
     """Other jobs use the default pool."""
     acme = await harness.admin("acme")
     await put_pool(harness, "us", region="us")

@@ -131,7 +131,7 @@ async def test_entries_are_filtered_by_actor_action_and_time(harness: ApiHarness
 
     assert [entry.action for entry in await entries(acme)] == ["create_run", "create_run", "create_job"]
     assert [entry.object for entry in await entries(acme, action="create_run", object=run.id)] == [run.id]
-    assert await entries(acme, actor="token:somebody") == []
+    assert await entries(acme, actor="token:other") == []
     latest = (await entries(acme))[0].at.isoformat()
     assert [entry.object for entry in await entries(acme, since=latest)] == [run.id]
     assert len(await entries(acme, before=latest)) == 2

@@ -83,7 +83,7 @@ async def test_an_error_of_one_run_is_reported_in_its_line(harness: ApiHarness) 
     ("payload", "expected"),
     [
         ({"action": "cancel", "q": "  "}, ["/q"]),
-        ({"action": "cancel", "q": "job:a colour:b"}, ["/q"]),
+        ({"action": "cancel", "q": "job:a color:b"}, ["/q"]),
         ({"action": "explode", "q": "job:a"}, ["/action"]),
         ({"action": "priority", "q": "job:a"}, ["/priority"]),
         ({"action": "cancel", "q": "job:a", "priority": "P1"}, ["/priority"]),

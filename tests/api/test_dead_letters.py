@@ -47,7 +47,7 @@ async def test_dead_letters_are_listed_and_retried(harness: ApiHarness) -> None:
         task_id = await _fail(hand)
 
         (dead,) = read(await caller.get(PATH, params={"job": "etl"}), Page[DeadLetterView]).items
-        revived = read(await caller.post(f"{PATH}/{task_id}/retry", json={"why": "mended"}), RetryResult)
+        revived = read(await caller.post(f"{PATH}/{task_id}/retry", json={"why": "fixed"}), RetryResult)
         again = await hand.next_task()
 
     assert (dead.task_id, dead.run_id, dead.job, dead.task) == (task_id, run.id, "etl", "load")
@@ -111,7 +111,7 @@ async def test_a_run_is_retried_from_its_failure_or_rerun_completely(harness: Ap
         path = f"/api/v1/runs/{run.id}"
         task_id = await _fail(hand)
 
-        retried = read(await caller.post(f"{path}/retry", json={"why": "mended"}), ActionResult)
+        retried = read(await caller.post(f"{path}/retry", json={"why": "fixed"}), ActionResult)
         again = await hand.next_task()
         rerun = read(await caller.post(f"{path}/rerun"), RetryResult)
         missing = await caller.post("/api/v1/runs/run_000000000000-0000000000000000/rerun")

@@ -28,7 +28,7 @@ async def test_versions_of_a_job_are_listed_latest_first(harness: ApiHarness) ->
 
 async def test_a_job_has_labels_and_a_description(harness: ApiHarness) -> None:
     caller = await harness.admin("acme")
-    about = {"labels": {"team": "ml", "cost/centre": "Ölraum 7"}, "description": "Loads orders.\n" * 200}
+    about = {"labels": {"team": "ml", "cost/center": "Ölraum 7"}, "description": "Loads orders.\n" * 200}
 
     made = read(await caller.post("/api/v1/jobs", json={**NOOP, **about}), JobView)
     shown = (await caller.get("/api/v1/jobs/noop")).json()

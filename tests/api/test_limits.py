@@ -94,8 +94,8 @@ async def test_exceeding_a_link_limit_closes_that_link_only(tmp_path: Path) -> N
                     await bad.say(*said)
                     closed[what] = (await bad.closed())[0]
             async with server.socket() as socket:
-                caller = LinkClient(socket, "labelled")
-                await caller.say(Register("labelled", "s1", Offer(1_000, 1 << 30), LABELS))
+                caller = LinkClient(socket, "labeled")
+                await caller.say(Register("labeled", "s1", Offer(1_000, 1 << 30), LABELS))
                 closed["labels"] = (await caller.closed())[0]
             await api_servers.submit()
             assert await good.finish((await good.next_task()).attempt) is Verdict.APPLIED

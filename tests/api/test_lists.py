@@ -91,7 +91,7 @@ async def test_tasks_are_filtered_by_parameters(harness: ApiHarness) -> None:
         ({"q": "schedule:nightly"}, ["query:q"]),
         ({"count": "some"}, ["query:count"]),
         ({"sort": "created_at"}, ["query:sort"]),
-        ({"fields": "id,colour,stat"}, ["query:fields", "query:fields"]),
+        ({"fields": "id,color,stat"}, ["query:fields", "query:fields"]),
     ],
 )
 async def test_an_invalid_query_is_rejected_with_its_faults(
@@ -106,8 +106,8 @@ async def test_an_invalid_query_is_rejected_with_its_faults(
 
 async def test_a_filter_selects_matching_items(harness: ApiHarness) -> None:
     caller = await harness.admin("acme")
-    labelled = {**NOOP, "name": "etl-load", "labels": {"team": "data science"}}
-    plain, found = await submit(caller), await submit(caller, labelled, priority="P0")
+    labeled = {**NOOP, "name": "etl-load", "labels": {"team": "data science"}}
+    plain, found = await submit(caller), await submit(caller, labeled, priority="P0")
 
     async def ids(q: str, **params: str) -> list[str]:
         answer = await caller.get("/api/v1/runs", params={"q": q, **params})

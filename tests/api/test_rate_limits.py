@@ -171,7 +171,7 @@ async def test_a_client_that_retries_on_time_is_admitted(
     began = clock.ahead
     for who in sorted(at, key=lambda who: at[who]):
         clock.ahead = began + at[who]
-        assert await told(rate_limiter, who, use) is None, f"{who}, who was told {at[who]} s"
+        assert await told(rate_limiter, who, use) is None, f"{who}, after {at[who]} s"
     assert max(at.values()) <= 2 + waiters / 9
 
 

@@ -85,7 +85,7 @@ async def test_every_fault_of_a_job_has_a_pointer(harness: ApiHarness) -> None:
     [
         (b'{"job": "noop"', [""]),
         (b"[]", [""]),
-        (b'{"job": 7, "priority": "P9", "colour": 1}', ["/colour", "/job"]),
+        (b'{"job": 7, "priority": "P9", "color": 1}', ["/color", "/job"]),
         (b'{"job": "nope", "priority": "P9"}', ["/job", "/priority"]),
         (b'{"job": "noop", "params": {"a": "\\u0000"}}', ["/params/a"]),
         (b'{"job": "noop", "job": "noop"}', [""]),

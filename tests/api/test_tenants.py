@@ -47,7 +47,7 @@ async def test_a_tenant_sees_only_its_own_tasks_on_workers(harness: ApiHarness) 
     acme, globex, everybody = await harness.admin("acme"), await harness.admin("globex"), await harness.admin()
     async with harness.led() as leader:
         await running_task(harness, acme, leader)
-        await everybody.post("/api/v1/workers/w1/cordon", json={"why": "ann has a look"})
+        await everybody.post("/api/v1/workers/w1/cordon", json={"why": "ann checks it"})
 
         views = [(await caller.get("/api/v1/workers/w1")).json() for caller in (acme, globex, everybody)]
 

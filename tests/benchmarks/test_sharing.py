@@ -30,7 +30,7 @@ async def test_the_cost_of_groups_is_in_the_drain(tmp_path: Path) -> None:
     batches, _ = await drain("sqlite", store, 20)
 
     effects = [effect for batch in batches for effect in batch.effects]
-    assert {one.limit for one in effects if isinstance(one, RequestShare)} == {"group:acme/licence"}
+    assert {one.limit for one in effects if isinstance(one, RequestShare)} == {"group:acme/license"}
     assert {one.limit for one in effects if isinstance(one, RequestRate)} == {"group:acme/partner"}
-    assert set(GROUPS) == {"licence", "partner"}
+    assert set(GROUPS) == {"license", "partner"}
     await store.close()

@@ -187,7 +187,7 @@ def test_a_frozen_job_waits_and_shows_the_reason(terminal: Terminal) -> None:
     )
     assert (line["waiting"], line["priority"]) == (1, "P2")
     assert "the warehouse moves" in terminal.out("queue")
-    assert "the warehouse moves" not in terminal.out("queue", "-t", "somebody-else")
+    assert "the warehouse moves" not in terminal.out("queue", "-t", "other-tenant")
     assert any(one["subject"].endswith("/iced") for one in terminal.json("freezes"))
     assert terminal.json("unfreeze", "job", "iced")[0]["changed"]
     assert terminal.call("watch", run).exit_code == 0
@@ -243,18 +243,18 @@ def test_a_pool_is_described_incrementally(terminal: Terminal) -> None:
 
 
 def test_a_policy_restricts_jobs_to_pools_with_a_label(terminal: Terminal) -> None:
-    labelled = "labels: {moon_data: 'yes'}\n" + job("lunar", QUICK)
-    terminal.finished(labelled)
+    labeled = "labels: {moon_data: 'yes'}\n" + job("lunar", QUICK)
+    terminal.finished(labeled)
     terminal.out("policies", "set", "on-the-moon", "--label", "moon_data", "--require", "body=moon")
     for words, exit_code in ((("submit", "-"), 2), (("submit", "lunar"), 4)):
-        refused = terminal.call(*words, stdin=labelled)
+        refused = terminal.call(*words, stdin=labeled)
         assert refused.exit_code == exit_code
         assert "on-the-moon" in refused.stderr
 
     terminal.out("pools", "set", "moon", "--label", "body=moon")
     (policy,) = [one for one in terminal.json("policies") if one["name"] == "on-the-moon"]
     assert policy["pools"] == ["moon"]
-    run = terminal.call("submit", "-", "-q", stdin=labelled).stdout.strip()
+    run = terminal.call("submit", "-", "-q", stdin=labeled).stdout.strip()
     assert terminal.json("show", run)["pool"] == "moon"
     assert terminal.json("policies", "drop", "on-the-moon")[0]["changed"]
     assert terminal.call("policies", "drop", "on-the-moon").exit_code == 5

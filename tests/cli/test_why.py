@@ -46,9 +46,9 @@ def test_all_formats_have_the_same_verdict(terminal: Terminal, waiting: str) -> 
 
     assert found["verdict"] in terminal.out("why", waiting)
     assert terminal.out("why", waiting, "--markdown").startswith("**NO\\_MATCHING\\_WORKER** default/lonely/only")
-    coloured = terminal.out("why", waiting, "--color", "always")
-    assert coloured.startswith("\x1b[")
-    assert found["verdict"] in coloured
+    colored = terminal.out("why", waiting, "--color", "always")
+    assert colored.startswith("\x1b[")
+    assert found["verdict"] in colored
 
 
 def test_on_a_narrow_terminal_lines_wrap_but_commands_do_not() -> None:

@@ -80,8 +80,8 @@ def test_more_waiting_runs_never_relax_the_verdict(fewer: int, more: int, turn: 
 
 
 def test_throttled_p1_uses_a_rate_limit_of_its_pool() -> None:
-    wish = slowed_rate_request("default", TUNING)
-    assert (wish.limit, wish.most, wish.per_seconds, wish.wanted) == ("slowed:pool:default", 7, 1.0, 1)
+    request = slowed_rate_request("default", TUNING)
+    assert (request.limit, request.most, request.per_seconds, request.wanted) == ("slowed:pool:default", 7, 1.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Windows in every zone, from 2000 to 2040, against a look at the clock in every minute (TRG-2).
+"""Windows in every zone, from 2000 to 2040, against the clock in every minute (TRG-2).
 
 That nothing is skipped, nothing comes twice and everything is in order follows from the comparison.
 """
@@ -41,7 +41,7 @@ def test_windows_are_those_that_the_clock_shows(expression: Expression, moment: 
 
 @settings(max_examples=200)
 @given(expression=expressions(), moment=moments(), microseconds=st.integers(0, 10**11))
-def test_next_and_previous_are_neighbours(
+def test_next_and_previous_are_neighbors(
     expression: Expression, moment: tuple[ZoneInfo, datetime], microseconds: int
 ) -> None:
     """From any instant, also between two seconds."""

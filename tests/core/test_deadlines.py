@@ -25,7 +25,7 @@ Edges = dict[int, list[int]]
 
 
 def after(seconds: float) -> datetime:
-    """So long from now."""
+    """This duration from now."""
     return NOW + timedelta(seconds=seconds)
 
 
@@ -86,7 +86,7 @@ def test_a_running_task_has_its_rest_left_or_a_tenth_of_its_elapsed_time() -> No
         (-3600, 0, 0, 3600),
         (-86_400, 0, 30, 3630),
     ],
-    ids=["from its start", "from a later start", "from its window", "its time is over", "a backfill"],
+    ids=["from its start", "from a later start", "from its window", "its time has passed", "a backfill"],
 )
 def test_deadline_of_a_run(window: int | None, created: int, start: int, by: int) -> None:
     window_at = None if window is None else after(window)

@@ -58,7 +58,7 @@ def error(**said: object) -> str:
         ({"type": "signal", "signal": "SIGSEGV"}, C.TRANSIENT),
         ({"type": "exit", "exit_code": 1, "last_lines": "ok\npsql: connection refused\n\n"}, C.TRANSIENT),
         ({"type": "exit", "exit_code": 1, "last_lines": "rm: Permission denied"}, C.PERMANENT),
-        ({"type": "exit", "exit_code": 1, "last_lines": "Permission denied, going on\nlater trouble"}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 1, "last_lines": "Permission denied, continuing\nlater trouble"}, C.TRANSIENT),
         ({"type": "HTTPError", "message": "429 Too Many Requests"}, C.RATE_LIMITED),
         ({"type": "Error", "message": "java.lang: Out of memory"}, C.RESOURCE),
         ({"kind": "permanent", "type": "TRANSIENT_NETWORK"}, C.PERMANENT),

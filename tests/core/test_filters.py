@@ -84,7 +84,7 @@ def test_pipeline_is_an_alias_of_job() -> None:
     ("text", "listed", "why"),
     [
         ("stat:queued", ListKind.RUNS, "`stat:queued` is unknown, did you mean state?"),
-        ("colour:red", ListKind.JOBS, "`colour:red` is unknown; known: job, label, tenant"),
+        ("color:red", ListKind.JOBS, "`color:red` is unknown; known: job, label, tenant"),
         ("state:queud", ListKind.TASKS, "`state:queud` is not a state of tasks, did you mean QUEUED?"),
         ("priority:p7", ListKind.RUNS, "`priority:p7` is not a priority; known: P0, P1, P2"),
         ("etl", ListKind.RUNS, "`etl` has no field name: write job:etl"),

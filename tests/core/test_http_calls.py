@@ -102,7 +102,7 @@ def test_faults_of_a_container_are_reported_with_their_path(fields: dict[str, ob
 
 
 def test_templates_and_secrets_are_inserted() -> None:
-    """One expression alone keeps its type; a secret is put in where the job has it, and not where a value says so."""
+    """One expression alone keeps its type; a secret is inserted where the job has it, not where a value asks for it."""
     values = {"params": msgspec.Raw(b'{"n": 3, "rows": [1, {"a": null}], "evil": "${KEY} {{ params.n }}"}')}
     asked = request(
         url="https://h.test/{{ params.n }}",

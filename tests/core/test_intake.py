@@ -24,7 +24,7 @@ chunks = st.integers(1, 300)
 
 
 def filled(memory: Memory) -> TaskCounts:
-    """So much is in memory."""
+    """This number is in memory."""
     found = TaskCounts()
     for (priority, tenant), tasks in memory.items():
         found.count(priority, tenant, tasks)

@@ -104,7 +104,7 @@ def test_faults_are_reported_with_their_path(parts: dict[str, object], where: st
 
 
 def test_all_faults_are_reported_at_once() -> None:
-    """A person mends a file once."""
+    """A person fixes a file once."""
     wrong = faults_of(map={"prompt": "", "attempts": 0}, reduce={"type": "prompt"}, results="/")
     assert sorted(wrong) == ["work.map.attempts", "work.map.prompt", "work.reduce.prompt", "work.results"]
 

@@ -12,7 +12,7 @@ from mainspring.core.lifecycle.restart_policy import (
 
 
 def failed(times: int, *, ran: float = 0.0) -> tuple[LoopHealth, float]:
-    """A loop that fails each time after it ran for so long, and the time of its last failure."""
+    """A loop that fails each time after the given durations, and the time of its last failure."""
     health, now = LoopHealth(), 0.0
     for _ in range(times):
         health = health.started(now)

@@ -191,7 +191,7 @@ def test_built_in_backoffs(failure: str, delays: list[float]) -> None:
 
 
 def test_the_jobs_backoff_for_a_class_takes_precedence() -> None:
-    """RTY-2: per job and per class; what is not said stays as it is for all."""
+    """RTY-2: per job and per class; other values keep their defaults."""
     policy = RetryPolicy(factor=2, cap_seconds=50, classes={C.RATE_LIMITED: Backoff(base_seconds=1, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
     assert [backoff_seconds(n, a_spec("a"), policy, TRANSIENT, DEFAULTS) for n in (1, 2, 3, 4)] == [10, 20, 40, 50]
@@ -333,6 +333,6 @@ def test_every_generation_ends(ends: list[tuple[Failure, str, bool, bool]], max_
         if step.state in FINAL or step.state is S.QUARANTINED:
             break
     else:
-        pytest.fail("it was tried again twenty times")
+        pytest.fail("it was retried twenty times")
     assert task.tries <= max_attempts
     assert task.losses <= MAX_LOSSES + 1

@@ -217,8 +217,8 @@ def test_a_changed_schedule_is_read_again() -> None:
     read = acts.version_of(desk.row)
     desk.trigger(NOON + MINUTE, ANN)
     evaluation_batch = EvaluationBatch(now=NOON + HOUR, cases=(desk.case(),))
-    wish = BackfillCommand(since=NOON - DAY, before=NOON, by="ann")
-    assert acts.backfill(evaluation_batch, CONTEXT, wish, [], id="b", read=read) == ([], None)
+    request = BackfillCommand(since=NOON - DAY, before=NOON, by="ann")
+    assert acts.backfill(evaluation_batch, CONTEXT, request, [], id="b", read=read) == ([], None)
     assert acts.trigger_now(evaluation_batch, CONTEXT, replace(ANN, window_at=NOON), read=read) == []
 
 
@@ -256,8 +256,8 @@ def test_a_backfill_again_is_another_generation() -> None:
     """Of windows that ran, linked to them. Due windows are planned first, so that none runs twice."""
     desk = FakeServer(a_spec(max_active=5), NOON - 2.5 * HOUR)
     desk.due(NOON - HOUR)
-    wish = BackfillCommand(since=NOON - 2 * HOUR, before=NOON + DAY, max_parallel=5, again=True, by="ann")
-    desk.backfill(NOON + SECOND, wish)
+    request = BackfillCommand(since=NOON - 2 * HOUR, before=NOON + DAY, max_parallel=5, again=True, by="ann")
+    desk.backfill(NOON + SECOND, request)
     assert sorted(desk.fires) == [(NOON - hour * HOUR, number) for hour in (2, 1, 0) for number in (1, 2)]
     second = [run for run in desk.runs if run.linked_run is not None]
     assert {run.linked_run for run in second} == {run.id for run in desk.runs} - {run.id for run in second}

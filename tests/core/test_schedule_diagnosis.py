@@ -224,8 +224,8 @@ def test_a_window_that_waits_for_a_file_probe() -> None:
 
 def test_a_backfill_limits_parallel_runs() -> None:
     desk = FakeServer(a_spec())
-    wish = schedule_actions.BackfillCommand(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
-    desk.backfill(NOON + MINUTE, wish)
+    request = schedule_actions.BackfillCommand(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
+    desk.backfill(NOON + MINUTE, request)
     backfilled = [one.run_id for one in desk.sorted_fires() if one.backfill_id and one.run_id]
     desk.end(RunState.SUCCEEDED, NOON + 2 * MINUTE, run_id=backfilled[0])
 

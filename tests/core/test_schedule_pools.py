@@ -41,7 +41,7 @@ RESIDENCY = Policy(
     name="residency", label="eu_data", value="", requires='{"region":"eu"}', note="", version=1, updated_at=EPOCH,
     updated_by="ann",
 )  # fmt: skip
-LABELLED = JobRequirements(labels={"eu_data": "yes"})
+LABELED = JobRequirements(labels={"eu_data": "yes"})
 
 
 def test_a_window_runs_where_its_job_is_admitted_and_is_skipped_where_it_is_not() -> None:
@@ -49,15 +49,15 @@ def test_a_window_runs_where_its_job_is_admitted_and_is_skipped_where_it_is_not(
     asked: list[ScheduledRunRequest] = []
     places = [Route(pool="eu"), Route(pool="default", faults=(Fault(where="labels", why="no pool qualifies"),))]
 
-    def admit(wish: ScheduledRunRequest) -> Route:
-        asked.append(wish)
-        return places[0 if wish.at < NOON + 2 * HOUR else 1]
+    def admit(request: ScheduledRunRequest) -> Route:
+        asked.append(request)
+        return places[0 if request.at < NOON + 2 * HOUR else 1]
 
     desk = FakeServer(a_spec(priority=Priority.P1))
     desk.context = replace(desk.context, admit=admit)
     desk.due(NOON + HOUR)
     assert [run.shard for run in desk.runs] == ["eu"]
-    assert {(wish.tenant, wish.pool, wish.job, wish.priority) for wish in asked} == {
+    assert {(request.tenant, request.pool, request.job, request.priority) for request in asked} == {
         ("acme", "default", JOB, Priority.P1)
     }
     desk.due(NOON + 2 * HOUR)
@@ -71,16 +71,16 @@ def test_a_run_goes_to_the_named_pool_else_the_usual_one_else_the_first_that_qua
     rules = AllRules(pools=(EU, US), policies=(RESIDENCY,))
     assert route_run(JobRequirements(), "default", rules).pool == "default"
     assert route_run(JobRequirements(pool="us"), "default", rules).pool == "us"
-    assert route_run(LABELLED, "default", rules).pool == "eu"
-    assert route_run(LABELLED, "eu", rules).pool == "eu"
+    assert route_run(LABELED, "default", rules).pool == "eu"
+    assert route_run(LABELED, "eu", rules).pool == "eu"
 
 
 @pytest.mark.parametrize(
     ("needs", "pools", "words"),
     [
-        (LABELLED, (US,), "to pools with region=eu: no pool qualifies; pools: us (region=us)"),
-        (LABELLED, (), "pools: none"),
-        (replace(LABELLED, pool="us"), (EU, US), "pool us does not qualify; pools: eu (region=eu), us"),
+        (LABELED, (US,), "to pools with region=eu: no pool qualifies; pools: us (region=us)"),
+        (LABELED, (), "pools: none"),
+        (replace(LABELED, pool="us"), (EU, US), "pool us does not qualify; pools: eu (region=eu), us"),
         (JobRequirements(pool="uss"), (EU, US), "unknown pool 'uss', did you mean us?"),
     ],
 )

@@ -90,8 +90,8 @@ def _other_succeeds(desk: FakeServer, now: datetime) -> None:
 def _backfilled() -> FakeServer:
     """Of three windows one runs at a time."""
     desk = FakeServer(a_spec())
-    wish = schedule_actions.BackfillCommand(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
-    desk.backfill(NOON + MINUTE, wish)
+    request = schedule_actions.BackfillCommand(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
+    desk.backfill(NOON + MINUTE, request)
     return desk
 
 

@@ -108,16 +108,16 @@ def test_a_task_that_is_not_final_can_not_be_reopened(state: TaskState) -> None:
 
 
 @given(st.lists(st.sampled_from([*S, None]), max_size=60))
-def test_the_history_of_a_task_is_a_path(wishes: list[TaskState | None]) -> None:
+def test_the_history_of_a_task_is_a_path(targets: list[TaskState | None]) -> None:
     """STA-4, I-04: seq without a gap, each record begins where the last one ended, each step is in the table."""
     task = a_task(seq=0)
     history: list[Transition] = [create(task)]
-    for wish in wishes:
+    for target in targets:
         try:
-            if wish is None:
+            if target is None:
                 history.append(reopen(task, now=NOON, by="ann", because="again"))
             else:
-                history.append(move(task, wish, now=NOON, by="shard", because="asked"))
+                history.append(move(task, target, now=NOON, by="shard", because="asked"))
         except IllegalTransition:
             continue
     assert [record.seq for record in history] == list(range(1, len(history) + 1))

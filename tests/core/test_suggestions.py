@@ -25,7 +25,7 @@ FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "t
     ],
 )
 def test_a_typo_is_recognized(wrong: str, right: str) -> None:
-    """ADM-1: a fault says how to mend it."""
+    """ADM-1: a fault has a suggestion to fix it."""
     assert did_you_mean(wrong, FIELDS) == f", did you mean {right}?"
 
 

@@ -95,11 +95,11 @@ def test_every_fault_is_reported_and_no_bad_task_hides_another() -> None:
             {"name": "c"},
             on_failure="never",
             timeout_seconds=-1,
-            colour="red",
+            color="red",
         )
     )
     assert list(found) == [
-        "colour",
+        "color",
         "on_failure",
         "timeout_seconds",
         "tasks[0].work",

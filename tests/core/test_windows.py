@@ -27,7 +27,7 @@ def planned(spec: ScheduleSpec, planned_through: datetime, now: datetime) -> Pla
 
 
 def told(fires: tuple[Fire, ...]) -> list[tuple[Outcome, int, int, bool]]:
-    """Of each fire: what became of it, the hour of its first window, how many, and whether it is caught up."""
+    """Of each fire: its outcome, the hour of its first window, the number of windows, and whether it is caught up."""
     return [(fire.outcome, fire.window_at.hour, fire.count, fire.is_catch_up) for fire in fires]
 
 

@@ -145,8 +145,8 @@ def test_the_system_form_is_detected_by_users_in_every_line() -> None:
 
 def test_an_explicit_form_takes_precedence() -> None:
     assert read_crontab(SYSTEM, form=Form.USER).entries[0].command.startswith("root cd")
-    (entry,) = read_crontab("0 1 * * * somebody run it", form=Form.SYSTEM).entries
-    assert (entry.user, entry.command) == ("somebody", "run it")
+    (entry,) = read_crontab("0 1 * * * other run it", form=Form.SYSTEM).entries
+    assert (entry.user, entry.command) == ("other", "run it")
     (remark,) = read_crontab("0 1 * * * alone", form=Form.SYSTEM).refused
     assert "no user" in remark.why
 

@@ -235,7 +235,7 @@ def test_a_task_leaves_the_folder_only_by_an_absolute_path() -> None:
 
 
 def test_a_misspelled_parameter_is_reported_where_it_is_used() -> None:
-    """One that is like none of those declared may come from whoever starts the run."""
+    """One that is like none of those declared may come from the caller that starts the run."""
     found = issues("""\
 params: {day: {type: date, default: "2026-11-16"}}
 tasks:

@@ -18,7 +18,7 @@ def test_every_reason_has_a_line() -> None:
 
 
 def test_every_change_on_the_page_is_a_what_if_change() -> None:
-    table = PAGE.partition("| words | what is supposed |")[2].partition("\n\n")[0]
+    table = PAGE.partition("| words | assumption |")[2].partition("\n\n")[0]
     words = [word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.partition(" | ")[0])]
 
     assert len(words) > 10

@@ -45,7 +45,7 @@ from tests.doctor.builders import (
 )
 
 LATE = LateJob(tenant="acme", job="etl", runs=20, p95_seconds=840.0)
-RESUME = SuggestedActionView(kind="ask", says="let it go on", command="mainspring resume run_7", effect="it starts now")
+RESUME = SuggestedActionView(kind="ask", says="resume it", command="mainspring resume run_7", effect="it starts now")
 BREAKER = BreakerView(
     pool="default", kind="job", subject="acme/etl", because="40 of 50 failed", opened_at=NOW, probed_at=None
 )
@@ -74,7 +74,7 @@ MISSED = UpcomingView(
 
 SITUATIONS: dict[str, tuple[Facts, str, str, str]] = {
     "the server sends an invalid answer": (
-        well(server_health=None, faults={"checkup": "its answer can't be read"}),
+        well(server_health=None, faults={"server_health": "its answer can't be read"}),
         "server.bad_answer", "its answer can't be read", "",
     ),
     "a window was missed": (

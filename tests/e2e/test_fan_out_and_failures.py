@@ -258,8 +258,8 @@ def test_a_timeout_can_be_extended_manually(shared: Shared) -> None:
 
 def test_dead_letters_are_listed_and_can_be_retried(client: Client, tmp_path: Path) -> None:
     """RTY-5, DAG-7."""
-    mended = tmp_path / "mended"
-    work = {"shell": f"test -e {mended}"}
+    fixed = tmp_path / "fixed"
+    work = {"shell": f"test -e {fixed}"}
     job = {
         "name": "broken",
         "on_failure": "fail_after_all",
@@ -273,7 +273,7 @@ def test_dead_letters_are_listed_and_can_be_retried(client: Client, tmp_path: Pa
     run = ended(client, submit(client, job).id)
     assert run.state == "FAILED"
     assert {(letter.task, letter.tries) for letter in client.dead_letters()} == {("a", 1), ("b", 1)}
-    mended.touch()
+    fixed.touch()
     assert client.retry_run(run.id).changed
     assert ended(client, run.id).state == "SUCCEEDED"
     assert not list(client.dead_letters())

@@ -118,7 +118,7 @@ def test_file_changes_are_applied_at_runtime(folder: Folder) -> None:
     until(lambda: "new           added: every second" in folder.said(), "a new one is said, with when it runs")
     until(lambda: "new/pipeline.yaml:" in folder.said(), "a broken file is said")
     folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo three >> log')}")
-    until(lambda: "three" in (folder.root / "new/log").read_text(), "it is mended")
+    until(lambda: "three" in (folder.root / "new/log").read_text(), "it is fixed")
     assert folder.state("new")["scheduleId"] == schedule
 
     with folder.client() as client:

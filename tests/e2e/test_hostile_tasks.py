@@ -88,7 +88,7 @@ class IsolationCluster:
         text = "echo canary > file; touch ready; while [ ! -e go ]; do sleep 0.05; done"
         run = self.attack(level, text)
         files = self.files_of(level, run)
-        until((files / "work" / "ready").exists, "the neighbour runs")
+        until((files / "work" / "ready").exists, "the neighbor runs")
         try:
             yield NeighborTask(files, self.task(run).id)
         finally:
@@ -228,7 +228,7 @@ def test_the_database_of_the_server(isolation: IsolationCluster, level: str) -> 
     assert ("wrote" in isolation.log(run)) is is_open
 
 
-def test_the_state_of_the_worker_and_the_files_of_a_neighbour(isolation: IsolationCluster, level: str) -> None:
+def test_the_state_of_the_worker_and_the_files_of_a_neighbor(isolation: IsolationCluster, level: str) -> None:
     """The worker's files are inaccessible to another user; tasks of one user see each other's, except in a sandbox."""
     state = isolation.cluster.state_of(level)
     with isolation.neighbor(level) as other:

@@ -111,7 +111,7 @@ async def test_waiting_for_retry_after_succeeds(tmp_path: Path, postgres_url: st
 async def run_rounds(
     folder: Path, store_url: str, request: Request, seconds: float, is_good: Callable[[Round], bool]
 ) -> list[Round]:
-    """Play rounds with two servers until one is good, or ROUNDS are over."""
+    """Play rounds with two servers until one is good, at most ROUNDS."""
     with ServerCluster(folder, store_url) as cluster:
         servers = await asyncio.to_thread(cluster.servers, 2, "--set", f"{request.setting}={PER_SECOND}")
         async with httpx2.AsyncClient() as web:
@@ -211,7 +211,7 @@ def test_quota_and_group_limit_concurrency(tmp_path: Path, postgres_url: str) ->
         servers = [cluster.server()]
         with servers[0].client() as root:
             root.put_quota("quota", QuotaRequest(max_tasks=AT_A_TIME["quota"]))
-            root.put_group("licence", GroupRequest(most=AT_A_TIME["group"]), tenant="group")
+            root.put_group("license", GroupRequest(most=AT_A_TIME["group"]), tenant="group")
         servers.append(cluster.server("--pool", "far"))  # It loads the rules at its start, and changes within a second.
         workers = [
             cluster.worker(*servers, name=f"of-{pool}", cpu=16, extra=("--pool", pool), wait=False)
@@ -219,7 +219,7 @@ def test_quota_and_group_limit_concurrency(tmp_path: Path, postgres_url: str) ->
         ]
         for worker in workers:
             worker.ready()
-        for tenant, groups in (("quota", []), ("group", ["licence"])):
+        for tenant, groups in (("quota", []), ("group", ["license"])):
             with servers[0].client(tenant) as client:
                 client.submit_job(noting(task_log, gate, tenant, groups=groups))
         with ThreadPoolExecutor(AT_ONCE) as submitters:

@@ -198,7 +198,7 @@ def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
             answer.result()
     with others[0].client("owner") as owner, others[0].client("guest") as guest, others[0].client() as root:
         until(lambda: len(_running(owner, owners)) == 2, "the owner has what it was promised")
-        until(lambda: root.tenant_use("owner").running == 2, "it has two rooms")
+        until(lambda: root.tenant_use("owner").running == 2, "it has two leases")
         assert len(_running(owner, owners)) == 2
         assert len(_running(guest, guests)) <= 2
         until(

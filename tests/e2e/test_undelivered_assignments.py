@@ -23,7 +23,7 @@ def test_an_unconfirmed_assignment_goes_to_another_worker(tmp_path: Path) -> Non
         server = cluster.server()
         address = server.address.replace("http", "ws", 1) + "/api/v1/worker-link"
         with server.client() as client, connect(address, compression=None) as link:
-            until(lambda: client.server().leads, "the server leads")  # Before that a worker is told to reconnect soon.
+            until(lambda: client.server().leads, "the server leads")  # Before that a worker has to reconnect soon.
             link.send(_encode([Register("mute", "mute:1", Offer(1_000, 1 << 30), {})]))
             run = submit(client, {"name": "one", "tasks": [{"name": "one"}]})
             while not any(isinstance(word, Assign) for word in _words(link.recv())):

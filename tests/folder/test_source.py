@@ -88,7 +88,7 @@ async def test_each_failed_attempt_emits_an_event_and_the_status_between_attempt
 
 
 async def test_a_manually_retried_run_is_counted_with_its_last_result(tmp_path: Path) -> None:
-    directory = put(tmp_path, "a", text(run="test -e mended", more="  retryPolicy: {maxRetries: 1}\n"))
+    directory = put(tmp_path, "a", text(run="test -e fixed", more="  retryPolicy: {maxRetries: 1}\n"))
 
     async with running_folder(tmp_path) as harness:
         run_id = await harness.run_now("a")
@@ -102,7 +102,7 @@ async def test_a_manually_retried_run_is_counted_with_its_last_result(tmp_path: 
         assert (again["status"], again["lastRun"]["startedAt"]) == ("error", failed["lastRun"]["startedAt"])
         assert (again["stats"]["totalRuns"], again["stats"]["failedRuns"], len(again["history"])) == (1, 1, 1)
 
-        (directory / "mended").touch()
+        (directory / "fixed").touch()
         await harness.client.retry_run(run_id)
         await harness.wait_for_event("execution:start")
         assert (await harness.wait_for_event("execution:complete")).run_id == run_id

@@ -119,7 +119,7 @@ def test_it_is_written_only_if_it_changed(tmp_path: Path) -> None:
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     """A newer version of the format may add fields."""
-    (tmp_path / STATE_FILE).write_text(OF_002.replace('"version": 1', '"version": 1, "colour": {"deep": [1]}'))
+    (tmp_path / STATE_FILE).write_text(OF_002.replace('"version": 1', '"version": 1, "color": {"deep": [1]}'))
     assert read_state(tmp_path) == a_state()
 
 

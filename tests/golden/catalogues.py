@@ -59,7 +59,7 @@ CODES: Mapping[str, type[Enum]] = {
     "classes of failures": FailureClass,
     "outcomes of a window": windows.Outcome,
     "reasons of a diagnosis": diagnosis.Reason,
-    "gates of a diagnosis, what became of them": diagnosis.GateState,
+    "results of the gates of a diagnosis": diagnosis.GateState,
     "acts of a diagnosis": diagnosis.SuggestionKind,
     "foresight of a diagnosis": diagnosis.ExpectedKind,
     "obstacles of a worker": feasibility.ObstacleKind,

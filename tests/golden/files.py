@@ -79,7 +79,7 @@ def difference(name: str, text: str) -> str:
             *lines[:_MOST_LINES],
             *more,
             "",
-            "Not meant? Then users, workers or stores would have noticed: mend the code.",
+            "Not meant? Then users, workers or stores would have noticed: fix the code.",
             f"Meant? `.venv/bin/python -m tests.golden {name}` (or `make golden`) accepts it; commit the file",
             "with the code, and if users can see it, with a line in the changelog.",
         ]

@@ -59,7 +59,7 @@ def documents_text() -> str:
     run = example_of(Run)
     assert isinstance(run, Run)
     ended = run_ended_message(run, AT)
-    lines += ["== the outbox: a run is over", f"kind: {ended.kind}", f"id: {ended.id}", f"json: {ended.payload}", ""]
+    lines += ["== the outbox: a run has ended", f"kind: {ended.kind}", f"id: {ended.id}", f"json: {ended.payload}", ""]
     return "\n".join(lines)
 
 

@@ -274,7 +274,7 @@ class HostHarness:
         rows = [
             Run(
                 id=new_id("run", now, self._random), shard=shard, tenant=tenant, job_id=job.id, priority=priority,
-                params="{}", task_count=tasks, submitted_by="somebody", watched=watched, created_at=now,
+                params="{}", task_count=tasks, submitted_by="user", watched=watched, created_at=now,
                 start_at=now + timedelta(seconds=start_in),
             )
             for _ in range(runs)

@@ -130,7 +130,7 @@ async def test_the_store_is_not_asked_without_limits(harness: HostHarness, pools
 
 
 async def test_a_partial_grant_is_retried_until_it_is_complete(harness: HostHarness, pools: Pools) -> None:
-    """Another pool holds all of it; it is told to lower its share, and does."""
+    """Another pool holds all of it; it is asked to lower its share, and does."""
     a, b = await pools.open("a"), await pools.open("b")
     a.cluster_limits.take(RequestShare(GPU, 10))
     await harness.wait(0.1)

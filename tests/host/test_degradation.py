@@ -141,7 +141,7 @@ async def test_a_fast_takeover_does_not_change_the_level(harness: HostHarness, w
         await harness.wait(1.0)
 
 
-@pytest.mark.parametrize("is_hanging", [False, True], ids=["it says so", "it says nothing"])
+@pytest.mark.parametrize("is_hanging", [False, True], ids=["it hangs", "it fails"])
 async def test_an_unreachable_store_is_a_major_outage(harness: HostHarness, watch: Watch, is_hanging: bool) -> None:
     await harness.lead()
     await harness.wait(5.0)

@@ -153,7 +153,7 @@ async def test_a_row_leased_by_another_host_is_left_to_it(
 
 
 class Waiter:
-    """Records rows, and returns when the test says so."""
+    """Records rows, and returns when the test requests it."""
 
     def __init__(self) -> None:
         self.got: list[str] = []

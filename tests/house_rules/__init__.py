@@ -23,6 +23,7 @@ from tests.house_rules.form import (
     functions_are_short,
     public_names_have_docstrings,
 )
+from tests.house_rules.language import words_of_the_field
 from tests.house_rules.never import (
     errors_are_not_swallowed,
     no_input_is_executed,
@@ -58,9 +59,10 @@ RULES: tuple[Rule, ...] = (
     only_commands_print,
     errors_are_not_swallowed,
     no_input_is_executed,
+    words_of_the_field,
 )
 
 RULES_FOR_ANY_TEXT: frozenset[Rule] = frozenset(
-    {files_are_one_concept, file_names_are_concepts, migrations_state_their_cost, no_todo_comments}
+    {files_are_one_concept, file_names_are_concepts, migrations_state_their_cost, no_todo_comments, words_of_the_field}
 )
 """Rules that read the text of a file, not its syntax: they apply to SQL too."""

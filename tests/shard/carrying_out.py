@@ -27,7 +27,7 @@ from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
-from tests.shard.groups import answer_wishes
+from tests.shard.groups import answer_requests
 from tests.shard.preemption_scenes import tune
 from tests.shard.virtual_worker import VirtualWorker
 from tests.shard.world import World
@@ -105,7 +105,7 @@ def _set_group(world: World, said: dict[str, Any]) -> None:
     was = world.rules.groups[limit]
     group = replace(was, most=said["most"], version=was.version + 1)
     world.rule(replace(world.rules, groups={**world.rules.groups, limit: group}))
-    answer_wishes(world, said["most"])
+    answer_requests(world, said["most"])
 
 
 def _unfreeze(world: World, said: dict[str, Any]) -> None:

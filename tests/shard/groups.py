@@ -56,8 +56,8 @@ def used(world: World) -> int:
     return world.shard.memory.groups.use.get(LIMIT, 0)
 
 
-def answer_wishes(world: World, most: int) -> None:
-    """Grant so much of each limit, as if other pools had the rest."""
+def answer_requests(world: World, most: int) -> None:
+    """Grant this amount of each limit, as if other pools had the rest."""
     limit_requests, world.limit_requests = world.limit_requests, []
     for effect in limit_requests:
         if isinstance(effect, RequestShare):

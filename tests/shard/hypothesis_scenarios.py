@@ -76,17 +76,17 @@ def situation(seed: int) -> tuple[MixedLoad, Task, str]:
     raise AssertionError(f"{kind} never matters to anybody")
 
 
-def make(load: MixedLoad, task: Task, supposal: Hypothesis) -> str:
+def make(load: MixedLoad, task: Task, hypothesis: Hypothesis) -> str:
     """Make the change; return the task, which is another if it was resubmitted."""
     load.victims.clear()
     load.first_starts.pop(task.id, None)
-    if supposal.changes_task():
-        return _submit_again(load, task, supposal)
-    if supposal.priority is not None:
-        load.turn(happened.ChangePriority(run_id=task.run_id, by="ann", priority=supposal.priority))
-    if supposal.unpaused:
+    if hypothesis.changes_task():
+        return _submit_again(load, task, hypothesis)
+    if hypothesis.priority is not None:
+        load.turn(happened.ChangePriority(run_id=task.run_id, by="ann", priority=hypothesis.priority))
+    if hypothesis.unpaused:
         load.turn(happened.ResumeRun(run_id=task.run_id, by="ann"))
-    for more in supposal.workers:
+    for more in hypothesis.workers:
         offer = Offer(more.offers.cpu_millis, more.offers.cpu_millis // 1_000 * jobs.GIB)
         shape = load.shard.memory.shape(task)
         load.turn(
@@ -96,14 +96,14 @@ def make(load: MixedLoad, task: Task, supposal: Hypothesis) -> str:
             )
         )  # fmt: skip
     rules = load.shard.memory.rules
-    if supposal.unfrozen:
+    if hypothesis.unfrozen:
         rules = replace(rules, freezes=())
-    for name, most in supposal.groups.items():
+    for name, most in hypothesis.groups.items():
         group = rules.groups[limit_of(task.tenant, name)]
         changed = replace(group, most=most, version=group.version + 1)
         rules = replace(rules, groups={**rules.groups, group.limit: changed})
-    if supposal.changes_quota():
-        rules = _with_quota(rules, task.tenant, supposal)
+    if hypothesis.changes_quota():
+        rules = _with_quota(rules, task.tenant, hypothesis)
     if rules is not load.shard.memory.rules:
         load.turn(happened.RulesChanged(rules=replace(rules, version=rules.version + 1)))
     return task.id
@@ -195,34 +195,34 @@ _WORDS: dict[str, Callable[[MixedLoad, Task, Random], str]] = {
 # what is done
 
 
-def _with_quota(rules: SharingRules, tenant: str, supposal: Hypothesis) -> SharingRules:
+def _with_quota(rules: SharingRules, tenant: str, hypothesis: Hypothesis) -> SharingRules:
     row = rules.quotas[tenant]
     quota = row.quota
-    if supposal.guaranteed_cpu_millis is not None:
-        quota = replace(quota, guaranteed=replace(quota.guaranteed, cpu_millis=supposal.guaranteed_cpu_millis))
-    if supposal.burst_cpu_millis is not None:
-        quota = replace(quota, burst=replace(quota.burst, cpu_millis=supposal.burst_cpu_millis))
-    if supposal.max_tasks is not None:
-        quota = replace(quota, max_tasks=supposal.max_tasks)
+    if hypothesis.guaranteed_cpu_millis is not None:
+        quota = replace(quota, guaranteed=replace(quota.guaranteed, cpu_millis=hypothesis.guaranteed_cpu_millis))
+    if hypothesis.burst_cpu_millis is not None:
+        quota = replace(quota, burst=replace(quota.burst, cpu_millis=hypothesis.burst_cpu_millis))
+    if hypothesis.max_tasks is not None:
+        quota = replace(quota, max_tasks=hypothesis.max_tasks)
     return replace(rules, quotas={**rules.quotas, tenant: replace(row, quota=quota)})
 
 
-def _submit_again(load: MixedLoad, task: Task, supposal: Hypothesis) -> str:
+def _submit_again(load: MixedLoad, task: Task, hypothesis: Hypothesis) -> str:
     """Submit the job with another request of the task, and cancel the former run."""
     run = load.shard.memory.runs[task.run_id]
     spec = run.job.spec
-    tasks = tuple(_changed(one, supposal) if one.name == task.name else one for one in spec.tasks)
+    tasks = tuple(_changed(one, hypothesis) if one.name == task.name else one for one in spec.tasks)
     load.turn(happened.CancelRun(run_id=task.run_id, by="ann"))
     job = compile_job("job_again", replace(spec, tasks=tasks))
     return load.submit(Kind(run.job, task.tenant, ()), task.priority, job)
 
 
-def _changed(spec: TaskSpec, supposal: Hypothesis) -> TaskSpec:
+def _changed(spec: TaskSpec, hypothesis: Hypothesis) -> TaskSpec:
     resources = spec.resources
-    if supposal.cpu_millis is not None:
-        resources = replace(resources, cpu_millis=supposal.cpu_millis)
-    if supposal.memory_bytes is not None:
-        resources = replace(resources, memory_bytes=supposal.memory_bytes)
-    labels = {key: value for key, value in spec.labels.items() if key not in supposal.without_labels}
-    zone = spec.zone if supposal.zone is None else supposal.zone or None
+    if hypothesis.cpu_millis is not None:
+        resources = replace(resources, cpu_millis=hypothesis.cpu_millis)
+    if hypothesis.memory_bytes is not None:
+        resources = replace(resources, memory_bytes=hypothesis.memory_bytes)
+    labels = {key: value for key, value in spec.labels.items() if key not in hypothesis.without_labels}
+    zone = spec.zone if hypothesis.zone is None else hypothesis.zone or None
     return replace(spec, resources=resources, labels=labels, zone=zone)

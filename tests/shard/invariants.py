@@ -29,9 +29,9 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
     assert set(memory.runs) == active, "the runs in memory are those that are adopted and not over"
     _check_leases(memory)
     _check_use(memory)
-    _check_rooms(memory)
+    _check_capacity(memory)
     _check_queues(memory)
-    _check_asides(memory)
+    _check_blocked(memory)
     _check_groups(memory)
     _check_holds(memory, ledger)
 
@@ -52,7 +52,7 @@ def _check_counts(run: RunMemory) -> None:
     assert {state: count for state, count in run.counts.items() if count} == states, f"{run.counts} is not {states}"
     assert run.delayed == sum(task.due_at is not None for task in run.tasks), f"{run.delayed} wait for a time"
     assert run.run.state is run.state(), f"{run.run.state} is not {run.state()}"
-    assert run.run.state not in FINAL_RUN, f"{run.run.id} is over and still in memory"
+    assert run.run.state not in FINAL_RUN, f"{run.run.id} has ended and is still in memory"
     for task in run.tasks:
         if task.state not in FINAL and not family.is_replaced(task):
             waiting = _not_heard_of(run, family, task)
@@ -149,7 +149,7 @@ def _check_use(memory: ShardMemory) -> None:
     assert memory.open_workers.free_cpu_millis == free
 
 
-def _check_rooms(memory: ShardMemory) -> None:
+def _check_capacity(memory: ShardMemory) -> None:
     """PLC-6: reservations on workers are those in the rows of queued tasks, one per task."""
     waiting = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
     for task in waiting.values():
@@ -184,7 +184,7 @@ def _check_rooms(memory: ShardMemory) -> None:
         assert holders == held, f"P{priority} is held by {held}, not by {holders}"
 
 
-def _check_asides(memory: ShardMemory) -> None:
+def _check_blocked(memory: ShardMemory) -> None:
     """Only QUEUED tasks are blocked, and their description is right."""
     blocked_ids = {task.id for run in memory.runs.values() for task in run.tasks if memory.blocked.has(task)}
     queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}

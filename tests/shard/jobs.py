@@ -14,7 +14,7 @@ ONE_CORE = Resources(cpu_millis=1000, memory_bytes=GIB)
 
 
 def cores(n: float) -> Resources:
-    """So many cores, with a GiB of memory for each."""
+    """This number of cores, with a GiB of memory for each."""
     return Resources(cpu_millis=int(n * 1000), memory_bytes=int(n * GIB))
 
 

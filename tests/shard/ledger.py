@@ -6,7 +6,7 @@ What is checked for each batch:
 2. Transitions of a task follow each other without a gap, along the table, to the state in its row (I-03, I-04).
 3. Nothing leaves a final state but a reopening, which starts a generation with counters at zero (I-05, STA-1).
 4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
-5. No attempt is made before everything upstream is over and lets it start (I-40), all tasks of a fan-out included.
+5. No attempt is made before all upstream tasks have ended and allow it (I-40), all tasks of a fan-out included.
 6. No attempt is made on a worker that is cordoned or draining (WRK-9).
 7. An act has one entry in the audit log, and only if its answer says that it was carried out, or was so (I-73).
 """
@@ -104,7 +104,7 @@ class Ledger:
             self._check_task(changed)
         for attempt in batch.attempts:
             assert attempt.id not in self.attempts, f"{attempt.id} ended twice"
-            assert self.tasks[attempt.task_id].attempt_id != attempt.id, f"{attempt} is over, and current"
+            assert self.tasks[attempt.task_id].attempt_id != attempt.id, f"{attempt} has ended, and is current"
             self.attempts[attempt.id] = attempt
         self._check_starts(batch)
         for spread in batch.bulk_operations:
@@ -214,7 +214,7 @@ class Ledger:
         if task.attempt_id is not None:
             owner = self._used_attempts.setdefault(task.attempt_id, f"{task.id}:{task.generation}:{task.attempt}")
             assert owner == f"{task.id}:{task.generation}:{task.attempt}", f"{task.attempt_id} is used twice"
-            assert task.attempt_id not in self.attempts, f"{task.attempt_id} is over, and current"
+            assert task.attempt_id not in self.attempts, f"{task.attempt_id} has ended, and is current"
 
     def _check_starts(self, batch: Batch) -> None:
         """I-40: when an attempt is created, everything upstream has ended and allows it."""

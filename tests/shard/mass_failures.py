@@ -5,7 +5,7 @@
     storm.seconds(60, lambda task: DATABASE_DOWN)
 
 Each second every worker beats, and all that it holds ends as the given function says: with an error, or well if that
-is None, or goes on if it is `...`. What is retried is counted by the second.
+is None, or continues if it is `...`. What is retried is counted by the second.
 """
 
 from __future__ import annotations

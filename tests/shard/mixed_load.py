@@ -1,10 +1,10 @@
-"""A fleet under a mixed load, on a clock that is told: several tenants, sizes and priorities, and durations that vary.
+"""A cluster under a mixed load, on a manual clock: several tenants, sizes and priorities, and durations that vary.
 
     load = MixedLoad(seed=1)
     load.advance(120)
     load.queued()
 
-A real shard decides. The workers do what they are told, at once; each task takes as long as one drawn from the kind of
+A real shard decides. The workers follow instructions immediately; each task takes as long as one drawn from the kind of
 job that it is of, which is what the shard knows of their durations, too. New work comes all the time, as much as keeps
 `load` of the fleet busy.
 """
@@ -89,13 +89,13 @@ class MixedLoad:
         job = job or kind.job
         run = Run(
             id=f"run_{self._count:05}", shard="pool", tenant=kind.tenant, job_id=job.id, priority=priority, params="{}",
-            task_count=len(job.tasks), submitted_by="somebody", created_at=self.now, start_at=self.now,
+            task_count=len(job.tasks), submitted_by="user", created_at=self.now, start_at=self.now,
         )  # fmt: skip
         self.turn(happened.RunArrived(run=run, job=job))
         return f"task_{run.id[4:]}.0"
 
     def submit_some(self, count: int) -> None:
-        """So many runs of any kind arrive at once."""
+        """This number of runs of any kind arrive at once."""
         for _ in range(count):
             self.submit(self.random.choice(self.kinds), self._priority())
 
@@ -113,7 +113,7 @@ class MixedLoad:
     # time
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this time pass."""
         until = self.now + timedelta(seconds=seconds)
         while self._step(until):
             pass

@@ -76,7 +76,7 @@ def policy(label: str, requires: str) -> Policy:
 
 
 def promise(world: World, **guaranteed: float) -> None:
-    """So many cores are guaranteed to each of these tenants."""
+    """This number of cores is guaranteed to each of these tenants."""
     world.rule(rules(*(quota(tenant, guaranteed=amount) for tenant, amount in guaranteed.items())))
 
 

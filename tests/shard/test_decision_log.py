@@ -155,10 +155,10 @@ def test_sampling_does_not_affect_decisions() -> None:
 
 def test_the_sampling_rate_follows_the_setting(world: World) -> None:
     random = Random(1)
-    rooms = [new_id("lease", world.now, random) for _ in range(20_000)]
+    leases = [new_id("lease", world.now, random) for _ in range(20_000)]
 
     for kept_of_1000 in (0, 10, 500, 1_000):
-        kept = sum(is_sampled(room, kept_of_1000) for room in rooms)
+        kept = sum(is_sampled(room, kept_of_1000) for room in leases)
         assert kept == pytest.approx(20 * kept_of_1000, rel=0.2)
 
 

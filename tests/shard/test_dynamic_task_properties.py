@@ -1,6 +1,6 @@
 """Runs that grow while people retry them and leaders change: paths that a story of `test_any_story.py` seldom takes.
 
-The same machine, driven by a generator of its own that prefers jobs that grow, results, and retries of what is over.
+The same machine, driven by a generator of its own that prefers jobs that grow, results, and retries of ended tasks.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def steps_of(story: Story, random: Random) -> list[tuple[float, Callable[[], boo
         (12, lambda: True, lambda: story.workers_report(
             pick=random, many=random.randint(1, 6), report=random.randint(0, 7))),
         (18, lambda: any(one.state in FINAL for one in world.ledger.tasks.values()),
-            lambda: story.somebody_retries_what_is_over(pick=random, whole=random.random() < 0.2)),
+            lambda: story.user_retries_what_ended(pick=random, whole=random.random() < 0.2)),
         (4, lambda: True, story.the_memory_is_loaded_again),
         (4, lambda: True, story.another_leader_takes_over),
         (4, lambda: True, lambda: story.a_worker_connects_again(
             worker=random.choice(WORKERS), forgets=random.random() < 0.3)),
         (4, lambda: True, lambda: story.time_passes(
             seconds=random.choice([1, 3, 16]), heard=set(random.sample(WORKERS, random.randint(0, 3))))),
-        (3, lambda: bool(world.ledger.runs), lambda: story.somebody_acts_on_a_run(
+        (3, lambda: bool(world.ledger.runs), lambda: story.user_acts_on_a_run(
             pick=random, kind=random.choice(acts))),
-        (2, lambda: bool(world.ledger.tasks), lambda: story.somebody_acts_on_a_task(
+        (2, lambda: bool(world.ledger.tasks), lambda: story.user_acts_on_a_task(
             pick=random, kind=random.choice([happened.CancelTask, happened.ClearTask]))),
         (1, lambda: True, lambda: story.a_result_can_not_be_taken(pick=random)),
         (8, lambda: True, lambda: story.turns_pass(budget=random.choice(BUDGETS), turns=random.randint(1, 5))),

@@ -2,7 +2,7 @@
 
 Hypothesis tells the stories: random graphs and policies, results, losses, returns, acts of people, rejected events, and
 reloads from the rows at any moment. The world checks each batch and the memory after each turn. At the end of a story
-faults stop, people let everything go on, and all runs must come to an end (L-1).
+faults stop, users resume everything, and all runs must come to an end (L-1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mainspring.core.work.work import digest_of
 from mainspring.protocol.wire import Outcome, Progress
 from mainspring.shard import events as happened
 from mainspring.shard.effects import ActionStatus
-from tests.shard.groups import answer_wishes
+from tests.shard.groups import answer_requests
 from tests.shard.jobs import job, task
 from tests.shard.run_graph import Family
 from tests.shard.sharing_rules import freeze, group, policy, pool, quota, rules
@@ -130,7 +130,7 @@ class Story(RuleBasedStateMachine):
         pick=st.randoms(use_true_random=False),
         kind=st.sampled_from([happened.CancelRun, happened.PauseRun, happened.ResumeRun, happened.RetryRun]),
     )
-    def somebody_acts_on_a_run(self, pick: Any, kind: type[happened.RunAction]) -> None:
+    def user_acts_on_a_run(self, pick: Any, kind: type[happened.RunAction]) -> None:
         self.world.turn(self.world.asked(kind, pick.choice(list(self.world.ledger.runs.values()))))
 
     @precondition(lambda self: self.world.ledger.tasks)
@@ -138,13 +138,13 @@ class Story(RuleBasedStateMachine):
         pick=st.randoms(use_true_random=False),
         kind=st.sampled_from([happened.CancelTask, happened.ReopenTask, happened.ClearTask]),
     )
-    def somebody_acts_on_a_task(self, pick: Any, kind: type[happened.RunAction]) -> None:
+    def user_acts_on_a_task(self, pick: Any, kind: type[happened.RunAction]) -> None:
         one = pick.choice(list(self.world.ledger.tasks.values()))
         self.world.turn(self.world.asked(kind, self.world.run(one.run_id), task=one.id))
 
     @precondition(lambda self: self.world.ledger.tasks)
     @rule(pick=st.randoms(use_true_random=False), again=st.booleans(), grace=st.sampled_from([0.0, 5.0, 60.0]))
-    def somebody_kills_a_task(self, pick: Any, again: bool, grace: float) -> None:
+    def user_kills_a_task(self, pick: Any, again: bool, grace: float) -> None:
         held = [one for one in self.world.ledger.tasks.values() if one.state in HELD_BY_WORKER]
         one = pick.choice(held or list(self.world.ledger.tasks.values()))
         run = self.world.run(one.run_id)
@@ -152,14 +152,14 @@ class Story(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.ledger.runs)
     @rule(pick=st.randoms(use_true_random=False), priorities=st.lists(st.sampled_from(list(Priority)), max_size=3))
-    def somebody_changes_priorities(self, pick: Any, priorities: list[Priority]) -> None:
+    def user_changes_priorities(self, pick: Any, priorities: list[Priority]) -> None:
         for priority in priorities:
             run = pick.choice(list(self.world.ledger.runs.values()))
             self.world.turn(self.world.asked(happened.ChangePriority, run, priority=priority))
 
     @precondition(lambda self: self.world.ledger.tasks)
     @rule(pick=st.randoms(use_true_random=False), expected=st.sampled_from([None, "", digest_of("1")]))
-    def somebody_saves_a_checkpoint(self, pick: Any, expected: str | None) -> None:
+    def user_saves_a_checkpoint(self, pick: Any, expected: str | None) -> None:
         one = pick.choice(list(self.world.ledger.tasks.values()))
         self.world.turn(
             self.world.asked(
@@ -181,7 +181,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(most=st.integers(0, 4))
     def the_store_grants_what_is_wanted(self, most: int) -> None:
-        answer_wishes(self.world, most)
+        answer_requests(self.world, most)
 
     @rule(limit=st.sampled_from(["group:a/db", "group:b/line"]), aim=st.integers(0, 2))
     def others_need_more_of_a_limit(self, limit: str, aim: int) -> None:
@@ -190,7 +190,7 @@ class Story(RuleBasedStateMachine):
 
     @precondition(lambda self: any(one.state in FINAL for one in self.world.ledger.tasks.values()))
     @rule(pick=st.randoms(use_true_random=False), whole=st.booleans())
-    def somebody_retries_what_is_over(self, pick: Any, whole: bool) -> None:
+    def user_retries_what_ended(self, pick: Any, whole: bool) -> None:
         one = pick.choice([one for one in self.world.ledger.tasks.values() if one.state in FINAL])
         run = self.world.run(one.run_id)
         if whole:
@@ -217,7 +217,7 @@ class Story(RuleBasedStateMachine):
             [happened.CordonWorker, happened.DrainWorker, happened.EvictWorker, happened.UncordonWorker]
         ),
     )
-    def somebody_acts_on_a_worker(self, worker: str, kind: type[happened.WorkerAction]) -> None:
+    def user_acts_on_a_worker(self, worker: str, kind: type[happened.WorkerAction]) -> None:
         self.world.turn(kind(worker=worker, by="ann"))
 
     @rule(worker=st.sampled_from(WORKERS), kind=st.sampled_from([happened.WorkerLeaving, happened.WorkerGone]))
@@ -258,7 +258,7 @@ class Story(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.ledger.tasks)
     @rule(pick=st.randoms(use_true_random=False), seconds=st.sampled_from([1.0, 30.0]))
-    def somebody_gives_more_time(self, pick: Any, seconds: float) -> None:
+    def user_extends(self, pick: Any, seconds: float) -> None:
         one = pick.choice(list(self.world.ledger.tasks.values()))
         self.world.turn(happened.ExtendTask(run_id=one.run_id, by="ann", task_id=one.id, seconds=seconds))
 
@@ -304,7 +304,7 @@ class Story(RuleBasedStateMachine):
             run = world.run(one.run_id)
             if one.state is S.QUARANTINED and world.reply(happened.ClearTask, run, task=one.id) is ActionStatus.REFUSED:
                 world.action(happened.CancelTask, run, task=one.id)
-        answer_wishes(world, 4)
+        answer_requests(world, 4)
         for one in [one for one in world.ledger.tasks.values() if one.worker_id is not None]:
             outcome = Outcome.SUCCEEDED if one.stop is None else Outcome.STOPPED
             if world.task(one.id).worker_id is not None:

@@ -1,4 +1,4 @@
-"""A shard and what surrounds it, played: rows in dicts, workers by the messages they would send, a clock that is told.
+"""A shard and what surrounds it, played: rows in dicts, workers by the messages they would send, a manual clock.
 
     world.given_running("extract", on="w1")
     world.advance(seconds=14)
@@ -157,7 +157,7 @@ class World:
         compiled = self.ledger.jobs[f"job_{number}"] = compile_job(f"job_{number}", spec)
         run = Run(
             id=f"run_{number:04}", shard="pool", tenant=tenant, job_id=compiled.id, priority=priority, params=params,
-            task_count=len(compiled.tasks), submitted_by="somebody", watched=watched, created_at=self.now,
+            task_count=len(compiled.tasks), submitted_by="user", watched=watched, created_at=self.now,
             start_at=self.now,
         )  # fmt: skip
         self.ledger.runs[run.id] = run

@@ -46,7 +46,7 @@ class AuditCheck:
         self._require("I-73", len(set(ids)) == len(ids), f"{ids} are in one batch")
         for entry in batch.audit:
             again = entry.id in model.audit and self._ever.asked.get(entry.id) == 1
-            self._require("I-73", not again, f"{entry.id} was asked for once, and is told of twice")
+            self._require("I-73", not again, f"{entry.id} was requested once, and has two entries")
             model.audit.setdefault(entry.id, entry)
         self._note_undone(batch)
 

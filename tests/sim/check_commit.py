@@ -35,13 +35,18 @@ class CommitCheck:
     """Checks batches against the model, and applies them to it."""
 
     def __init__(
-        self, findings: Findings, ever: Ever, failures: FailureCheck, sharing: SharingCheck, rooms: PreemptionCheck,
+        self,
+        findings: Findings,
+        ever: Ever,
+        failures: FailureCheck,
+        sharing: SharingCheck,
+        preemption: PreemptionCheck,
         groups: GroupCheck, decisions: DecisionCheck,
     ) -> None:  # fmt: skip
         self._findings = findings
         self._failures = failures
         self._sharing = sharing
-        self._rooms = rooms
+        self._preemption = preemption
         self._groups = groups
         self._decisions = decisions
         self._artifacts = ArtifactCheck(findings)
@@ -102,7 +107,7 @@ class CommitCheck:
         self._failures.apply_openings(model, batch)
         if made is not None:
             self._groups.check_rules(made.rules)
-            self._rooms.check(model, before, batch, made)
+            self._preemption.check(model, before, batch, made)
             self._decisions.check(model, before, batch, self._placed, made)
             self._sharing.check_use(model, made)
             if places:
@@ -300,7 +305,7 @@ class CommitCheck:
             if record.kind != "CheckpointSaved":
                 model.rejected.add(record.subject)
                 self._ever.rejected.add(record.subject)
-            self._require("L-4", f"alert:{record.id}:on" in alerts, f"{record.id} was rejected, and nobody is told")
+            self._require("L-4", f"alert:{record.id}:on" in alerts, f"{record.id} was rejected, without an alert")
         for row in batch.outbox:
             if "unexplained" in row.id:
                 self._require("I-45", False, row.payload)

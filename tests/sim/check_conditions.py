@@ -1,7 +1,7 @@
 """Checks of tasks with conditions (DAG-4).
 
 1. A task whose condition is false or can't be evaluated with the current outputs is never attempted.
-2. A task is skipped or fails for its condition only if the condition says so.
+2. A task is skipped or fails for its condition only if the condition is false or invalid.
 """
 
 from __future__ import annotations

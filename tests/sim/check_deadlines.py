@@ -84,15 +84,15 @@ class DeadlineCheck:
         )
         self._require("PLC-11", reserved, f"{run} was to be over by {was.finish_by}")
         found = run.at_risk_at is not None and run.at_risk_at != was.at_risk_at
-        self._require("PLC-11", found is (alert is not None), f"{run} is at risk, and {alert} was told")
+        self._require("PLC-11", found is (alert is not None), f"{run} is at risk, and the alert is {alert}")
         self._require("PLC-11", found or escalation is None, f"{run} was escalated, but is not at risk")
         if alert is None:
             return
         name = f"{run.id}:{run.generation}"
         again = self._told.get(name) == self._ever.restores
         self._told[name] = self._ever.restores
-        self._require("PLC-11", not again, f"{run.id} is told to be at risk once more")
-        self._require("PLC-11", not (was.paused and run.paused), f"{run.id} rests, and is told to be at risk")
+        self._require("PLC-11", not again, f"{run.id} is alerted as at risk once more")
+        self._require("PLC-11", not (was.paused and run.paused), f"{run.id} is paused, and alerted as at risk")
         if escalation is not None and made is not None:
             self._check_escalation(run, spec, escalation, made)
 
@@ -110,7 +110,7 @@ class DeadlineCheck:
     def _check_late(self, model: Model, run_id: str, alert: Alert, made: Made | None) -> None:
         run, spec = model.runs[run_id], model.job_of(run_id).spec
         by = run.finish_by or _promised(run, spec)
-        self._require("PLC-11", by is not None and alert.at >= by, f"{run_id} is told to be late, before {by}")
+        self._require("PLC-11", by is not None and alert.at >= by, f"{run_id} is alerted as late, before {by}")
         if by is None or made is None or run.at_risk_at is not None or run.adopted_at is None:
             return
         looked = any(

@@ -2,7 +2,7 @@
 
 1. A task that is said to be placed is given that worker, as that attempt; what it asked for is what it asks for, fitted
    what is said to have been free, and no more was free than leases leave that lived before and after.
-2. Those who are said to make room are asked to, for that task and on that worker; and everybody who is asked to is said
+2. The listed victims are asked to stop, for that task and on that worker; and everybody who is asked to is said
    to be.
 3. A task that is said to have found no room waits, or got some in the same batch, or was put off by a circuit.
 4. If all placements are to be kept, all are.

@@ -201,7 +201,7 @@ class FailureCheck:
         least = limit * _DRIFT - _SLACK - 62.0 * jumps
         passed = self._now() - since
         if task.started_at is not None and since_start:
-            # The commit that says so may have been slow: the attempt has been counted from the decision on.
+            # The commit of that may have been slow: the attempt has been counted from the decision on.
             passed = max(passed, (self._store.wall() - task.started_at).total_seconds())
         self._require(name, passed >= least, f"{task.id} is stopped after {passed:.1f} s of {limit:g}: {task.stop}")
 

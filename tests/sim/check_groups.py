@@ -119,7 +119,7 @@ class GroupCheck:
                 self._require("PLC-12", enough, f"{more} of {limit} start, {-self._left[limit]} more than were taken")
                 continue
             if group not in self._newest.groups:
-                continue  # It was dropped or made anew, its shares with it, and the leader has not heard of that yet.
+                continue  # It was dropped or made anew, its shares with it, and the leader does not know that yet.
             share = model.shares.get((limit, SHARD), 0)
             few = counted[limit] <= min(share, group.most) or self._ever.restored_at > made.led_since
             self._require("PLC-12", few, f"{counted[limit]} of {limit} at a time: {share} are granted, of {group.most}")

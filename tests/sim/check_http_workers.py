@@ -39,7 +39,7 @@ _DRIFT = 0.95
 _SLACK = 10.0
 """Tolerance in shard time when a leader is checked."""
 _AT_ONCE = 3.0
-_LONGEST_ERRAND = 60.0
+_LONGEST_TASK = 60.0
 """Maximum silence of a worker while a claim waits, and then until its work has expired."""
 
 
@@ -176,7 +176,7 @@ class ClaimCheck:
                 self._check_answer(term, effect)
                 told.update((one.assignment.attempt, effect.worker) for one in effect.claimed)
         if given or told:
-            self._require("WRK-2", given == told, f"{given} are given to claimants, and {told} are told so")
+            self._require("WRK-2", given == told, f"{given} are given to claimants, and {told} are reported")
         self._started.update(
             task.attempt_id for task in rows if task.attempt_id is not None and task.state is S.RUNNING
         )
@@ -210,7 +210,7 @@ class ClaimCheck:
         shard, memory = leader.shard, leader.shard.memory
         quiet = memory.life - worker.last_heartbeat
         idle = not worker.leases and not worker.wants
-        most = 2 * self._silence + _LONGEST_ERRAND + _SLACK
+        most = 2 * self._silence + _LONGEST_TASK + _SLACK
         self._require("LIV-1", not idle or quiet < most, f"{worker.id} is idle for {quiet:.0f} s")
         for lease in worker.leases.values():
             for attempt, task in lease.members.items():

@@ -33,7 +33,7 @@ _OFTEN_IN_THE_CALM = 12
 _A_MOMENT = timedelta(seconds=1)
 _OVERDUE = timedelta(seconds=10)
 _LOOKS = 5
-"""So often something may be found overdue: a leader hears of a jump of the store's clock with its next commit."""
+"""How often something may be found overdue: a leader learns of a jump of the store's clock with its next commit."""
 
 
 class _Case(NamedTuple):
@@ -111,7 +111,7 @@ class PreemptionCheck:
             return
         self._require("PLC-6", task.state is TaskState.QUEUED, f"{task.id} is {task.state}, and has room kept")
         row = model.workers.get(reserved.worker)
-        self._require("PLC-6", row is None or not row.hold, f"room is kept for {task.id} on {row}")
+        self._require("PLC-6", row is None or not row.hold, f"a reservation for {task.id} on {row}")
 
     def _check_tries(self, before: Before, batch: Batch) -> None:
         """Preemption does not use up an attempt (PLC-6)."""

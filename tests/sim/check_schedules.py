@@ -257,7 +257,7 @@ class ScheduleCheck:
             old = known.get(_key(fire))
             if fire.run_state is not None and (old is None or old.run_state is None):
                 ended = self._ever.run_ends.get(fire.run_id or "", ())
-                self._require("TRG-10", fire.run_state in ended, f"{fire} says so, and its run was {ended}")
+                self._require("TRG-10", fire.run_state in ended, f"{fire} has that end, and its run was {ended}")
             new = fire.outcome is Outcome.RAN and (old is None or old.outcome is not Outcome.RAN)
             if new and spec.after is not None and not fire.by and spec.after.within_seconds is None:
                 through = _is_through(model, self._ever, row.tenant, spec.after.job, fire.window_at)
@@ -305,7 +305,7 @@ class ScheduleCheck:
 
 
 def check_end(
-    model: Model, ever: Ever, findings: Findings, now: datetime, *, patience: timedelta, went_back: bool
+    model: Model, ever: Ever, findings: Findings, now: datetime, *, tolerance: timedelta, went_back: bool
 ) -> None:
     """Every window that is due is fired, every end is noted, and nothing waits that could run.
 
@@ -318,7 +318,7 @@ def check_end(
         spec = msgspec.json.decode(row.spec, type=ScheduleSpec)
         fires = model.fires[row.id].values()
         if _is_on(row):
-            due = windows(spec.trigger, row.planned_through, now - patience)
+            due = windows(spec.trigger, row.planned_through, now - tolerance)
             findings.require("I-31", not due, f"{row.id}: {due[:3]} were never fired, and it is {now}")
             waiting = [fire for fire in fires if fire.outcome is Outcome.WAITING]
             findings.require("TRG-12", not waiting or spec.after is not None, f"{row.id}: {waiting[:3]} still wait")

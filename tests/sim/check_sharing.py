@@ -65,7 +65,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_settings: SchedulerSettings
     led_since: float
     use: dict[str, Resources]
-    rooms: dict[str, int]
+    lease_counts: dict[str, int]
     groups: dict[str, int]
     now: datetime
     """As its leader's clock says."""
@@ -130,7 +130,7 @@ class SharingCheck:
                for task in model.live.values()):  # fmt: skip
             return  # A store without memory has lost a definition, and the leader leaves its runs alone.
         use = use_by_tenant(lease_views(model))
-        counted = {tenant: (used, made.rooms.get(tenant, 0)) for tenant, used in made.use.items()}
+        counted = {tenant: (used, made.lease_counts.get(tenant, 0)) for tenant, used in made.use.items()}
         self._require("I-60", counted == use, f"tenants use {use}, and {counted} is counted")
         reserved = {task.id: task.reserved.worker for task in model.reserved.values() if task.reserved is not None}
         self._require(
@@ -160,8 +160,8 @@ class SharingCheck:
             row = rules.quotas.get(task.tenant)
             if row is None or leases[task.lease_id or ""].priority is Priority.P0:
                 continue
-            used, rooms = use[task.tenant]
-            much = exceeded(row.at(_placed_at(task)), used, rooms)
+            used, lease_counts = use[task.tenant]
+            much = exceeded(row.at(_placed_at(task)), used, lease_counts)
             self._require("ADM-5", much is None, f"{task.id} starts, and {task.tenant} has {much}")
 
     def _check_throttle(
@@ -221,14 +221,14 @@ class SharingCheck:
         now = _placed_at(placed[0])
         kept_lines = {(one.priority, one.tenant, model.shape_of(one)) for one in before.reserved.values()}
         free = self._first_of_each(model, waiting, rules, now, use)
-        rooms: set[str | None] = set()
+        leases_seen: set[str | None] = set()
         for task in placed:
             line = (task.priority, task.tenant, model.shape_of(task))
             self._begin_anew(model, free, task)
             if line in kept_lines:
                 continue  # its own reservation was ready: no other tenant was next
-            is_first = task.lease_id not in rooms
-            rooms.add(task.lease_id)
+            is_first = task.lease_id not in leases_seen
+            leases_seen.add(task.lease_id)
             for one in free:
                 if one.priority < task.priority:
                     self._check_priority(model, one, task)
@@ -295,7 +295,7 @@ class SharingCheck:
     ) -> None:
         """Whose turn it is does not wait while younger tasks of others start, however small those are (L-6).
 
-        A group is one room. What more important ones get is no finding, however long it goes on: each time that one of
+        A group is one lease. Starts of higher priority are no finding, however long they last: each time that one of
         them starts where this one would fit, the count begins anew.
         """
         now, shape = _placed_at(task), model.shape_of(one)
@@ -323,10 +323,10 @@ class SharingCheck:
         self, rules: SharingRules, tenant: str, use: dict[str, tuple[Resources, int]], now: datetime
     ) -> tuple[bool, float]:
         """How far a tenant is beyond its share of the pool, counted with half a lease more."""
-        used, rooms = use.get(tenant, (ZERO_RESOURCES, 0))
+        used, lease_counts = use.get(tenant, (ZERO_RESOURCES, 0))
         row = rules.quotas.get(tenant)
         share = max(used.cpu_millis / self._total.cpu_millis, used.memory_bytes / self._total.memory_bytes)
-        share *= (1 + 0.5 / rooms) if rooms else 0.0
+        share *= (1 + 0.5 / lease_counts) if lease_counts else 0.0
         if row is None:
             return True, share
         quota = row.at(now)
@@ -360,10 +360,10 @@ def waiting_tasks(model: Model) -> list[Task]:
 def _kept_throughout(model: Model, before: Before, placed: list[Task]) -> dict[str, Resources]:
     """By worker: the room that was kept before a batch, and still is.
 
-    All of a line are alike, and exchange their rooms: each lease of the line that begins on a worker uses one of those
-    up. By its time alone an old room is not to be told from a new one: the leader's clock may stand still. So where
-    somebody has begun who may take it over (a P0, or whoever is more important if it yields), it counts as a new one:
-    it was taken over, and then kept again.
+    All tasks of a queue are equal, and exchange their reservations: each lease of the queue that begins on a worker
+    uses one of them up. By its time alone an old reservation does not differ from a new one: the leader's clock may
+    stand still. So where a task has begun that may take it over (a P0, or a higher priority if it yields), it counts
+    as a new one: it was taken over, and then kept again.
     """
     had: Counter[tuple[Any, ...]] = Counter()
     old: set[tuple[Any, ...]] = set()

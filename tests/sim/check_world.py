@@ -135,10 +135,10 @@ def check_end(world: World) -> None:
             "L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}"
         )
     require("RTY-4", not model.breakers, f"these circuits never closed: {list(model.breakers.values())}")
-    patience = timedelta(seconds=LONGEST_TO_FIRE)
+    tolerance = timedelta(seconds=LONGEST_TO_FIRE)
     went_back = bool(world.trace.faults["store_failed_over"])
     check_schedules.check_end(
-        model, ever, world.findings, world.store_clock.wall(), patience=patience, went_back=went_back
+        model, ever, world.findings, world.store_clock.wall(), tolerance=tolerance, went_back=went_back
     )
     for attempt, (worker, result) in ever.left.items():
         if is_claimant(worker):

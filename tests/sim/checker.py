@@ -64,11 +64,13 @@ class Checker:
         everybody: list[SimWorker | Claimant] = [*world.workers, *world.claimants.all]
         machines = {one.name: machine_of(one.offer, one.labels, one.zone) for one in everybody}
         self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock, world.mix.alike)
-        self.rooms = PreemptionCheck(findings, machines, world.is_calm)
+        self.preemption = PreemptionCheck(findings, machines, world.is_calm)
         self.groups = GroupCheck(findings, self.ever, lambda: world.loop.now, world.is_calm)
         sharing = SharingCheck(findings, machines, world.store_clock)
         decisions = DecisionCheck(findings, machines)
-        self._commits = CommitCheck(findings, self.ever, self.failures, sharing, self.rooms, self.groups, decisions)
+        self._commits = CommitCheck(
+            findings, self.ever, self.failures, sharing, self.preemption, self.groups, decisions
+        )
         self.schedules = ScheduleCheck(findings, self.ever)
         self.audit = AuditCheck(findings, self.ever)
         self.claims = ClaimCheck(
@@ -195,7 +197,7 @@ class Checker:
         self._made[id(batch)] = Made(
             batch=batch, alone=how != "finish", rules=memory.rules, scheduler_settings=memory.scheduler_settings,
             led_since=led_since,
-            now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.lease_counts),
+            now=memory._last_turn or EPOCH, use=dict(memory.use), lease_counts=dict(memory.lease_counts),
             groups=dict(memory.groups.use),
             reserved={name: worker.id for worker in memory.workers.values() for name in worker.reserved},
             open=frozenset(worker.id for worker in memory.workers.values() if _takes_anything(worker)),
@@ -254,7 +256,7 @@ class Checker:
                     lost = message.attempt not in ever.attempts or ever.restores > 0
                     self._require("I-54", lost, f"{message.attempt} is known, and was called unknown")
                 case Stop() if message.grace_seconds > 0:
-                    self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signalled too early")
+                    self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signaled too early")
 
     def answered(self, action: ActionRequest, answered: ActionReply) -> None:
         """A person got the reply to an action."""
@@ -293,7 +295,7 @@ class Checker:
             self.model.jobs[row.id] = self.model.definitions[row.id] = job
 
     def inserted(self, runs: Sequence[Run], key: IdempotencyKey | None, ids: Sequence[str]) -> None:
-        """The store has taken a submission, or recognised it."""
+        """The store has taken a submission, or recognized it."""
         model = self.model
         first = model.keys.get((key.tenant, key.key)) if key is not None else None
         if first is not None:
@@ -313,7 +315,7 @@ class Checker:
         """The store has evaluated schedules, by its own time."""
         now = self._world.store_clock.wall()
         self._require(
-            "I-31", evaluation_batch.now <= now, f"it is {now}, and {evaluation_batch.now} is what the rules are told"
+            "I-31", evaluation_batch.now <= now, f"it is {now}, and {evaluation_batch.now} is the time of the rules"
         )
         self.schedules.settled(self.model, evaluation_batch, schedule_decisions)
         for schedule_decision in schedule_decisions:
@@ -326,7 +328,7 @@ class Checker:
                 self._world.trace.note("settled", f"{schedule_decision.schedule.id} {what} {acts}")
 
     def acknowledged(self, ids: Sequence[str], key: IdempotencyKey | None) -> None:
-        """A client was told that its runs are stored."""
+        """A client got the acknowledgement of its runs."""
         self.ever.acknowledged.update(dict.fromkeys(ids))
 
     # workers

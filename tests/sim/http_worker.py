@@ -2,7 +2,7 @@
 
 They keep nothing on a disk: one that dies has forgotten all, and comes back under its name. They are careless in all
 the ways that the contract allows (docs/reference/http-workers.md), and some that it does not: they speak of attempts
-that are over, or another's.
+that have ended, or are another's.
 
 They are there in about one seed of four. Everything that they do is drawn from generators of their own, so that the
 other seeds tell the stories that they told before there were any.
@@ -33,7 +33,7 @@ from mainspring.protocol.rest.sharing import Amounts
 from mainspring.protocol.wire import Offer, Outcome, Result
 from mainspring.shard.workers.claim_events import ClaimCall, ClaimEnded, ClaimHeartbeat, ClaimStarted
 from tests.sim.failure_modes import Kind, read_failure_mode
-from tests.sim.http_worker_calls import PATIENCE_SECONDS, PRINCIPAL, Call, Calls, Connection, Way
+from tests.sim.http_worker_calls import PRINCIPAL, TIMEOUT_SECONDS, Call, Calls, Connection, Way
 from tests.sim.jobs import MIB
 from tests.sim.loop import Process
 from tests.sim.server import SHARD
@@ -160,9 +160,9 @@ class Claimant:
             worker_id=self._own_name, max_claims=wanted, claim_duration_seconds=hold, wait_seconds=wait,
             labels=self.labels, zone=self.zone, resources=resources,
         )  # fmt: skip
-        patience = wait + PATIENCE_SECONDS
+        give_up_after = wait + TIMEOUT_SECONDS
         if wait and random.random() < 0.2 and not world.is_calm():
-            patience = random.uniform(0.0, wait)
+            give_up_after = random.uniform(0.0, wait)
             world.trace.fault("claim_dropped", self.name)
         connection = Connection()
         self._connections.add(connection)
@@ -171,7 +171,7 @@ class Claimant:
             return await claims.claim_runs(body, PRINCIPAL, way.services, connection.as_request())
 
         try:
-            answer = await self._calls.call(random, claim, patience=patience, connection=connection)
+            answer = await self._calls.call(random, claim, give_up_after=give_up_after, connection=connection)
         except MainspringError:
             return
         finally:

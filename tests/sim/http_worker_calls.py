@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 PRINCIPAL = Principal(name="token:sim", tenant=ALL_TENANTS, roles=frozenset({Role.WORKER}))
-PATIENCE_SECONDS = 8.0
+TIMEOUT_SECONDS = 8.0
 """How long a worker waits for a reply, beyond the wait time that it requested."""
 _MOST_TRAVEL = 0.05
 
@@ -100,7 +100,12 @@ class Calls:
         self._ways: dict[str, Way] = {}
 
     async def call(
-        self, random: Random, call: Call, *, patience: float = PATIENCE_SECONDS, connection: Connection | None = None
+        self,
+        random: Random,
+        call: Call,
+        *,
+        give_up_after: float = TIMEOUT_SECONDS,
+        connection: Connection | None = None,
     ) -> Any:
         """Call the route where the leader is. Raises Unavailable without a reply, or the route's error."""
         world = self._world
@@ -115,7 +120,7 @@ class Calls:
         answer: asyncio.Future[Any] = world.loop.create_future()
         world.loop.create_task(carry(call(way), answer), context=server.process.context)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(give_up_after):
                 result = await answer
         except TimeoutError:
             if connection is not None:

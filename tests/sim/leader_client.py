@@ -14,7 +14,7 @@ from mainspring.shard.events import ActionRequest
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 class SimLeaderClient:
@@ -40,7 +40,7 @@ class SimLeaderClient:
                 carried = carry(call(leader), answer)
                 self._world.loop.create_task(carried, context=server.process.context)
                 try:
-                    async with asyncio.timeout(PATIENCE_SECONDS):
+                    async with asyncio.timeout(TIMEOUT_SECONDS):
                         return await answer
                 except TimeoutError:
                     raise Unavailable(f"{server.name} does not answer") from None

@@ -181,11 +181,11 @@ class People:
             if action is not None:
                 self.ask(action)
 
-    def mend(self) -> int:
+    def resolve_faults(self) -> int:
         """Resolve everything that only a person can; return the number."""
         model = self._world.checker.model
-        self._world.planner.mend()
-        self._world.rulers.mend()
+        self._world.planner.resolve_faults()
+        self._world.rulers.resolve_faults()
         held = [row.id for row in model.workers.values() if row.hold]
         acts: list[ActionRequest] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
         for run in model.runs.values():

@@ -16,7 +16,7 @@ from tests.sim.mutation import Mutation, instead_of, without
 
 
 @instead_of(claims, "_held")
-def _whoever_asks(real: Any, turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
+def _any_worker(real: Any, turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     """Any worker may report on a live attempt."""
     task = turn.memory.attempts.get(attempt)
     owner = task.worker_id if task is not None else None
@@ -51,10 +51,10 @@ def _only(name: str) -> frozenset[str]:
 
 
 CLAIM_MUTATIONS = (
-    Mutation("whose a claimed attempt is", "another worker's word counts", _whoever_asks, 16, only=_only("I-13")),
+    Mutation("whose a claimed attempt is", "another worker's word counts", _any_worker, 16, only=_only("I-13")),
     Mutation("start of what is held", "what was taken back can be started", _always_starts, 29, only=_only("I-13")),
     Mutation("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
-    Mutation("word of a claimed attempt", "its time goes on whatever is said", _deaf, 66, only=_only("I-16")),
+    Mutation("word of a claimed attempt", "its time continues despite heartbeats", _deaf, 66, only=_only("I-16")),
     Mutation(
         "silence about what was claimed",
         "nobody waits for it to end",

@@ -194,16 +194,16 @@ def _at_risk_in_mind() -> AbstractContextManager[None]:
 
 
 SHARING_MUTATIONS = (
-    Mutation("kept room", "room that is kept for one task is free for all", _for_anybody, 2, only=_PREEMPTION),
-    Mutation("a group counts once", "each task of a group is one of its tenant's rooms", _counts_each, 6, only=_USE),
+    Mutation("reservation", "reserved capacity is free for all tasks", _for_anybody, 2, only=_PREEMPTION),
+    Mutation("a group counts once", "each task of a group counts as a lease of its tenant", _counts_each, 6, only=_USE),
     Mutation("burst before guaranteed", "what is guaranteed goes first", _promised_first, 415, only=_PREEMPTION),
     Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
     Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
-    Mutation("time of a kept room", "room is kept for ever", without(reservations, "due"), 25, only=_PREEMPTION),
+    Mutation("time of a reservation", "a reservation never ends", without(reservations, "due"), 25, only=_PREEMPTION),
     Mutation(
-        "kept room of a new leader", "a new leader does not know what is kept", _kept_in_mind, 3, only=_PREEMPTION
+        "reservation of a new leader", "a new leader does not know reservations", _kept_in_mind, 3, only=_PREEMPTION
     ),
     Mutation("strict priority", "the lowest priority is placed first", _lowest_first, 5, only=frozenset({"I-62"})),
     Mutation("first come", "the youngest of a line is placed first", _newest_first, 2, only=frozenset({"PLC-4"})),

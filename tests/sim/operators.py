@@ -80,7 +80,7 @@ class Operators:
         if runs:
             run = max(random.choices(runs, k=3), key=lambda run: run.task_count)
             priority = random.choice(tuple(Priority))
-            self._ask(ChangePriority(run_id=run.id, priority=priority, by="person:prioritiser"))
+            self._ask(ChangePriority(run_id=run.id, priority=priority, by="person:prioritizer"))
 
     def _retune(self) -> None:
         """Change settings on one server; no worker may be lost sooner than the checker allows."""

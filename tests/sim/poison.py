@@ -1,7 +1,7 @@
 """Poisoned jobs: an exception at a chosen place in the handling of their events.
 
 They stand for bugs of ours that only some data meets. A poisoned job's name says where; once the world is calm, the bug
-counts as mended.
+counts as fixed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def poisoned(
 ) -> Iterator[None]:
     """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it.
 
-    `made` is told of each batch, by what it was made (`handle_alone`: of one event alone, after something went wrong),
+    `made` gets each batch, with its cause (`handle_alone`: of one event alone, after something went wrong),
     `loaded` of each time that a shard is made of its rows.
     """
 

@@ -1,6 +1,6 @@
 """Rule operators: quotas, P0 grants, freezes, groups, policies, the pool.
 
-They write through the port, as the API does, and are never in the way of the calm: then they let go on what nobody else
+They write through the port, as the API does, and are never in the way of the calm: then they resume what no other user
 could.
 """
 
@@ -31,7 +31,7 @@ from tests.sim.store import HostStore
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-GROUPS = ("licence", "partner")
+GROUPS = ("license", "partner")
 LARGEST = Resources(cpu_millis=2000, memory_bytes=2 << 30)
 """The largest request of a task: quotas after the faults allow that much."""
 _EU = {"region": "eu"}
@@ -59,9 +59,9 @@ class RuleOperators:
             await asyncio.sleep(max(0.0, at - world.loop.now))
             world.loop.create_task(self._decide(action))
 
-    def mend(self) -> None:
+    def resolve_faults(self) -> None:
         """Nothing stays frozen, forbidden, too small or slow for ever. Repeated for servers that missed it."""
-        self._world.loop.create_task(self._mend(), context=self._world.loop.outside)
+        self._world.loop.create_task(self._resolve_faults(), context=self._world.loop.outside)
 
     async def _decide(self, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
@@ -77,7 +77,7 @@ class RuleOperators:
         if server.rules is not None and not server.process.dead:
             self._world.loop.create_task(_quietly(server.rules.refresh), context=server.process.context)
 
-    async def _mend(self) -> None:
+    async def _resolve_faults(self) -> None:
         try:
             rules = await self._store.rules()
             for frozen in rules.freezes:

@@ -68,8 +68,8 @@ def use_by_tenant(leases: dict[str, LeaseView]) -> dict[str, tuple[Resources, in
     """Resources and number of each tenant's leases."""
     found: dict[str, tuple[Resources, int]] = {}
     for lease in leases.values():
-        use, rooms = found.get(lease.tenant, (ZERO_RESOURCES, 0))
-        found[lease.tenant] = (use + lease.resources, rooms + 1)
+        use, count = found.get(lease.tenant, (ZERO_RESOURCES, 0))
+        found[lease.tenant] = (use + lease.resources, count + 1)
     return found
 
 
@@ -92,10 +92,10 @@ def is_below_promise(quota: Quota, use: Resources) -> bool:
     )
 
 
-def exceeded(quota: Quota, use: Resources, rooms: int) -> str | None:
+def exceeded(quota: Quota, use: Resources, count: int) -> str | None:
     """The resource of which this usage exceeds the quota."""
-    if quota.max_tasks is not None and rooms > quota.max_tasks:
-        return f"{rooms} rooms of {quota.max_tasks}"
+    if quota.max_tasks is not None and count > quota.max_tasks:
+        return f"{count} leases of {quota.max_tasks}"
     for name in _NAMES:
         burst = getattr(quota.burst, name)
         if burst is not None and getattr(use, name) > burst + getattr(quota.guaranteed, name):
@@ -172,8 +172,8 @@ def hindered(
     quota = rules.quotas[task.tenant].at(now)
     if model.failed_lately(task.tenant) >= max(1, quota.failures_per_hour):
         return "its tenant's budget of failures"
-    used, rooms = use.get(task.tenant, (ZERO_RESOURCES, 0))
-    return exceeded(quota, used + shape.resources, rooms + 1)
+    used, count = use.get(task.tenant, (ZERO_RESOURCES, 0))
+    return exceeded(quota, used + shape.resources, count + 1)
 
 
 def is_poisoned(model: Model, shape: Shape) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 LAST_WINDOWS_AFTER = 40.0
-"""So long into the calm schedules still fire. Then nothing more is planned, so that everything can end."""
+"""How long schedules still fire after the faults. Then nothing more is planned, so that everything can end."""
 _Call = Callable[[], Coroutine[Any, Any, object]]
 _ACTS = ("pause", "pause", "resume", "resume", "trigger", "trigger_past", "backfill", "delete")
 
@@ -62,7 +62,7 @@ class Planner:
             await asyncio.sleep(max(0.0, at - self._world.loop.now))
             self._world.loop.create_task(call())
 
-    def mend(self) -> None:
+    def resolve_faults(self) -> None:
         """Resume what is paused; near the end, plan nothing new."""
         loop, model = self._world.loop, self._world.checker.model
         closing = loop.now >= self._world.calm_at + LAST_WINDOWS_AFTER

@@ -34,7 +34,7 @@ def share(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
             tasks = tuple(replace(task, groups=(name,)) if random.random() < 0.6 else task for task in tasks)
     if sharing.policies and random.random() < 0.4:
         changes["labels"] = {"eu_data": "yes"}
-    if random.random() < sharing.kin:
+    if random.random() < sharing.affinity:
         tasks = _affinity(random, tasks)
     if random.random() < 0.2:
         tasks = tuple(replace(task, prefer={"first": "yes"}, prefer_zone="z1") for task in tasks)

@@ -33,13 +33,13 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     """How often one is defined, changed or dropped."""
     policies: int = 0
     """How often a policy, or the pool, is described otherwise."""
-    kin: float = 0.0
+    affinity: float = 0.0
     """How likely a job is to have tasks that are near others or apart from them."""
     sizes: bool = False
     """Whether tasks ask for different amounts of memory."""
     set_spool_full: int = 0
     """Number of runs of small tasks in sequence, so that no large capacity ever becomes free."""
-    neighbour: bool = False
+    neighbor: bool = False
     """Whether another pool takes its part of the groups' limits."""
     grace_seconds: float = 30.0
     kept_seconds: float = 60.0
@@ -80,10 +80,10 @@ def draw_sharing(seed: int) -> SharingMix:
         groups=groups,
         group_acts=random.choice((3, 10)) if groups else 0,
         policies=random.choice((0, 0, 4)),
-        kin=random.choice((0.0, 0.0, 0.4)),
+        affinity=random.choice((0.0, 0.0, 0.4)),
         sizes=random.random() < 0.5,
         set_spool_full=random.choice((0, 0, 0, 60)),
-        neighbour=bool(groups) and random.random() < 0.5,
+        neighbor=bool(groups) and random.random() < 0.5,
         grants=Random(f"mix of grants:{seed}").choice((0, 4, 8)),
         bookings=Random(f"mix of bookings:{seed}").choice((0.0, 0.4)),
     )

@@ -22,15 +22,15 @@ REGRESSIONS = {
     1: "an event that failed alone ended the leader: a field of the log line had the name of the line itself",
     2: "who came back to a line was compared with one that had left it, and overtook others (PLC-4)",
     3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
-    17: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
+    17: "silence was counted from the beginning of the turn in which a worker sent a message (I-16)",
     21: "a length of time that was almost over made the loop spin until its next renewal (L-5)",
-    28: "after the store's clock had gone back, the loop spun until its time went on (L-5)",
+    28: "after the store's clock had gone back, the loop spun until its time advanced (L-5)",
     32: "a quarantined task was cleared after its upstream had been cancelled, and ran (I-40)",
     45: "a worker was given up whose registration waited in the inbox of a turn that was full (I-16)",
     86: "a batch that was long on its way reached a store that had gone back: the same attempt twice is right then",
     150: "a task that was late and lost by turns was tried for ever (I-18)",
     1094: "a failover lost runs that were only submitted, and their leader ended broken instead of stepping down",
-    1428: "an attempt that was asked to stop and ended in one turn was signalled without a request in its row (STA-8)",
+    1428: "an attempt that was asked to stop and ended in one turn was signaled without a request in its row (STA-8)",
     185: "a task that was made, placed and asked to go in one batch was not counted as one that goes (PLC-8)",
     403: "a run was late of which nobody knew how long the rest takes: an output had added it (PLC-11)",
     207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
@@ -41,10 +41,10 @@ REGRESSIONS = {
     491: "a resume that met too long a list was ended in the middle of a visit, and counted one too many (SPREAD)",
     975: "the second watch gave a worker up that came back while the batch before was being written (I-16)",
     549: "room that went over to an older task of its line did not stand in that task's row (PLC-6)",
-    164: "a group whose important task was over still counted as that, and a P1 made room instead of its P2 (PLC-6)",
-    525: "a P1 got room that was kept for a P2, and a P0 that waited for its next look did not (I-62)",
+    164: "a group whose important task had ended still counted as that, and a P1 made room instead of its P2 (PLC-6)",
+    525: "a P1 got capacity reserved for a P2, and a P0 that waited for its next check did not (I-62)",
     233: "a P0 waited for room that others were leaving, while a P1 got what was kept for a P2 and was there (I-62)",
-    56: "whoever lost its kept room to a P0 waited anew until it had other room, and smaller ones took it all (L-6)",
+    56: "a task that lost its reservation to a P0 waited again for capacity, and smaller ones took it all (L-6)",
 }
 """Seeds that failed once, and the cause."""
 
@@ -113,9 +113,9 @@ def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> N
         ("a group counts once", "I-60", "tenants use"),
         ("burst before guaranteed", "PLC-6", "is guaranteed it, and others are not"),
         ("no level evicts itself", "PLC-6", "and the other way round before"),
-        ("kept room", "PLC-6", "that is kept for others"),
-        ("kept room of a new leader", "PLC-6", "is kept, and a leader has"),
-        ("time of a kept room", "PLC-6", "kept until"),
+        ("reservation", "PLC-6", "that is kept for others"),
+        ("reservation of a new leader", "PLC-6", "is kept, and a leader has"),
+        ("time of a reservation", "PLC-6", "kept until"),
         ("strict priority", "I-62", "before"),
         ("first come", "PLC-4", "starts before"),
         ("no tenant is passed over", "L-6", "younger ones have"),
@@ -123,7 +123,7 @@ def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> N
 )
 def test_a_missing_sharing_guard_is_detected_by_its_own_check(guard: str, invariant: str, story: str) -> None:
     """No placement beyond capacity; use is what is leased, a group once; burst before guaranteed; nobody evicts each
-    other by turns; room is kept and given back; strict priority; first come; nobody waits for ever.
+    other by turns; reservations are made and released; strict priority; first come; nobody waits for ever.
 
     Each plant begins with a seed that shows it.
     """

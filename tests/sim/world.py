@@ -22,7 +22,7 @@ from tests.sim.jobs import MIB
 from tests.sim.load import Client, People
 from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
-from tests.sim.neighbor_pool import Neighbour
+from tests.sim.neighbor_pool import Neighbor
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.operators import Operators
@@ -38,7 +38,7 @@ from tests.sim.worker_behavior import WorkerBehavior
 
 LEASE_SECONDS = 5.0
 LONGEST_CALM = 900.0
-"""So long after the faults have stopped everything must have ended (L-1)."""
+"""How long after the faults everything must have ended (L-1)."""
 LOOK_SECONDS = 5.0
 COMPARE_SECONDS = 30.0
 
@@ -87,7 +87,7 @@ class World:
         self.operators = Operators(self)
         self.planner = Planner(self)
         self.rulers = RuleOperators(self)
-        self.neighbour = Neighbour(self)
+        self.neighbor = Neighbor(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
     def is_calm(self) -> bool:
@@ -97,7 +97,7 @@ class World:
     def run(self) -> None:
         """Let it all happen."""
         at_once(self.truth.store.ensure_shard(SHARD))
-        self.neighbour.settle()
+        self.neighbor.settle()
         for server in self.servers:
             server.boot()
         for worker in self.workers:
@@ -110,7 +110,7 @@ class World:
             self.planner,
             self.nemesis,
             self.rulers,
-            self.neighbour,
+            self.neighbor,
         )
         for coroutine in (
             *(one.run() for one in lives),
@@ -142,7 +142,7 @@ class World:
             self.findings.count("CRASH")
             check_world.look_at_leaders(self)
             check_world.check_visible(self)
-            self.checker.rooms.look(self.checker.model, self.store_clock.wall())
+            self.checker.preemption.look(self.checker.model, self.store_clock.wall())
             since += LOOK_SECONDS
             if since >= COMPARE_SECONDS:
                 since = 0.0
@@ -159,7 +159,7 @@ class World:
         self.findings.require("L-2", leads, f"nobody leads {self.loop.now - self.calm_at:.1f} s into the calm")
         while self.loop.now < self.calm_at + LONGEST_CALM:
             await asyncio.sleep(10.0)
-            self.people.mend()
+            self.people.resolve_faults()
             if self.loop.now >= self.mix.seconds and self._is_over():
                 break
         check_world.compare_tables(self, whole=True)

@@ -11,7 +11,7 @@ from tests.store.builders import NOW, new_number
 
 
 def an_entry(**changes: Any) -> AuditEntry:
-    """What somebody did."""
+    """An audited action."""
     values: dict[str, Any] = {
         "id": f"req_{new_number():016x}", "tenant": "acme", "actor": "token:ann", "source": "192.0.2.7",
         "action": "cancel_run", "object": "run_1", "why": "it is wrong", "after": '{"state":"CANCELLED"}',
@@ -20,7 +20,7 @@ def an_entry(**changes: Any) -> AuditEntry:
 
 
 def a_tenant(**changes: Any) -> TenantRow:
-    """A tenant as somebody describes it: times and the version are the store's."""
+    """A described tenant: times and the version are the store's."""
     values: dict[str, Any] = {
         "name": "acme", "title": "Acme Ltd.", "contact": "ann@example.org", "note": "", "version": 0,
         "created_at": EPOCH, "created_by": "token:ann", "updated_at": EPOCH, "updated_by": "token:ann",
@@ -29,7 +29,7 @@ def a_tenant(**changes: Any) -> TenantRow:
 
 
 def a_measure(**changes: Any) -> SettingOverride:
-    """A setting as somebody changes it."""
+    """A changed setting."""
     values: dict[str, Any] = {
         "name": "placement.most_per_turn", "value": "50", "version": 0, "updated_at": EPOCH,
         "updated_by": "token:ann", "why": "a busy night",
@@ -38,7 +38,7 @@ def a_measure(**changes: Any) -> SettingOverride:
 
 
 def a_webhook(**changes: Any) -> WebhookRow:
-    """A webhook as somebody wants it."""
+    """A webhook."""
     values: dict[str, Any] = {
         "id": f"hook_{new_number():08}", "tenant": "acme", "url": "https://example.org/hook",
         "events": ("run.failed", "run.succeeded"), "job": "", "enabled": True, "note": "", "version": 0,

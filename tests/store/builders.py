@@ -92,7 +92,7 @@ def a_transition(task: Task, **changes: Any) -> Transition:
 
 
 def an_attempt(task: Task, **changes: Any) -> Attempt:
-    """An attempt that is over."""
+    """An ended attempt."""
     values: dict[str, Any] = {
         "id": f"att_{new_number():012x}-{new_number():016x}", "task_id": task.id, "run_id": task.run_id,
         "shard": task.shard, "tenant": task.tenant, "generation": 1, "number": 1, "worker_id": "w1",
@@ -125,7 +125,7 @@ def an_artifact(task: Task, path: str = "report.csv", **changes: Any) -> Artifac
 
 
 def an_outgoing(**changes: Any) -> OutboxRow:
-    """Something that somebody outside must hear."""
+    """A notification to the outside."""
     number = new_number()
     values: dict[str, Any] = {
         "id": f"out_{number}", "key": f"key_{number}", "kind": "run.ended", "payload": "{}", "created_at": NOW,

@@ -30,7 +30,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
         await store.close()
 
     def migrate(url: str) -> None:
-        # On a thread of its own: whoever asks for the first database may be inside an event loop.
+        # On a thread of its own: the first test with a database may be inside an event loop.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(lambda: asyncio.run(connect_once(url))).result()
 

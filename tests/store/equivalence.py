@@ -1,4 +1,4 @@
-"""Plays a state machine on both stores at once: whatever it does, they must answer alike."""
+"""Runs a state machine on both stores at once: their answers must be the same."""
 
 from __future__ import annotations
 

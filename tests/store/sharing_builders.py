@@ -23,7 +23,7 @@ _KEPT = {"version": 0, "updated_at": EPOCH, "updated_by": "token:ann"}
 
 
 def a_pool(**changes: Any) -> PoolRow:
-    """A pool as somebody describes it: the time and the version are the store's."""
+    """A described pool: the time and the version are the store's."""
     values: dict[str, Any] = {
         "name": "eu", "labels": '{"region":"eu"}', "zones": ("a", "b"),
         "max_resources": Resources(cpu_millis=64_000), "note": "", **_KEPT,
@@ -32,7 +32,7 @@ def a_pool(**changes: Any) -> PoolRow:
 
 
 def a_policy(**changes: Any) -> Policy:
-    """A policy as somebody decides it."""
+    """A policy."""
     values: dict[str, Any] = {
         "name": "gdpr", "label": "eu_data", "value": "", "requires": '{"region":"eu"}', "note": "", **_KEPT,
     }  # fmt: skip
@@ -89,6 +89,6 @@ def a_tally(**changes: Any) -> FailureCountRow:
 
 
 def a_request(**changes: Any) -> RateRequest:
-    """Somebody would like to have one of five in an hour."""
+    """A request for one of five per hour."""
     values: dict[str, Any] = {"limit": "submissions:acme", "most": 5, "per_seconds": 3_600.0, "wanted": 1}
     return RateRequest(**(values | changes))

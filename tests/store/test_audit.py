@@ -87,7 +87,7 @@ async def test_runs_that_are_not_made_have_no_entries(store: Store) -> None:
     assert await told(store) == []
 
 
-async def test_somebody_who_comes_again_with_a_key_is_told_of_too(store: Store) -> None:
+async def test_a_repeated_request_with_a_key_has_an_entry_too(store: Store) -> None:
     key = IdempotencyKey(tenant="acme", key="k", body_hash="h")
     first, second = an_entry(), an_entry()
 

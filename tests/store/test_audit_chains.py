@@ -1,4 +1,4 @@
-"""Chains of the audit log: sealed in order by whoever seals, checked from end to end, swept from the beginning."""
+"""Chains of the audit log: sealed in order by any sealer, checked from end to end, swept from the beginning."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_several_servers_that_seal_at_once_make_one_chain(store: Store) ->
 
 
 async def test_an_entry_whose_transaction_ends_late_is_sealed_late(postgres_url: str) -> None:
-    """Somebody has written an entry and not committed it when others are sealed that are newer."""
+    """An entry is written and not committed when newer ones are sealed."""
     store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     early, late = an_entry(id="req_early"), an_entry(id="req_late")
     async with store._pool.connection() as connection:

@@ -65,7 +65,7 @@ async def test_what_was_committed_is_there(store: Store) -> None:
     second = a_task(run, 1)
     changed = adopted(
         run, state=RunState.PAUSED, generation=3, ended_at=NOW, paused=True, held="look at me", cancelled_by="bob",
-        failed_task="task_1", timed_out=True, because="somebody said so",
+        failed_task="task_1", timed_out=True, because="requested",
     )  # fmt: skip
 
     await leader.commit(runs=[changed], new_tasks=[first, second])

@@ -198,7 +198,7 @@ async def test_bad_texts_are_rejected_wherever_they_come_in(store: Store, bad: s
     assert await all_rows(store) == before
 
 
-async def test_a_rejected_batch_can_be_mended_and_sent_under_the_same_number(store: Store) -> None:
+async def test_a_rejected_batch_can_be_fixed_and_sent_under_the_same_number(store: Store) -> None:
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
     with pytest.raises(Rejected):
@@ -214,7 +214,7 @@ async def test_a_rejected_batch_can_be_mended_and_sent_under_the_same_number(sto
 async def test_content_that_is_refused_is_fenced_all_the_same_if_the_term_is_over(
     store: Store, because: str, beside: bool
 ) -> None:
-    """Whoever leads no more drops everything; what was wrong with a batch of its is nobody's concern."""
+    """A former leader drops everything; the faults of its batch do not matter."""
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
     change = a_change(task)

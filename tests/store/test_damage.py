@@ -70,7 +70,7 @@ async def test_a_run_that_has_moved_can_be_named_again(store: Store) -> None:
 
 
 async def write(store: Store, statement: str) -> None:
-    """Change rows beneath the port, as somebody by hand would."""
+    """Change rows without the port, as by hand."""
     if isinstance(store, SqliteStore):
         await store._run("write", lambda: store._writer.execute(statement))
         return

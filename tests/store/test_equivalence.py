@@ -1,4 +1,4 @@
-"""Whatever is done to both stores, both answer alike: SQLite, which most tests use, is a true picture of PostgreSQL."""
+"""Both stores give the same answers: SQLite, which most tests use, is a true picture of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class TwoStores(RuleBasedStateMachine):
 
 
 def without_clock(workers: list[WorkerRow]) -> list[WorkerRow]:
-    """But for when they were heard of: each store has a clock of its own."""
+    """Except the times of heartbeats: each store has its own clock."""
     return [replace(worker, last_heartbeat_at=worker.since) for worker in workers]
 
 

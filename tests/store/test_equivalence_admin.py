@@ -1,4 +1,4 @@
-"""Whatever is told, described or sent, both stores answer alike (as `test_alike.py` for the rest)."""
+"""Tenants, settings and webhooks: both stores give the same answers (`test_equivalence.py` has the rest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is done to schedules, events and alerts, both stores answer alike (as `test_alike.py` for the rest)."""
+"""Schedules, events and alerts: both stores give the same answers (`test_equivalence.py` has the rest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is decided about who may use what, taken from limits and told of it, both stores answer alike (as
+"""Sharing rules, limits and their notifications: both stores give the same answers (as
 `test_alike.py`)."""
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Story(NamedTuple):
 
     @property
     def breaks_the_rule(self) -> bool:
-        """The zombie's write came true after somebody else had been elected."""
+        """The zombie's write came true after another leader had been elected."""
         return (
             self.elected_at is not None and self.zombie_wrote_at is not None and self.elected_at < self.zombie_wrote_at
         )
@@ -100,7 +100,7 @@ class Actor:
         return self._running is None and (self.gave_up or not self._left)
 
     async def step(self, watcher: Connection) -> bool:
-        """Carry out the next statement, or see whether the last one goes on by now; False if it still waits."""
+        """Carry out the next statement, or see whether the last one continues by now; False if it still waits."""
         if self._running is None:
             if self.is_done:
                 return True
@@ -129,7 +129,7 @@ class Actor:
 
 
 class Stage:
-    """Two actors, somebody who watches them, and a row that both want."""
+    """Two actors, an observer, and a row that both want."""
 
     def __init__(self, zombie: Connection, successor: Connection, watcher: Connection) -> None:
         self._zombie = zombie
@@ -154,7 +154,7 @@ class Stage:
             number += 1
             actor = actors[turns.pop(0) if turns else "zs"[number % 2]]
             await actor.step(self._watcher)
-            for other in actors.values():  # what has been waiting may go on now
+            for other in actors.values():  # a waiting actor may continue now
                 if other._running is not None:
                     await other.step(self._watcher)
             if elected_at is None and actors["s"].commits:
@@ -172,7 +172,7 @@ class Stage:
 
 
 def orders(zombie: int, successor: int) -> Iterator[str]:
-    """Every order in which so many steps of one can lie between so many of the other."""
+    """Every interleaving of the given numbers of steps."""
     for places in combinations(range(zombie + successor), zombie):
         yield "".join("z" if place in places else "s" for place in range(zombie + successor))
 
@@ -199,7 +199,7 @@ async def test_our_fence_holds(stage: Stage, isolation: str, successor: str, our
 
     assert [story for story in stories if story.breaks_the_rule] == []
     assert any(story.zombie_wrote_at for story in stories), "nobody is kept from writing while it leads"
-    if isolation == "READ COMMITTED":  # ours; at the others an election that had to wait has to be tried again
+    if isolation == "READ COMMITTED":  # ours; at the others an election that had to wait must be retried
         assert all(story.elected_at for story in stories), "nobody is kept from being elected"
 
 
@@ -217,7 +217,7 @@ async def test_a_weak_shape_lets_the_zombie_write(stage: Stage, isolation: str, 
 
 
 async def test_exists_is_fooled_even_when_it_waits_for_the_row_of_the_new_leader(stage: Stage) -> None:
-    """The zombie waits for the row, and then goes on with the lease as it was when it began to wait."""
+    """The zombie waits for the row, and then continues with the lease as it was when it began to wait."""
     story = await stage.play(
         "READ COMMITTED", WEAK["EXISTS in the write"], SUCCESSOR["touches the row with its election"], "sszsz"
     )

@@ -1,4 +1,4 @@
-"""Versions of jobs, jobs that are deleted, and what became of the runs of one, day by day."""
+"""Versions of jobs, jobs that are deleted, and results of runs by day."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_job_with_schedules_is_not_deleted_and_they_are_named(store: Sto
 
 
 def run_of(job_id: str, random: Random) -> Run:
-    """A run that is over, of some day, that took some time."""
+    """An ended run of some day, that took some time."""
     due_at = MIDNIGHT + random.uniform(0, 4) * DAY
     started_at = due_at + timedelta(seconds=random.uniform(-5, 5000)) if random.random() < 0.8 else None
     ended_at = (started_at or due_at) + timedelta(seconds=random.lognormvariate(3, 3))
@@ -143,7 +143,7 @@ def run_of(job_id: str, random: Random) -> Run:
 
 
 def days_of(runs: list[Run], since: datetime, before: datetime) -> list[JobDay]:
-    """What became of runs, by day, counted one by one."""
+    """Results of runs, by day, counted one by one."""
     by_day: dict[datetime, JobDay] = {}
     for run in runs:
         assert run.ended_at is not None

@@ -183,7 +183,7 @@ async def test_commit_returns_the_stores_time(store: Store) -> None:
     assert before <= at <= await store.time()
 
 
-async def test_commit_is_fenced_when_somebody_else_leads(store: Store) -> None:
+async def test_commit_is_fenced_when_another_server_leads(store: Store) -> None:
     first = await Leader.of(store, ttl=OVER)
     run = a_run()
     (task,) = await first.adopt(run)
@@ -197,7 +197,7 @@ async def test_commit_is_fenced_when_somebody_else_leads(store: Store) -> None:
 
 
 async def test_commit_is_fenced_when_the_same_epoch_was_handed_out_twice(store: Store) -> None:
-    """A store that lost its last moments knows nothing of the second epoch, and gives it to somebody else."""
+    """A store that lost its last moments knows nothing of the second epoch, and gives it to another leader."""
     leader = await Leader.of(store)
     forged = type(leader.term)(
         shard="main", epoch=leader.term.epoch, nonce=new_number(), batch_no=0, granted_at=leader.term.granted_at

@@ -1,4 +1,4 @@
-"""The second watch over workers: when a server heard of them, by the store's clock."""
+"""The second watch over workers: heartbeats recorded by servers, by the store's clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.builders import DAY, HOUR, NOW, Leader
 
 
 def a_worker(id: str, **changes: Any) -> WorkerRow:
-    """A worker that was last heard of long ago."""
+    """A worker whose last heartbeat is old."""
     values: dict[str, Any] = {
         "id": id, "shard": "main", "offer": '{"cpu_millis":1000}', "labels": "{}", "zone": "z1", "version": "1.0",
         "status": "ready", "since": NOW, "last_heartbeat_at": NOW,

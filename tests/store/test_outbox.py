@@ -1,4 +1,4 @@
-"""What must reach somebody outside: at least once, in order, one at a time for each key."""
+"""Notifications to the outside: at least once, in order, one at a time for each key."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_take_outgoing_gives_at_most_so_many(store: Store) -> None:
     assert len(await ids(store, "h2", limit=3)) == 2
 
 
-async def test_a_key_that_is_held_by_somebody_else_is_left_alone(store: Store) -> None:
+async def test_a_key_that_is_held_by_another_server_is_left_alone(store: Store) -> None:
     leader = await Leader.of(store)
     await leader.commit(outbox=[an_outgoing(key="a"), an_outgoing(key="a")])
     await ids(store, "h1")

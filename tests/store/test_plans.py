@@ -125,7 +125,7 @@ async def multiply(connection: Connection, table: str, row: str, *, key: str = "
 async def test_runs_are_made_by_looking_up_keys_and_jobs(
     store: PostgresStore, other: Connection, postgres_url: str, statistics: str
 ) -> None:
-    """However many keys, jobs and runs there are: those who submit have plans that are made once."""
+    """However many keys, jobs and runs there are: submissions have plans that are made once."""
     by_key = await open_connection(postgres_url, Limits(), by_key=True)
     run = a_run()
     await store.insert_runs([run], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
@@ -277,7 +277,7 @@ def list_of_tasks(**wanted: object) -> listing.Listing:
 async def test_lists_look_only_at_what_they_show(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 runs of another tenant are over, with their tasks, attempts and transitions."""
+    """50,000 runs of another tenant have ended, with their tasks, attempts and transitions."""
     leader = await Leader.of(store)
     over, going_on = a_run(tenant="flood"), a_run(tenant="a")
     first, second = await leader.adopt(over, going_on)

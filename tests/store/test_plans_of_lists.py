@@ -83,7 +83,7 @@ async def reader(postgres_url: str) -> AsyncIterator[Connection]:
 
 
 async def history_of(other: Connection, days: int) -> None:
-    """Make so many days of history."""
+    """Make this number of days of history."""
     for number in range(days):
         day = date(2025, 3, 1) + timedelta(days=number)
         await other.execute(

@@ -77,7 +77,7 @@ async def writer_pid(store: PostgresStore, shard: str = "main") -> int:
 
 
 @pytest.mark.parametrize("kind", ["with rows", "empty"])
-async def test_a_batch_whose_answer_was_lost_is_recognised_when_it_comes_again(
+async def test_a_batch_whose_answer_was_lost_is_recognized_when_it_is_repeated(
     behind_proxy: tuple[PostgresStore, Proxy], kind: str
 ) -> None:
     store, proxy = behind_proxy
@@ -116,7 +116,7 @@ async def test_a_submission_whose_answer_was_lost_can_be_repeated(behind_proxy: 
     assert await store.insert_runs([run]) == [run.id]
 
 
-async def test_a_campaign_whose_answer_was_lost_is_recognised_by_its_nonce(
+async def test_a_campaign_whose_answer_was_lost_is_recognized_by_its_nonce(
     behind_proxy: tuple[PostgresStore, Proxy],
 ) -> None:
     store, proxy = behind_proxy
@@ -347,7 +347,7 @@ async def test_the_report_for_benchmarks_says_how_durable_commits_are(store: Pos
 
 
 async def blocked(connection: Connection) -> None:
-    """Come back when somebody waits for a lock."""
+    """Return when a session waits for a lock."""
     async with asyncio.timeout(10):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             pass

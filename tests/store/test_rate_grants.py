@@ -114,7 +114,7 @@ async def test_limits_that_nobody_uses_any_more_are_forgotten_when_a_new_one_is_
 
 
 class Taken(NamedTuple):
-    """What somebody was granted, and between which times of the store."""
+    """A grant, and the times of the store around it."""
 
     after: datetime
     before: datetime
@@ -149,7 +149,7 @@ async def test_eight_who_take_at_once_get_as_much_as_there_is_together(servers: 
     assert await granted(servers[0], *(a_request(limit=limit, most=50) for limit in "abc")) == [0, 0, 0]
 
 
-async def test_no_period_has_more_than_the_limit_whoever_takes(servers: list[Store]) -> None:
+async def test_no_period_has_more_than_the_limit_for_all_servers(servers: list[Store]) -> None:
     """Eight take as fast as they can, until they have had the limit five times over."""
     most, period = 7, timedelta(seconds=0.1)
     taken: list[Taken] = []

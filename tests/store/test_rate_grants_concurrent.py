@@ -96,7 +96,7 @@ async def test_who_takes_again_says_one_thing_to_the_store(server: Server) -> No
     assert [take.amount for take in await server.takes()] == [1, 1, 1, 1]
 
 
-async def test_what_somebody_else_took_meanwhile_is_noticed(server: Server, other: Server) -> None:
+async def test_what_another_server_took_meanwhile_is_noticed(server: Server, other: Server) -> None:
     await server.granted(wanted=2)
     assert await other.granted(wanted=2) == 2
 
@@ -106,7 +106,7 @@ async def test_what_somebody_else_took_meanwhile_is_noticed(server: Server, othe
 
 
 async def test_of_several_limits_all_are_taken_from_or_none(server: Server, other: Server) -> None:
-    """Somebody has taken from one of them."""
+    """Another server has taken from one of them."""
     requests = [a_request(limit=limit, wanted=2) for limit in ("a", LIMIT, "z")]
     await server.take(*requests)
     await server.take(*requests)
@@ -137,7 +137,7 @@ async def test_when_the_next_can_be_had_is_true_of_what_was_taken_at_once(server
 
 
 async def test_who_is_refused_by_what_is_known_hears_it_from_the_store(server: Server) -> None:
-    """What is known may be old: somebody may have made the limit new."""
+    """Cached values may be old: the limit may have been created again."""
     await server.granted(wanted=5)
     await server._connection.execute("UPDATE rate_usage SET takes = '[]'")
 

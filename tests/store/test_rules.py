@@ -256,7 +256,7 @@ async def test_a_rule_that_nobody_can_read_keeps_no_other_back(store: Store) -> 
 
 
 async def test_rules_are_as_they_were_at_one_moment(store: Store) -> None:
-    """Whoever reads them between two changes sees the number that belongs to them."""
+    """A reader between two changes sees the number that belongs to them."""
 
     async def change() -> None:
         for name in "abcdefgh":

@@ -62,7 +62,7 @@ async def case_of(store: Store, schedule: ScheduleRow) -> ScheduleSnapshot:
 
 
 async def fires_of(store: Store, schedule: ScheduleRow) -> list[FireRow]:
-    """What became of its windows."""
+    """The outcomes of its windows."""
     return await store.fires(FireFilter(schedule_id=schedule.id), 1000)
 
 

@@ -52,7 +52,7 @@ async def behind_proxy(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, 
 
 
 async def until_a_lock_is_awaited(connection: Connection) -> None:
-    """Until somebody waits for a lock."""
+    """Until a session waits for a lock."""
     async with asyncio.timeout(10):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             await connection.fetchval("SELECT pg_sleep(0.01)")
@@ -107,7 +107,7 @@ async def test_servers_that_name_the_same_schedule_at_once_see_what_the_others_d
     assert len(await stores[0].fires(FireFilter(schedule_id=schedule.id), 100)) == 8
 
 
-async def test_what_somebody_else_has_under_lock_is_left_out_of_what_is_due(
+async def test_schedules_locked_by_another_server_are_not_due(
     stores: Sequence[PostgresStore], other: Connection
 ) -> None:
     held, free = a_schedule(next_at=NOW, has_waiting_windows=True), a_schedule(has_waiting_windows=True)
@@ -123,7 +123,7 @@ async def test_what_somebody_else_has_under_lock_is_left_out_of_what_is_due(
 
 
 @pytest.mark.parametrize("mode", ["evaluate_schedules", "receive_events"])
-async def test_who_names_a_schedule_waits_for_whoever_has_it_and_sees_what_he_did(
+async def test_a_named_schedule_waits_for_its_lock_and_sees_the_change(
     stores: Sequence[PostgresStore], other: Connection, mode: str
 ) -> None:
     store = stores[0]

@@ -1,4 +1,4 @@
-"""Keeping schedules, and looking at them and at what became of their windows."""
+"""Storing and reading schedules and the outcomes of their windows."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def test_a_job_with_the_definition_of_an_older_version_is_a_new_version(st
 
 
 async def test_a_job_inserted_again_with_its_id_is_the_one_that_is_there(store: Store) -> None:
-    """The answer was lost, and somebody else has made a version since."""
+    """The answer was lost, and another client has made a version since."""
     mine = a_job(definition="[1]")
     first = await store.insert_job(mine)
     await store.insert_job(a_job(definition="[2]"))

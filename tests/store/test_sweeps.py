@@ -1,4 +1,4 @@
-"""Moving what is over, taking away what is old."""
+"""Moving ended runs to history, deleting old rows."""
 
 from __future__ import annotations
 

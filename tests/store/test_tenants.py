@@ -1,4 +1,4 @@
-"""Tenants and settings: described in versions, listed whether somebody has described them or not."""
+"""Tenants and settings: described in versions, listed with or without a description."""
 
 from __future__ import annotations
 

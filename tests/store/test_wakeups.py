@@ -18,7 +18,7 @@ from tests.store.builders import a_run
 
 
 class HandClock:
-    """Time passes when the test says so."""
+    """Time passes when the test requests it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -137,7 +137,7 @@ async def test_who_is_in_the_same_process_is_called_at_once_each_time(parts: tup
 
 
 class Ear:
-    """Hears of work, and can be waited on."""
+    """Receives wake-ups, and can be waited on."""
 
     def __init__(self, store: Store) -> None:
         self.record_heartbeats: asyncio.Queue[str] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Join tokens and the identities that are given for them: used so often, by one name each, and ended for good."""
+"""Join tokens and the identities that are given for them: limited uses, one name each, and revocation."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_token_is_used_as_often_as_it_may_be(store: Store) -> None:
     assert [await entries(store, name) for name in ("w1", "w2", "w3")] == [1, 1, 0]
 
 
-async def test_whoever_has_joined_may_ask_again_with_the_same_key(store: Store) -> None:
+async def test_a_joined_worker_may_ask_again_with_the_same_key(store: Store) -> None:
     token = await given(store)
     await store.enroll(an_identity(token), an_entry())
 

@@ -110,7 +110,7 @@ def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
     """Queue a task of a run of its own."""
     run = Run(
         id=task.run_id, shard=POOL, tenant=task.tenant, job_id=ALONE.id, priority=task.priority, params="{}",
-        task_count=1, submitted_by="somebody", created_at=task.since, start_at=task.since,
+        task_count=1, submitted_by="user", created_at=task.since, start_at=task.since,
     )  # fmt: skip
     memory.runs[run.id] = RunMemory(run=run, job=ALONE, tasks=[task], waiting=[0])
     memory.queues.push(task, shape)
@@ -192,8 +192,8 @@ async def test_guarantees_and_burst_of_tenants_are_exported(harness: ApiHarness)
         ("acme", "used"): 6, ("carl", "used"): 1, ("acme", "guaranteed"): 4, ("beta", "guaranteed"): 2,
         ("acme", "burst"): 2, ("beta", "burst"): 0,
     }  # fmt: skip
-    rooms = {one.labels["tenant"]: one.value for one in told["mainspring_tenant_leases"].samples}
-    assert rooms == {"acme": 3, "carl": 3}
+    leases = {one.labels["tenant"]: one.value for one in told["mainspring_tenant_leases"].samples}
+    assert leases == {"acme": 3, "carl": 3}
 
 
 async def test_a_preempted_task_is_counted_once(harness: ApiHarness) -> None:

@@ -82,9 +82,9 @@ def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
     """Current attempts with the latest checkpoint are kept, and unknown results."""
     spool = Spool(tmp_path)
     large = '"' + "x" * 10_000 + '"'
-    spool.append(records("held", "aside"))
+    spool.append(records("held", "unknown"))
     spool.append([Record(Mark.SAVED, "held", document="1"), Record(Mark.SAVED, "held", document="2")])
-    spool.append([Record(Mark.UNKNOWN, "aside")])
+    spool.append([Record(Mark.UNKNOWN, "unknown")])
     for number in range(SMALL_BYTES // 10_000 + 10):
         spool.append(records(f"a{number}", output=large))
         spool.append([Record(Mark.FORGOTTEN, f"a{number}")])
@@ -95,7 +95,7 @@ def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
     assert [one for one in found if one.attempt == "held"] == [
         *records("held")[:3], Record(Mark.SAVED, "held", document="2"),
     ]  # fmt: skip
-    assert [one.mark for one in found if one.attempt == "aside"][-1] is Mark.UNKNOWN
+    assert [one.mark for one in found if one.attempt == "unknown"][-1] is Mark.UNKNOWN
 
 
 def test_a_crash_during_compaction_loses_nothing(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Driver:
         self._execute(many, "numbers", {"first": first, "count": count})
 
     def left(self) -> int:
-        """Nothing: whoever asked for a job has waited for it."""
+        """Nothing: the client has waited for its job."""
         return 0
 
     def start(self, first: int, count: int) -> None:

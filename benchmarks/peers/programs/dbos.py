@@ -105,7 +105,7 @@ class DirectDriver:
             handle.get_result()
 
     def left(self) -> int:
-        """Nothing: whoever asked for workflows has waited for them."""
+        """Nothing: the client has waited for its workflows."""
         return 0
 
     def start(self, first: int, count: int) -> None:
@@ -114,7 +114,7 @@ class DirectDriver:
             DBOS.start_workflow(noop, number)
 
     def chain(self, first: int, count: int) -> None:
-        """A workflow of so many steps."""
+        """A workflow of this number of steps."""
         steps(first, count)
 
     def fan_out(self, first: int, count: int) -> None:

@@ -85,7 +85,7 @@ class Driver:
         _checked(self._open.getresponse())
 
     def chain(self, first: int, count: int) -> None:
-        """A handler of so many steps."""
+        """A handler of this number of steps."""
         _post(self._address, "/Peers/steps", [first, count])
 
     def fan_out(self, first: int, count: int) -> None:

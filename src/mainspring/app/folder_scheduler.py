@@ -289,7 +289,7 @@ class PipelineScheduler:
                 self._start_background(told)
 
     def _start_background(self, work: Coroutine[Any, Any, object]) -> None:
-        start_task(work, "scheduler_aside")
+        start_task(work, "scheduler_start")
 
     # background work
 

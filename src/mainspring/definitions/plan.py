@@ -1,4 +1,4 @@
-"""`Job.plan()`: describe what a job would do, without running it."""
+"""`Job.plan()`: describe the effect of a job without running it."""
 
 from __future__ import annotations
 

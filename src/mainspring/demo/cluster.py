@@ -27,7 +27,7 @@ from mainspring.protocol.rest.runs import WorkerView
 from mainspring.worker.supervisor.process_groups import kill_with_marker, supervisor_marker
 
 WORKERS: Mapping[str, str] = {
-    "w-01": "north", "w-02": "north", "w-03": "centre", "w-04": "centre", "w-05": "south", "w-06": "south",
+    "w-01": "north", "w-02": "north", "w-03": "center", "w-04": "center", "w-05": "south", "w-06": "south",
 }  # fmt: skip
 """Workers and their zones."""
 TENANTS: Mapping[str, str] = {"default": "Default", "acme": "Acme", "media": "Media"}

@@ -7,6 +7,6 @@
     findings.py         a check, and the report of all checks
     questions.py        which checks run, in which order
 
-To add a check: a function in one of `check_*.py`, in the order of the runbook, a case that fails it in tests/checkup,
+To add a check: a function in one of `check_*.py`, in the order of the runbook, a case that fails it in tests/doctor,
 and its line in docs/guides/troubleshoot.md.
 """

@@ -36,7 +36,7 @@ def _answers(facts: Facts) -> Check:
     if facts.server_health is None:
         return question.no(
             "server.bad_answer",
-            f"unexpected answer: {facts.fault('checkup')}",
+            f"unexpected answer: {facts.fault('server_health')}",
             "check that a server of the same version runs at this address, and check its log",
         )
     return question.yes(f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
@@ -52,7 +52,7 @@ def _format_short(seconds: float) -> str:
 def _store_answers(facts: Facts) -> Check:
     question = TOPIC.question("store", "Does its store answer?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("checkup") or "unknown")
+        return question.unknown(facts.fault("server_health") or "unknown")
     if facts.server_health.store_seconds is None:
         return question.no(
             "store.unreachable",
@@ -72,7 +72,7 @@ def _store_answers(facts: Facts) -> Check:
 def _loops_run(facts: Facts) -> Check:
     question = TOPIC.question("loops", "Do its background loops run?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("checkup") or "unknown")
+        return question.unknown(facts.fault("server_health") or "unknown")
     if not facts.server_health.failing:
         return question.yes("none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]

@@ -109,7 +109,7 @@ class _Gatherer:
         except (Unreachable, Unauthenticated):
             raise
         except MainspringError as error:
-            self._faults["checkup"] = _message(error)
+            self._faults["server_health"] = _message(error)
             return None
         finally:
             self._step()

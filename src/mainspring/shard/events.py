@@ -265,7 +265,7 @@ class WorkerSilent(Event, frozen=True, kw_only=True, tag="WorkerSilent"):
 
 
 class RunsExpired(Event, frozen=True, kw_only=True, tag="RunsExpired"):
-    """The retention period of these final runs is over: they move to history."""
+    """The retention period of these final runs has expired: they move to history."""
 
     run_ids: tuple[str, ...]
 

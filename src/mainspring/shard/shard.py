@@ -6,7 +6,7 @@ and returns the batch. Nothing leaves the shard until the batch is committed. No
 
 Order of a turn: advance the clock; apply events; mark silent workers lost and fire timers; run propagations and bulk
 operations, a part at a time; place tasks. The last two can be deferred: they stop when the row budget of the turn is
-used up, and `has_more` says so. Each has its own part of the budget, so that adopting a large run never delays
+used up, as `has_more` reports. Each has its own part of the budget, so that adopting a large run never delays
 placement.
 
 To add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejected_events.py`.

@@ -67,7 +67,7 @@ class FaultCode(StrEnum):
     PLACED = "placed"
     """An unplaceable task was placed."""
     UNEXPLAINED = "unexplained"
-    """The diagnosis of an unplaceable task does not say so."""
+    """The diagnosis of an unplaceable task is wrong."""
     OVERLOADED = "overloaded"
     OVERSTATED = "overstated"
     """The worker offers more than its machine has."""

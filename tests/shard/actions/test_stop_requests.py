@@ -373,7 +373,7 @@ def given_in_state(world: World, state: TaskState) -> None:
     assert world.task("extract").state is state
 
 
-def test_an_attempt_that_is_asked_to_stop_and_ends_in_one_turn_is_not_signalled(world: World) -> None:
+def test_an_attempt_that_is_asked_to_stop_and_ends_in_one_turn_is_not_signaled(world: World) -> None:
     """STA-8: a signal follows a request that is in the row, and this one never was."""
     run = world.given_running("extract", on="w1")
 

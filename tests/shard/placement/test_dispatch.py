@@ -290,7 +290,7 @@ def test_a_single_task_is_not_recalled_for_a_higher_priority(world: World) -> No
 
 
 def test_a_lost_group_requeues_each_member_once(world: World) -> None:
-    """LIV-1, I-65: one ran, three waited, one was over."""
+    """LIV-1, I-65: one ran, three waited, one had ended."""
     world.register("w1")
     run = world.submit(job(*(short(f"s{n}") for n in range(5))))
     world.run_through("s0")

@@ -177,7 +177,7 @@ def test_strict_priority_comes_before_a_guarantee(world: World) -> None:
     "row", [quota("acme", max_tasks=2), quota("acme", burst=2), quota("acme", guaranteed=1, burst=1)]
 )
 def test_a_tenant_does_not_exceed_its_quota_despite_free_capacity(world: World, row: object) -> None:
-    """ADM-5: so many tasks; or so many cores, guaranteed and burst together."""
+    """ADM-5: a number of tasks; or a number of cores, guaranteed and burst together."""
     world.rule(rules(row))  # type: ignore[arg-type]
     world.register("w1", cores=8)
     world.submit(wide(5))
@@ -336,7 +336,7 @@ def test_a_new_leader_serves_the_oldest_first(world: World) -> None:
 
 
 def fails(world: World, many: int, tenant: str = "acme") -> None:
-    """So many tasks of a tenant fail for good, each of another kind of job."""
+    """This number of tasks of a tenant fail permanently, each of another job."""
     for _ in range(many):
         run = world.submit(job(task("bad", max_attempts=1)), tenant=tenant)
         world.start("bad", of=run)

@@ -177,9 +177,9 @@ def _allow_all(world: World) -> int:
     """Grant everything that the shard requests, repeatedly; return the number of grants."""
     total = 0
     while world.limit_requests:
-        (wish,) = world.limit_requests
-        total += wish.wanted
-        allow(world, wish.wanted)
+        (request,) = world.limit_requests
+        total += request.wanted
+        allow(world, request.wanted)
     return total
 
 

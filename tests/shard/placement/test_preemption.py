@@ -237,7 +237,7 @@ def test_the_first_ready_reservation_goes_to_the_oldest_task(world: World) -> No
     assert world.names(S.ASSIGNED) == ["first"]
     left = room(world, "second")
     assert left is not None
-    assert left.worker != second.worker, "they have exchanged their rooms"
+    assert left.worker != second.worker, "they have exchanged their reservations"
     (other,) = {"t0", "t1"} - {there}
     world.stop(other)
     assert world.names(S.ASSIGNED) == ["first", "second"]

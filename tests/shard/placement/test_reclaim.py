@@ -137,7 +137,7 @@ def test_a_lease_partly_within_the_guarantee_stays(world: World) -> None:
 
 
 def test_two_tenants_do_not_reclaim_from_each_other_for_ever(world: World) -> None:
-    """Both have a guarantee of everything: whoever uses its guarantee keeps it."""
+    """Both have a guarantee of everything: the tenant that uses its guarantee keeps it."""
     promise(world, one=2, two=2)
     world.register("w1", cores=2)
     running(world, "one", 4, P1)

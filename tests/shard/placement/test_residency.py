@@ -132,7 +132,7 @@ def _assigned(batch: Batch) -> Iterator[tuple[str, Assignment]]:
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
 def test_eu_only_tasks_are_placed_only_in_the_eu(first: int) -> None:
-    """Whatever pools there are, wherever their workers are, and however they are labelled later."""
+    """Whatever pools there are, wherever their workers are, and however they are labeled later."""
     placed = kept = 0
     for seed in range(first, first + IN_ONE_TEST):
         fleet = Fleet(Random(seed))

@@ -200,7 +200,7 @@ def test_a_paused_run_is_adopted_and_starts_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("kind", [happened.CancelTask, happened.ClearTask])
 def test_a_run_in_intake_has_no_tasks_to_act_on(world: World, kind: type[happened.RunAction]) -> None:
-    """The tasks are not created yet: the reply says so."""
+    """The tasks are not created yet, and the reply reports that."""
     run = world.put_in_intake(chain("a"))
 
     answer = world.action(kind, run, task="a")

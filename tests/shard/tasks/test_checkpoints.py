@@ -102,7 +102,7 @@ def test_each_task_gets_its_own_checkpoint(world: World) -> None:
 
 
 def test_an_attempt_of_another_worker_saves_nothing(world: World) -> None:
-    """I-13: the worker is told so."""
+    """I-13: the worker gets that verdict."""
     world.given_running("a", on="w1")
     worker, attempt = world.holder("a")
     event = world.say(happened.CheckpointSaved, worker, attempt=attempt, document='"late"')
@@ -169,7 +169,7 @@ def test_progress_of_another_workers_attempt_is_ignored(world: World) -> None:
 
 
 def put(world: World, document: str, expected: str | None = None) -> tuple[ActionStatus, str]:
-    """Somebody puts a document in the place of the checkpoint of `a`."""
+    """A user replaces the checkpoint of `a`."""
     attempt = world.task("a").attempt_id or "att_1"
     answered = world.action(happened.SaveCheckpoint, task="a", attempt_id=attempt, document=document, expected=expected)
     return answered.reply, answered.detail
@@ -204,7 +204,7 @@ def test_a_checkpoint_is_replaced_only_if_it_is_the_expected_one(world: World) -
 
 
 def test_a_checkpoint_saved_in_the_same_turn_counts(world: World) -> None:
-    """Of two writers that read the same, one is told that it has changed."""
+    """Of two writers that read the same, one learns that it has changed."""
     given_saved(world)
     worker, attempt = world.holder("a")
     saves = world.say(happened.CheckpointSaved, worker, attempt=attempt, document="2")

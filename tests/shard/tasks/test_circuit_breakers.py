@@ -198,4 +198,4 @@ def test_fifty_thousand_tasks_become_ready_at_once_and_a_p0_of_another_tenant_do
         world.urgent_turn(world.arrival(run))
         assert [one.state for one in world.ledger.tasks_of(run.id)] == [S.ASSIGNED]
     assert world.shard.has_more(), "the flood was not over before"
-    assert len(world.ledger.tasks) > 3_000, "and went on meanwhile"
+    assert len(world.ledger.tasks) > 3_000, "and continued meanwhile"

@@ -274,7 +274,7 @@ def test_an_extension_survives_a_change_of_leader(world: World) -> None:
 
 
 def test_a_worker_can_not_extend_a_task_it_no_longer_holds(world: World) -> None:
-    """LIV-5: it is told to stop."""
+    """LIV-5: it gets a stop."""
     world.given_running("extract", on="w1")
     _, attempt = world.holder("extract")
     world.succeed("extract")

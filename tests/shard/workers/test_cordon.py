@@ -234,7 +234,7 @@ def test_a_disconnected_worker_can_be_uncordoned(world: World) -> None:
 
 
 def test_a_worker_that_is_expected_can_be_drained(world: World) -> None:
-    """LIV-6: it holds work according to the rows, and is told when it registers."""
+    """LIV-6: it holds work according to the rows, and learns it when it registers."""
     world.register("w1")
     world.given_run(task("a"))
     (_, attempt) = world.holder("a")

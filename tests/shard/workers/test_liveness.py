@@ -247,7 +247,7 @@ def test_a_worker_can_not_report_for_another(world: World, kind: type[happened.W
 
 
 def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
-    """I-13: it is told that the attempt belongs to another worker."""
+    """I-13: it learns that the attempt belongs to another worker."""
     world.given_running("extract", on="w1")
     world.register("w2")
     (_, attempt) = world.holder("extract")

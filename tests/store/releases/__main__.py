@@ -164,7 +164,7 @@ async def take_part(store: Store) -> None:
 
 
 async def evaluate_schedules_session(store: Store) -> None:
-    """Everything that happens to schedules, and what is told about it."""
+    """All changes of schedules, and their notifications."""
     other = a_schedule(job="load", next_at=None)
     schedule = a_schedule(after_job="load", event_type="file.arrived", has_waiting_windows=True)
     await given(store, other, schedule)

@@ -126,7 +126,7 @@ async def test_an_outage_of_the_cluster_fails_no_task_and_runs_none_twice(
 async def test_jobs_of_a_killed_supervisor_are_removed_before_new_ones_run(
     harness: SupervisorHarness, ray: StandIn
 ) -> None:
-    ray.jobs["of-somebody-else"] = {"submission_id": "of-somebody-else", "status": "RUNNING", "metadata": None}
+    ray.jobs["of-another-user"] = {"submission_id": "of-another-user", "status": "RUNNING", "metadata": None}
     await harness.start(ray=ray.address)
     (lost,) = harness.launch(sh("echo up; sleep 100", grace_seconds=0))
     await harness.wait_for_log(lost, "up")
@@ -136,7 +136,7 @@ async def test_jobs_of_a_killed_supervisor_are_removed_before_new_ones_run(
     await harness.start(ray=ray.address)
     assert (await harness.ends(sh("echo new"))).outcome is Outcome.SUCCEEDED
     assert ray.jobs[lost]["status"] == "STOPPED"
-    assert ray.jobs["of-somebody-else"]["status"] == "RUNNING"
+    assert ray.jobs["of-another-user"]["status"] == "RUNNING"
 
 
 async def test_the_workers_token_is_sent_to_the_cluster(harness: SupervisorHarness, ray: StandIn) -> None:

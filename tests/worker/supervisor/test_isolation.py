@@ -116,15 +116,15 @@ async def test_a_detached_process_without_environment_ends_with_its_task(
     """With another attempt running, so that an orphan can't be attributed by being the only one."""
     await harness.share(code=CODE, isolation=level)
     seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # This test may run several times in parallel.
-    (neighbour,) = harness.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
-    await harness.receives(AttemptStarted, neighbour)
+    (neighbor,) = harness.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
+    await harness.receives(AttemptStarted, neighbor)
     stray = f"env -i setsid sh -c 'setsid sleep {seconds} & echo $! > leaf' &"
     end = await harness.ends({"shell": f"{stray} until [ -s leaf ]; do sleep 0.05; done; cat leaf"})
     assert end.outcome is Outcome.SUCCEEDED
     if has_cgroups(harness) or level == "sandbox":
         assert seconds not in all_commands()
-    harness.say(EndAttempt(neighbour, 0))
-    assert (await harness.receives(AttemptEnded, neighbour)).outcome is Outcome.STOPPED
+    harness.say(EndAttempt(neighbor, 0))
+    assert (await harness.receives(AttemptEnded, neighbor)).outcome is Outcome.STOPPED
     if seconds in all_commands():
         assert level == "process"
 
@@ -176,7 +176,7 @@ async def test_a_sandbox_hides_homes_and_state_and_can_write_only_its_own_direct
     assert "wrote" not in said or not Path(said["wrote"]).is_relative_to("/etc")
     shown = {place.parts[2] for place in (PROJECT, harness.state_dir) if place.is_relative_to("/tmp")}
     assert set(said["own"].split()) == {"mine", *shown}
-    assert not os.path.lexists("/tmp/mine")  # noqa: ASYNC240 - nothing else goes on
+    assert not os.path.lexists("/tmp/mine")  # noqa: ASYNC240 - nothing else runs
     function = await harness.ends(who(harness))
     assert json.loads(function.output or "")["state"] is False
 

@@ -166,7 +166,7 @@ class _Limit:
         self.line.leave(client)
 
     def claim(self, amount: int, now: float) -> int:
-        """Set aside held allowances for requests that wait for other limits, so that they do not expire meanwhile."""
+        """Keep unused allowances for requests that wait for other limits, so that they do not expire meanwhile."""
         claimed = min(amount, self.held(now))
         self._consume(claimed)
         return claimed

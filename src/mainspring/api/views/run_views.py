@@ -208,7 +208,7 @@ def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
 
 
 def worker_view(row: WorkerRow, *, running: int, with_reasons: bool) -> WorkerView:
-    """Convert a worker; cordon reasons may name people, and are for those who see all tenants."""
+    """Convert a worker; cordon reasons may name people, and are visible to callers with access to all tenants."""
     offer = msgspec.json.decode(row.offer, type=Resources)
     return WorkerView(
         id=row.id,

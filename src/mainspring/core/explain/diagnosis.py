@@ -2,7 +2,7 @@
 
 Its fields are the seven lines of a diagnosis, in reading order: verdict, expected start, gates, blockers, what is ruled
 out, suggestions, freshness. A leader makes it from the state that it decides by (`shard/explain/diagnose.py`); where no
-leader answers, it is made of rows, says so, and has no suggestions.
+leader answers, it is made of rows and marked as such, without suggestions.
 
 If you add a reason: its messages in `core/explain/messages.py`, a situation that has it in
 `tests/shard/test_diagnosis*.py`, its suggestions in `tests/shard/advice_cases.py`, its line in

@@ -8,7 +8,7 @@
    has none of its own for that tenant.
 2. A tenant's use is the sum of its live leases there; a group of short tasks counts once.
 3. P0 ignores quotas (PLC-4), but its use counts.
-4. Only listed resources count: a guarantee of 8 cores says nothing of memory.
+4. Only listed resources count: a guarantee of 8 cores does not limit memory.
 """
 
 from __future__ import annotations

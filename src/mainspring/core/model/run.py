@@ -45,7 +45,7 @@ class FailurePolicy(StrEnum):
     FAIL_AFTER_ALL = "fail_after_all"
     """Cancel descendants only; other branches finish."""
     SKIP_FAILED = "skip_failed"
-    """Downstream tasks run, and are told which upstream tasks failed."""
+    """Downstream tasks run, and get the names of failed upstream tasks."""
 
 
 class Run(msgspec.Struct, gc=False, kw_only=True):

@@ -40,7 +40,7 @@ SPREAD = 0.5
 LOAD = 0.1
 _IMBALANCE, _UNUSED = 1.0, 0.2
 """Penalties on what is left: the imbalance between cores and memory, and starting to use an idle worker. In
-`benchmarks.placement` the first gains 2 % of utilisation, and the second keeps tasks from spreading over more workers.
+`benchmarks.placement` the first gains 2 % of utilization, and the second keeps tasks from spreading over more workers.
 """
 _MAX_TIGHT = 16
 """Workers that P2 compares. In `benchmarks.placement` 32 take twice as long for 0.5 % fewer workers."""

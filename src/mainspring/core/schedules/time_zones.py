@@ -5,7 +5,7 @@
                     overlap   clocks go back: the local times between are shown twice
 
 Code that computes with local times walks over stretches and needs only additions. Seconds are counted from the
-beginning of 1970, in UTC or, where a name says so, in wall-clock time.
+beginning of 1970, in UTC or, by their name, in wall-clock time.
 
 1. The stretches of a year are without gaps and overlaps in UTC, and cover it completely; none crosses its ends.
 2. `before` is the offset right before the stretch, even if that was in another year.

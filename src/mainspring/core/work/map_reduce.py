@@ -1,6 +1,6 @@
 """Map-reduce over items with an AI invoker: the `work` of such a task (FLD-8).
 
-    {"map": {"prompt": "Categorise: {{title}}", "output": ["severity"]},
+    {"map": {"prompt": "Categorize: {{title}}", "output": ["severity"]},
      "input": {"from": {"type": "csv", "path": "bugs.csv"}},
      "reduce": {"type": "json"}, "directory": "/srv/pipelines/bugs"}
 

@@ -71,12 +71,12 @@ def _lines(entry: Entry, name: str, file: str, *, is_ours: bool) -> Iterator[str
         yield f"  timezone: {_scalar(entry.timezone)}"
     if not is_ours:
         yield f"  enabled: false  # for user {entry.user}"
-    yield "  missedExecution: skip  # cron makes up for nothing"
-    yield "  max_failures: never  # and never gives up"
-    yield f"concurrency: {{max: {MAX_CONCURRENT_RUNS}, when_busy: skip}}  # cron starts the next while one still runs"
+    yield "  missedExecution: skip  # cron has no catch-up"
+    yield "  max_failures: never  # cron does not disable jobs"
+    yield f"concurrency: {{max: {MAX_CONCURRENT_RUNS}, when_busy: skip}}  # cron allows overlapping runs"
     yield "tasks:"
     yield "  - id: command"
-    yield "    retries: 0  # cron tries nothing again"
+    yield "    retries: 0  # cron does not retry"
     variables = _variables(entry.environment)
     if variables:
         yield "    env:"

@@ -249,7 +249,7 @@ class ScheduleActions:
         raise _busy()
 
     async def plan_backfill(self, id: str, command: BackfillCommand) -> Backfill:
-        """Return what a backfill would do: a dry run."""
+        """Return the effect of a backfill: a dry run."""
         rules.check_backfill(command)
         row = await self.find(None, id)
         past = await self._past(id, command.since, command.before)

@@ -1,7 +1,7 @@
 """Stop requests (STA-8): part of the task's row, committed before the signal, and sent again as needed.
 
 A task that is asked to stop keeps its state and its capacity until its worker reports that the process is gone, or is
-lost. An unstarted attempt is recalled (`Recall`); a running one is signalled (`Stop`). An HTTP worker gets the request
+lost. An unstarted attempt is recalled (`Recall`); a running one is signaled (`Stop`). An HTTP worker gets the request
 with the reply to its next call about the attempt; what it has not started is returned at once
 (`shard/workers/claims.py`).
 """

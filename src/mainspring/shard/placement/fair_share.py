@@ -28,8 +28,8 @@ Rank = tuple[bool, float, float]
 def rank(memory: ShardMemory, priority: Priority, tenant: str, now: datetime, next_shape: Shape | None = None) -> Rank:
     """Rank of a tenant at a priority; `next_shape` is the shape of its next lease, if known."""
     had = memory.recent_usage[priority].of(tenant)
-    use, rooms = memory.use.get(tenant, ZERO_RESOURCES), memory.lease_counts.get(tenant, 0)
-    share = dominant_share(use, memory.capacity) * (1 + 0.5 / rooms) if rooms else 0.0
+    use, lease_count = memory.use.get(tenant, ZERO_RESOURCES), memory.lease_counts.get(tenant, 0)
+    share = dominant_share(use, memory.capacity) * (1 + 0.5 / lease_count) if lease_count else 0.0
     if tenant not in memory.rules.quotas:
         return True, share / DEFAULT_QUOTA.weight, had
     quota = memory.rules.quota(tenant, now)
@@ -82,9 +82,9 @@ class TenantOrder:
 
     def _next_new(self) -> str | None:
         """The next tenant without leases and guarantees. None: there are no more, and all others are ranked."""
-        rooms = self._turn.memory.lease_counts
+        lease_counts = self._turn.memory.lease_counts
         for tenant in self._line:
-            if tenant not in rooms and tenant not in self._guaranteed:
+            if tenant not in lease_counts and tenant not in self._guaranteed:
                 return tenant
             self._seen.append(tenant)
         for tenant in self._seen:

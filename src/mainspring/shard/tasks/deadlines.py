@@ -37,7 +37,7 @@ from mainspring.shard.turn import Turn
 
 MAX_EXAMINED = 500
 MAX_EDGES = 5_000
-"""Larger runs are forecast as a whole, from earlier durations: visiting so many tasks takes milliseconds."""
+"""Larger runs are forecast as a whole, from earlier durations: visiting each of their tasks takes milliseconds."""
 STAGGER_SECONDS = 0.005
 MAX_STAGGER_SECONDS = 30.0
 """A new leader spreads the checks of restored runs, so that no turn is long."""

@@ -8,7 +8,7 @@ from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 
 _FEW_UPSTREAMS = MAX_INPUTS_BYTES // MAX_OUTPUT_BYTES
-"""So many upstream outputs can't exceed the limit."""
+"""This number of upstream outputs can't exceed the limit."""
 
 
 def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:

@@ -182,13 +182,13 @@ def ended(turn: Turn, run: RunMemory, task: Task) -> None:
             start_over(turn, run, task)
         return
     fan_out = None if task.origin is None else run.fan_out_of(task)
-    teller = task.position
+    source = task.position
     if fan_out is not None:
         fan_out.open -= 1
-        teller = fan_out.position
-    if (fan_out is None or not fan_out.open) and run.children(teller):
-        run.propagations[teller] = 0
-        turn.memory.propagations.append((task.run_id, teller))
+        source = fan_out.position
+    if (fan_out is None or not fan_out.open) and run.children(source):
+        run.propagations[source] = 0
+        turn.memory.propagations.append((task.run_id, source))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id

@@ -7,7 +7,7 @@
                  └─ not started within the claim's own time, or recalled ──► QUEUED (LIV-3)
 
 1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.wants`). A claim gets
-   its reply from the first turn that has work for it, or when its wait time is over; then it is closed.
+   its reply from the first turn that has work for it, or when its wait time has expired; then it is closed.
 2. Nothing is sent to it. A stop request is in the task's row, and in the reply to the next heartbeat. Claimed work that
    it has not started can be recalled at any time: it asks before it starts.
 3. Its attempts are monitored one by one, not the worker itself. It is forgotten when it holds nothing and has claimed
@@ -88,7 +88,7 @@ def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assign
 
 
 def settle(turn: Turn) -> None:
-    """Reply to claims that got work, and to those whose wait time is over."""
+    """Reply to claims that got work, and to those whose wait time has expired."""
     memory = turn.memory
     for request_id in list(memory.claims.ready):
         claim = memory.claims.close(request_id)
@@ -145,7 +145,7 @@ def restore(memory: ShardMemory) -> None:
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
-    """The wait time of a claim is over, or an attempt may have been silent for too long."""
+    """The wait time of a claim has expired, or an attempt may have been silent for too long."""
     if timer.kind is TimerKind.CLAIM:
         _end_wait(turn.memory, turn.memory.claims.open[int(timer.subject)])
     else:

@@ -1,6 +1,6 @@
 """Reports of workers about attempts, and what follows for the task.
 
-A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise the worker is told so, and
+A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise it is refused, and
 nothing changes. Every report is idempotent.
 """
 

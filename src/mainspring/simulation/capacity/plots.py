@@ -1,7 +1,7 @@
 """Small drawings as SVG text: lines over time, ranges in rows, and columns. No script, and no color of their own.
 
-What they look like is the page's (`page.py`): they name classes, and a class has a colour for light and one for dark.
-Each has a title and a description for those who do not see it; the same figures are in a table beside it.
+The page (`page.py`) defines their style: they use classes with colors for light and dark mode.
+Each has a title and a description for screen readers; the same figures are in a table beside it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lines(
     words: Caption, at: Sequence[float], series: Sequence[Series], say: Say, *, most: float | None = None,
     height: int = 240,
 ) -> str:  # fmt: skip
-    """Lines over time, each labelled at its end. By default the scale is that of counts."""
+    """Lines over time, each labeled at its end. By default the scale is that of counts."""
     highest = max((max(one.values, default=0) for one in series), default=0)
     top = most if most is not None else _nice(max(_TICKS, highest))
     first, last = (at[0], at[-1]) if at else (0.0, 1.0)

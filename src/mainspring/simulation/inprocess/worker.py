@@ -30,7 +30,7 @@ from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
 _LAST_SECONDS = 1.0
-"""How long to wait for a thread whose function was told to stop."""
+"""How long to wait for a thread whose function was asked to stop."""
 
 
 class LocalWorker(VirtualWorker):

@@ -108,7 +108,7 @@ class SharedLimits(Protocol):
         """Take from rates (`core.allowances.take`), each under a lock on its limit; an answer for each, in order.
 
         Whoever asks at the same time, no period has more than the limit, by the store's time. What is taken may count
-        for a little longer than a period, a twentieth of one at most. Of several wishes for one limit the first comes
+        for a little longer than a period, a twentieth of one at most. Of several requests for one limit the first comes
         first. What counts no more is deleted with it, and so are, by and by, limits that nobody uses any more. A
         call
         whose answer was lost has taken all the same.

@@ -240,7 +240,7 @@ async def _pass_fence(connection: Connection, term: Term, number: int) -> dateti
 async def _written_before(connection: Connection, term: Term, number: int) -> datetime:
     at: datetime | None = await connection.fetchval(_WRITTEN_BEFORE, term.shard, term.epoch, term.nonce, number)
     if at is None:
-        raise Fenced(f"term {term.epoch} of shard {term.shard} is over, or batch {number} does not follow")
+        raise Fenced(f"term {term.epoch} of shard {term.shard} has ended, or batch {number} does not follow")
     return at
 
 

@@ -203,7 +203,7 @@ async def _take_away(connection: Connection, table: RuleTable, key: Sequence[str
 async def _take_share(connection: Connection, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
     async def decide(_limits: Mapping[str, LimitRow], _now: datetime) -> ShareRow:
         if await connection.fetchval(_IS_LED, term.shard, term.epoch, term.nonce) is None:
-            raise Fenced(f"term {term.epoch} of shard {term.shard} is over")
+            raise Fenced(f"term {term.epoch} of shard {term.shard} has ended")
         others = rows.SHARES.structs(await connection.fetch(statements.SHARES_OF_LIMIT, limit))
         share = grant(limit, total, others, term.shard, wanted)
         await connection.execute(_SHARE, share.limit, share.holder, share.granted, share.needed)

@@ -175,7 +175,7 @@ async def _uses(connection: Connection, used: Sequence[IdempotencyKey]) -> dict[
     """The first use of each of these keys, which another transaction has committed: ours has waited for it."""
     found = await connection.fetch(_USES, [key.tenant for key in used], [key.key for key in used])
     if len(found) < len(used):
-        raise Unavailable("a key was swept away while it came again")
+        raise Unavailable("an idempotency key expired while it was used again")
     return {(row["tenant"], row["key"]): keys.Use(row["body_hash"], list(row["run_ids"])) for row in found}
 
 

@@ -117,7 +117,7 @@ def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, n
     if fence.rowcount != 1:
         position = db.execute(_POSITION, (term.shard, term.epoch, term.nonce)).fetchone()
         if position != (number,):
-            raise Fenced(f"term {term.epoch} of shard {term.shard} is over, or batch {number} does not follow")
+            raise Fenced(f"term {term.epoch} of shard {term.shard} has ended, or batch {number} does not follow")
         return
     _write_states(db, term.shard, batch)
     _write_records(db, term.shard, number, batch)

@@ -190,7 +190,7 @@ def _drop_group(db: sqlite3.Connection, tenant: str, name: str, audit: AuditEntr
 
 def _take_share(db: sqlite3.Connection, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
     if find(db, statements.IS_LED, [term.shard, term.epoch, term.nonce]).fetchone() is None:
-        raise Fenced(f"term {term.epoch} of shard {term.shard} is over")
+        raise Fenced(f"term {term.epoch} of shard {term.shard} has ended")
     others = rows.SHARES.structs(find(db, statements.SHARES_OF_LIMIT, [limit]))
     share = grant(limit, total, others, term.shard, wanted)
     db.execute(_SHARE, rows.SHARES.rows([share])[0])

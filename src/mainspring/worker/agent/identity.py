@@ -176,7 +176,7 @@ class Identity:
 
 
 def _renew_at(certificate: WorkerCertificate) -> datetime:
-    """Return when half of the lifetime is over."""
+    """Return when half of the lifetime has passed."""
     return certificate.begins_at + (certificate.expires_at - certificate.begins_at) / 2
 
 
