@@ -29,7 +29,7 @@ import uvloop
 
 from benchmarks.load import accuracy, probe, submit
 from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
-from mainspring.app.build import POOL, Engine, run_virtual_worker
+from mainspring.app.build import POOL, Engine, EngineOptions, run_virtual_worker
 from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources, dominant_share
@@ -93,7 +93,7 @@ def lasts(assignment: Assignment) -> float:
 @asynccontextmanager
 async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIterator[Engine]:
     """An engine with all workers."""
-    engine = Engine(store, SystemClock(), given=settings)
+    engine = Engine(store, SystemClock(), EngineOptions(given=settings))
     offer = Offer(CORES * 1_000, 4 * CORES * GIB)
     played = [VirtualWorker(f"played-{number}", offer, SystemClock(), seconds_of=lasts) for number in range(WORKERS)]
     await store.ensure_shard(POOL)

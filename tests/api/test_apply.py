@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.submission.apply_definitions import MAX_GROUP
 from mainspring.core.model.audit_entry import AuditRow
 from mainspring.protocol.rest.apply import ApplyItemResult

@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import create_token, open_store
 from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry, AuditRow, ChainCheck, seal
 from mainspring.host.maintenance.audit_sealer import AuditSealer

@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from mainspring.api.app import endpoints
 from mainspring.api.auth.authentication import CACHE_SECONDS
+from mainspring.api.auth.principal import Role
 from mainspring.api.http.peer_certificates import STATE
-from mainspring.api.services import Role
 from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.protocol import certificates
 from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, WorkerCertificate

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.rest.admin import AuditView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.admin import AuditView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupView

@@ -10,9 +10,9 @@ import httpx2
 import msgspec
 import pytest
 
+from mainspring.api.auth.principal import Role
 from mainspring.api.live import transitions as live_module
 from mainspring.api.live.transitions import read_cursor, write_cursor
-from mainspring.api.services import Role
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.runs import TransitionView

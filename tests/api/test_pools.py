@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.rest.admin import AuditView
@@ -44,7 +44,7 @@ async def test_an_unconfigured_pool_is_listed_with_its_leader(harness: ApiHarnes
 
     names = [pool.name async for page in all_pages(acme, "/api/v1/pools", PoolView, limit=1) for pool in page]
 
-    assert (pool.version, pool.labels, pool.leader) == (0, {}, harness.services.name)
+    assert (pool.version, pool.labels, pool.leader) == (0, {}, harness.services.server.name)
     assert names == sorted([POOL, "other"])
     problem(await acme.get("/api/v1/pools/never"), 404)
 

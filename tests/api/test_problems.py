@@ -24,8 +24,6 @@ from mainspring.protocol.errors import (
     Unauthenticated,
     Unavailable,
 )
-from mainspring.store.ports.front import ListedRun
-from mainspring.store.ports.store import Store
 from tests.api.api_harness import ApiHarness, problem
 
 INSIDE = "password=hunter2 host=10.1.2.3"
@@ -90,27 +88,18 @@ def test_every_fault_is_reported() -> None:
     assert [(fault.pointer, fault.detail) for fault in told.errors] == [("/a", "x"), ("/b/0", "y")]
 
 
-class Failing:
-    """A store with one failing method."""
-
-    def __init__(self, store: Store, error: Exception) -> None:
-        self._store = store
-        self._error = error
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-    async def find_run(self, run_id: str) -> ListedRun | None:
-        """Raise the error."""
-        raise self._error
-
-
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError(INSIDE), 500), (Broken(INSIDE), 500), (Unavailable(INSIDE), 503)]
 )
-async def test_internal_errors_are_logged_and_hidden(harness: ApiHarness, error: Exception, status: int) -> None:
+async def test_internal_errors_are_logged_and_hidden(
+    harness: ApiHarness, error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caller = await harness.admin()
-    harness.services.store = Failing(harness.store, error)  # type: ignore[assignment]
+
+    async def fail(run_id: str) -> None:
+        raise error
+
+    monkeypatch.setattr(harness.store, "find_run", fail)
 
     with capture_logs() as logs:
         answer = await caller.get("/api/v1/runs/x")

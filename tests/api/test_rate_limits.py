@@ -16,9 +16,9 @@ import pytest
 from starlette.requests import Request
 
 from mainspring.api.app import endpoints
-from mainspring.api.http.routing import rate_limit_key
-from mainspring.api.services import Principal, Role
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.submission.rate_limits import RUNS_PER_SUBMISSION, RateCharge, RateClass, RateLimiter
+from mainspring.api.submission.request_limits import _client_key as rate_limit_key
 from mainspring.core.limits.rate_grants import RateGrant, RateRequest
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.clock import Clock, SystemClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.admin import AuditView, TenantView
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TokenView
 from tests.api.api_harness import NOOP, ApiHarness, problem, read, running_task, submit

@@ -63,8 +63,6 @@ class BackgroundLoops:
         self._supervised: list[_Supervised] = []
         self.failures: Counter[str] = Counter()
         """Failures by loop."""
-        self.unreadable_rows: Mapping[str, int] = {}
-        """Unreadable rows that the store skipped, by kind."""
 
     async def supervise(self, name: str, loop: Loop, *, shard: str = "", until: asyncio.Event | None = None) -> None:
         """Run a loop until cancelled, or until the event is set; after that the loop may return."""

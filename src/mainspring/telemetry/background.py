@@ -7,7 +7,7 @@ mainspring_unreadable_rows_total{kind}        rows of the store that could not b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -18,8 +18,9 @@ from mainspring.host.background import BackgroundLoops
 class BackgroundCollector(Collector):
     """Collects the state of the supervised loops."""
 
-    def __init__(self, background: BackgroundLoops) -> None:
+    def __init__(self, background: BackgroundLoops, unreadable_rows: Mapping[str, int]) -> None:
         self._background = background
+        self._unreadable_rows = unreadable_rows
 
     def collect(self) -> Iterator[Metric]:
         """Return failures and current state by loop, and unreadable rows by kind."""
@@ -34,6 +35,6 @@ class BackgroundCollector(Collector):
         unreadable = CounterMetricFamily(
             "mainspring_unreadable_rows", "Rows of the store that could not be read.", labels=["kind"]
         )
-        for kind, count in sorted(self._background.unreadable_rows.items()):
+        for kind, count in sorted(self._unreadable_rows.items()):
             unreadable.add_metric([kind], count)
         yield from (failures, failing, unreadable)

@@ -6,7 +6,7 @@ mainspring_runs_waiting{shard}    waiting runs of a pool, as last counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -17,8 +17,8 @@ from mainspring.host.degradation import DegradationMonitor
 class DegradationCollector(Collector):
     """Collects the degradation levels."""
 
-    def __init__(self, degradation: Callable[[], DegradationMonitor]) -> None:
-        self._levels = degradation
+    def __init__(self, degradation: DegradationMonitor) -> None:
+        self._degradation = degradation
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return level and waiting runs by pool."""
@@ -26,7 +26,7 @@ class DegradationCollector(Collector):
             "mainspring_level", "0 normal, 1 degraded, 2 recovery, 3 partial, 4 major.", labels=["shard"]
         )
         waiting = GaugeMetricFamily("mainspring_runs_waiting", "Waiting runs of a pool.", labels=["shard"])
-        degradation = self._levels()
+        degradation = self._degradation
         for pool, level in sorted(degradation.pools().items()):
             degrees.add_metric([pool], level.severity)
             waiting.add_metric([pool], degradation.waiting(pool))

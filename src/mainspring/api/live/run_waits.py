@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import structlog
 
+from mainspring.api.live.transitions import TransitionFeed
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.host.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.store import Store
-
-if TYPE_CHECKING:
-    from mainspring.api.services import LiveStream
 
 log = structlog.get_logger()
 
@@ -33,7 +30,7 @@ _RETRY_SECONDS = 1.0
 class RunWaiters:
     """Requests that wait for runs to end."""
 
-    def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
+    def __init__(self, store: Store, live: TransitionFeed, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
         self._background = background
         self._live = live

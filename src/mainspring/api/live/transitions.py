@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 import structlog
 
+from mainspring.core.model.batch import Batch
 from mainspring.host.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused, Unavailable
@@ -75,7 +76,7 @@ class _Follower:
 
 
 class TransitionFeed:
-    """Implements `services.LiveStream`."""
+    """The live stream of one server."""
 
     def __init__(self, store: Store, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
@@ -88,9 +89,10 @@ class TransitionFeed:
         self._starting = asyncio.Lock()
         self.is_stopping = False
 
-    def wake(self) -> None:
+    def committed(self, batch: Batch) -> None:
         """Wake the tail after a commit of a local leader."""
-        self._committed.set()
+        if batch.transitions:
+            self._committed.set()
 
     def end_followers(self) -> None:
         """Disconnect all followers, because the server is stopping."""

@@ -230,7 +230,7 @@ class RateLimiter:
 
     def __init__(self, store: SharedLimits, clock: Clock, servers: Callable[[], int] = lambda: 1) -> None:
         """`servers`: returns the number of live servers."""
-        self.servers = servers
+        self._servers = servers
         self._store = store
         self._clock = clock
         self._limits: OrderedDict[str, _Limit] = OrderedDict()
@@ -339,7 +339,7 @@ class RateLimiter:
         return limit
 
     def _refusal(self, limit: _Limit, client: str, now: float) -> Overloaded:
-        seconds = limit.tell(client, now, max(1, self.servers()))
+        seconds = limit.tell(client, now, max(1, self._servers()))
         why = f"{_format_limit(limit.name, limit.most)}; retry after {ceil(seconds * 10) / 10:g}s"
         return Overloaded(why, retry_after_seconds=seconds)
 

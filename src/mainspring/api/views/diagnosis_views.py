@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from starlette.responses import Response
 
+from mainspring.api.auth.principal import Principal
 from mainspring.api.http.routing import JSON, Header, json_response
-from mainspring.api.services import Principal
 from mainspring.core.explain import diagnosis_report
 from mainspring.core.explain.diagnosis import Blocker, Diagnosis, Expected, Suggestion, WaitingSummary
 from mainspring.core.explain.what_if import Outcome, Victim

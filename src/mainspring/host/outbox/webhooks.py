@@ -97,8 +97,8 @@ class WebhookCache:
 class Webhooks:
     """The outbox receivers of webhooks."""
 
-    def __init__(self, store: Store, clock: Clock, post: Post) -> None:
-        self.cache = WebhookCache(store, clock)
+    def __init__(self, store: Store, cache: WebhookCache, post: Post) -> None:
+        self._cache = cache
         self._store = store
         self._post = post
         self._semaphores: dict[str, asyncio.Semaphore] = {}
@@ -121,7 +121,7 @@ class Webhooks:
         deliveries = []
         for row in rows:
             ended = _RUN_ENDED.decode(row.payload)
-            webhooks = await self.cache.of(ended.tenant)
+            webhooks = await self._cache.of(ended.tenant)
             if webhooks:
                 deliveries += await self._messages(ended, webhooks, row.created_at)
         if deliveries:

@@ -9,7 +9,7 @@ All are idempotent: a recorded end stays recorded, and an outdated file probe is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -63,9 +63,7 @@ class ScheduleRunStore(Schedules, Protocol):
 class ScheduleOutbox:
     """The outbox receivers of schedules."""
 
-    def __init__(
-        self, store: ScheduleRunStore, evaluator: ScheduleEvaluator, leader_client: Callable[[], LeaderClient]
-    ) -> None:
+    def __init__(self, store: ScheduleRunStore, evaluator: ScheduleEvaluator, leader_client: LeaderClient) -> None:
         self._store = store
         self._evaluator = evaluator
         self._leader_client = leader_client
@@ -125,7 +123,7 @@ class ScheduleOutbox:
         request = msgspec.json.decode(row.payload, type=CancelRunRequest)
         action = CancelRun(run_id=request.run, by="schedule", why=request.why)
         found = await self._store.find_run(request.run)
-        answered = await self._leader_client().ask(request.shard if found is None else found.run.shard, action)
+        answered = await self._leader_client.ask(request.shard if found is None else found.run.shard, action)
         log.info("schedule.cancelled_run", run=request.run, reply=answered.reply)
 
     async def probe_file(self, row: OutboxRow) -> None:
@@ -135,7 +133,7 @@ class ScheduleOutbox:
         fires = await self._store.fires(wanted, _MAX_GENERATIONS)
         if not any(fire.generation == request.generation and fire.asked_at == request.asked_at for fire in fires):
             return
-        exists = await self._leader_client().probe_file(request.pool, request.path)
+        exists = await self._leader_client.probe_file(request.pool, request.path)
         looked = FileProbeResult(key=(request.window_at, request.generation), asked_at=request.asked_at, exists=exists)
         await self._evaluator.evaluate_schedules(
             [request.schedule],

@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import Router
 from mainspring.api.http.time_cursors import read_position
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
@@ -20,6 +20,7 @@ from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, 
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import Instant
 from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -34,7 +35,7 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 @router.get("/audit", operation="list_audit", role=Role.ADMIN)
 async def list_audit(
     principal: Principal,
-    services: Services,
+    store: Store,
     tenant: str | None = None,
     actor: str | None = None,
     action: str | None = None,
@@ -49,28 +50,28 @@ async def list_audit(
         tenant=permissions.tenant_to_read(principal, tenant), actor=actor, action=action, object=object, since=since,
         before=before,
     )  # fmt: skip
-    rows = await services.store.list_audit(wanted, read_position(cursor), limit)
+    rows = await store.list_audit(wanted, read_position(cursor), limit)
     position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
     return run_views.page(rows, map(_view, rows), limit, position)
 
 
 @router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
 async def list_audit_heads(
-    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[HeadView]:
     """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
     if not principal.sees_all_tenants():
-        head = await _head_of(services, principal.tenant)
+        head = await _head_of(store, principal.tenant)
         return Page(items=[] if head is None else [_head_view(head)])
     (after,) = run_views.read_cursor(cursor, 1)
-    heads = await services.store.audit_heads(after, limit)
+    heads = await store.audit_heads(after, limit)
     return run_views.page(heads, map(_head_view, heads), limit, [heads[-1].tenant] if heads else [])
 
 
 @router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
 async def list_audit_chain(
     principal: Principal,
-    services: Services,
+    store: Store,
     tenant: str | None = None,
     after: Seq = 0,
     limit: Limit = DEFAULT_PAGE_SIZE,
@@ -82,23 +83,23 @@ async def list_audit_chain(
     of
     `before` and `after` as strings, or null.
     """
-    rows = await services.store.audit_chain(_chain(principal, tenant), after, limit)
+    rows = await store.audit_chain(_chain(principal, tenant), after, limit)
     return Page(items=[_view(row) for row in rows])
 
 
 @router.get("/audit/verification", operation="verify_audit", role=Role.ADMIN)
-async def verify_audit(principal: Principal, services: Services, tenant: str | None = None) -> VerificationView:
+async def verify_audit(principal: Principal, store: Store, tenant: str | None = None) -> VerificationView:
     """Verify one chain as far as it is retained, and report entries that differ from what was sealed."""
     chain = _chain(principal, tenant)
-    head = await _head_of(services, chain)
+    head = await _head_of(store, chain)
     check = ChainCheck(chain)
     faults: list[AuditFault] = []
     entries = first_seq = after = 0
     while head is None or after < head.seq:
-        rows = await services.store.audit_chain(chain, after, _ROWS_AT_ONCE)
+        rows = await store.audit_chain(chain, after, _ROWS_AT_ONCE)
         if not rows:
             break
-        head = head or await _head_of(services, chain)
+        head = head or await _head_of(store, chain)
         if head is None:
             faults.append(AuditFault(tenant=chain, seq=rows[0].seq, id="", why="the head of the chain is missing"))
             break
@@ -125,10 +126,10 @@ def _chain(principal: Principal, tenant: str | None) -> str:
     return permissions.tenant_to_read(principal, tenant) or INSTALLATION
 
 
-async def _head_of(services: Services, tenant: str) -> ChainHead | None:
+async def _head_of(store: Store, tenant: str) -> ChainHead | None:
     """Return the head of a tenant's chain, by listing from just before its name."""
     after = tenant[:-1]
-    while heads := await services.store.audit_heads(after, _HEADS_AT_ONCE):
+    while heads := await store.audit_heads(after, _HEADS_AT_ONCE):
         for head in heads:
             if head.tenant == tenant:
                 return head

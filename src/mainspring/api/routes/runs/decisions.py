@@ -6,10 +6,10 @@ Preempted tasks may belong to other tenants: callers of one tenant see only thei
 from __future__ import annotations
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import Router
 from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import quantities, run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.decisions import Decision, DecisionKind, PreemptedTask
@@ -18,23 +18,24 @@ from mainspring.protocol.rest.decisions import DecisionView, PreemptedTaskView, 
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import Instant
 from mainspring.store.ports.front import DecisionFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 
 @router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
 async def list_task_decisions(
-    task_id: str, principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    task_id: str, principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[DecisionView]:
     """List the decisions about a task within their retention, latest first. Placements are sampled."""
-    await find_task(services, principal, task_id)
-    return await _page(services, principal, DecisionFilter(task_id=task_id), limit, cursor)
+    await find_task(store, principal, task_id)
+    return await _page(store, principal, DecisionFilter(task_id=task_id), limit, cursor)
 
 
 @router.get("/decisions", operation="list_decisions", role=Role.VIEWER)
 async def list_decisions(
     principal: Principal,
-    services: Services,
+    store: Store,
     task: str | None = None,
     run: str | None = None,
     worker: str | None = None,
@@ -54,13 +55,13 @@ async def list_decisions(
         tenant=permissions.tenant_to_read(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
         since=since, before=before,
     )  # fmt: skip
-    return await _page(services, principal, wanted, limit, cursor)
+    return await _page(store, principal, wanted, limit, cursor)
 
 
 async def _page(
-    services: Services, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
+    store: Store, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
 ) -> Page[DecisionView]:
-    rows = await services.store.list_decisions(wanted, read_position(cursor), limit)
+    rows = await store.list_decisions(wanted, read_position(cursor), limit)
     position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
     return run_views.page(rows, [_view(row, principal) for row in rows], limit, position)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters
 from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
@@ -28,6 +30,7 @@ from mainspring.protocol.rest.runs import (
     TransitionView,
 )
 from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, KillTask, ReopenTask
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -35,7 +38,8 @@ router = Router()
 @router.get("/tasks", operation="list_tasks", role=Role.VIEWER)
 async def list_tasks(
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
     q: Query = "",
     state: list[TaskState] | None = None,
     run: str | None = None,
@@ -54,26 +58,26 @@ async def list_tasks(
     """
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = await list_filters.parse_filter(
-        services, principal, ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
+        time, principal, ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
         states=state,
     )  # fmt: skip
     chosen = list_filters.task_filter(wanted)
-    counted = await list_filters.count_tasks(services, chosen, count)
-    rows = await services.store.list_tasks(msgspec.structs.replace(chosen, after=after), limit)
+    counted = await list_filters.count_tasks(store, chosen, count)
+    rows = await store.list_tasks(msgspec.structs.replace(chosen, after=after), limit)
     return run_views.page(rows, map(run_views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
 
 
 @router.get("/tasks/{task_id}", operation="get_task", role=Role.VIEWER)
-async def get_task(task_id: str, principal: Principal, services: Services) -> TaskView:
+async def get_task(task_id: str, principal: Principal, store: Store) -> TaskView:
     """Get a task."""
-    return run_views.task_view(await find_task(services, principal, task_id))
+    return run_views.task_view(await find_task(store, principal, task_id))
 
 
 @router.get("/tasks/{task_id}/attempts", operation="list_attempts", role=Role.VIEWER)
-async def list_attempts(task_id: str, principal: Principal, services: Services) -> Page[AttemptView]:
+async def list_attempts(task_id: str, principal: Principal, store: Store) -> Page[AttemptView]:
     """List the attempts of a task, oldest first; the last one may be running."""
-    task = await find_task(services, principal, task_id)
-    attempts = [run_views.attempt_view(attempt) for attempt in await services.store.attempts_of(task_id)]
+    task = await find_task(store, principal, task_id)
+    attempts = [run_views.attempt_view(attempt) for attempt in await store.attempts_of(task_id)]
     current = run_views.current_attempt(task)
     if current is not None and all(attempt.id != current.id for attempt in attempts):
         attempts.append(current)
@@ -81,44 +85,44 @@ async def list_attempts(task_id: str, principal: Principal, services: Services) 
 
 
 @router.get("/tasks/{task_id}/transitions", operation="list_transitions", role=Role.VIEWER)
-async def list_transitions(task_id: str, principal: Principal, services: Services) -> Page[TransitionView]:
+async def list_transitions(task_id: str, principal: Principal, store: Store) -> Page[TransitionView]:
     """List the transitions of a task within their retention."""
-    await find_task(services, principal, task_id)
-    return Page(items=[run_views.transition_view(one) for one in await services.store.transitions_of(task_id)])
+    await find_task(store, principal, task_id)
+    return Page(items=[run_views.transition_view(one) for one in await store.transitions_of(task_id)])
 
 
 @router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
 async def cancel_task(
-    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
 ) -> ActionResult:
     """Cancel a task and its descendants."""
-    return await _execute(CancelTask, task_id, body, principal, services, audit)
+    return await _execute(CancelTask, task_id, body, principal, store, leaders, audit)
 
 
 @router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
 async def retry_task(
-    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
 ) -> ActionResult:
     """Retry an ended task, with the tasks that were cancelled or skipped because of it."""
-    return await _execute(ReopenTask, task_id, body, principal, services, audit)
+    return await _execute(ReopenTask, task_id, body, principal, store, leaders, audit)
 
 
 @router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
 async def clear_task(
-    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
 ) -> ActionResult:
     """Release a quarantined task."""
-    return await _execute(ClearTask, task_id, body, principal, services, audit)
+    return await _execute(ClearTask, task_id, body, principal, store, leaders, audit)
 
 
 @router.post("/tasks/{task_id}/extend", operation="extend_task", role=Role.OPERATOR)
 async def extend_task(
-    task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
+    task_id: str, body: ExtendRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
 ) -> ActionResult:
     """Extend the timeout of a running task."""
     if not 0 < body.seconds <= MAX_TIMEOUT_SECONDS:
         raise refusal("the body has 1 fault", "seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
-    task = await find_task(services, principal, task_id)
+    task = await find_task(store, principal, task_id)
     why = reason(body.why)
     action = ExtendTask(
         run_id=task.run_id,
@@ -128,12 +132,12 @@ async def extend_task(
         why=why,
         audit=audit.entry(task_id, tenant=task.tenant, why=why),
     )
-    return await execute(services, task.shard, action)
+    return await execute(leaders, task.shard, action)
 
 
 @router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
 async def kill_task(
-    task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor
+    task_id: str, body: KillRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
 ) -> ActionResult:
     """Kill the process of a running task, after a grace period in which it may stop.
 
@@ -141,7 +145,7 @@ async def kill_task(
     """
     if not 0 <= body.grace_seconds <= MAX_GRACE_SECONDS:
         raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
-    task = await find_task(services, principal, task_id)
+    task = await find_task(store, principal, task_id)
     why = reason(body.why)
     action = KillTask(
         run_id=task.run_id,
@@ -152,12 +156,12 @@ async def kill_task(
         why=why,
         audit=audit.entry(task_id, tenant=task.tenant, why=why),
     )
-    return await execute(services, task.shard, action)
+    return await execute(leaders, task.shard, action)
 
 
-async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
+async def find_task(store: Store, principal: Principal, task_id: str) -> Task:
     """Find a task that the caller may see; an attempt sees its own only. Raises NotFound, also for hidden tasks."""
-    task = await services.store.find_task(task_id)
+    task = await store.find_task(task_id)
     if task is None or not principal.sees(task.tenant):
         raise not_found("task", task_id)
     if principal.attempt is not None and principal.attempt != task.attempt_id:
@@ -170,11 +174,12 @@ async def _execute(
     task_id: str,
     body: ActionRequest,
     principal: Principal,
-    services: Services,
+    store: Store,
+    leaders: LeaderRouter,
     audit: Auditor,
 ) -> ActionResult:
-    task = await find_task(services, principal, task_id)
+    task = await find_task(store, principal, task_id)
     why = reason(body.why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
     action = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
-    return await execute(services, task.shard, action)
+    return await execute(leaders, task.shard, action)

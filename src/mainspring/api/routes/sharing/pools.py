@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
@@ -22,8 +23,10 @@ from mainspring.core.fairness.pools import Policy, PoolRow, blocking_policy, rea
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import PolicyRequest, PolicyView, PoolRequest, PoolView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -31,22 +34,33 @@ MAX_ZONES = 100
 
 
 @router.get("/pools", operation="list_pools", role=Role.VIEWER)
-async def list_pools(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PoolView]:
+async def list_pools(
+    store: Store, time: StoreTimeCache, rules: SharingRulesCache, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+) -> Page[PoolView]:
     """List pools by name: those with a shard, and those that were configured."""
-    found = await _pools(services)
+    found = await _pools(store, time, rules)
     return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
 
 
 @router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
-async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> Response:
+async def get_pool(
+    name: str, store: Store, time: StoreTimeCache, rules: SharingRulesCache, known: IfNoneMatch = None
+) -> Response:
     """Get a pool."""
-    view = await _find_pool(services, name)
+    view = await _find_pool(store, time, rules, name)
     return etags.answer(view, view.version, known)
 
 
 @router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView)
 async def put_pool(
-    name: str, body: PoolRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str,
+    body: PoolRequest,
+    principal: Principal,
+    store: Store,
+    time: StoreTimeCache,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    match: IfMatch = None,
 ) -> Response:
     """Configure a pool, which need not exist yet. Requires access to all tenants.
 
@@ -54,27 +68,35 @@ async def put_pool(
     """
     permissions.check_all_tenants(principal)
     row = _pool_row(name, body, principal)
-    was = next((one for one in (await services.rules.refresh()).pools if one.name == name), None)
+    was = next((one for one in (await rules.refresh()).pools if one.name == name), None)
     expected = etags.expected(match, None if was is None else was.version, f"pool {name}")
     before = None if was is None else _audit_summary(was)
     entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
-    kept = await services.store.put_pool(row, expected, entry)
-    await services.rules.refresh()
-    return etags.answer(await _find_pool(services, name), kept.version)
+    kept = await store.put_pool(row, expected, entry)
+    await rules.refresh()
+    return etags.answer(await _find_pool(store, time, rules, name), kept.version)
 
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
-async def list_policies(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PolicyView]:
+async def list_policies(
+    rules: SharingRulesCache, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+) -> Page[PolicyView]:
     """List policies by name, with the pools that satisfy each."""
-    rules = await services.rules.refresh()
+    current = await rules.refresh()
     return rule_routes.page_in_memory(
-        rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor
+        current.policies, lambda row: _policy_view(row, current), lambda row: (row.name,), limit, cursor
     )
 
 
 @router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView)
 async def put_policy(
-    name: str, body: PolicyRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str,
+    body: PolicyRequest,
+    principal: Principal,
+    store: Store,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    match: IfMatch = None,
 ) -> Response:
     """Restrict jobs with a label to pools with certain labels. Requires access to all tenants.
 
@@ -82,41 +104,47 @@ async def put_policy(
     """
     permissions.check_all_tenants(principal)
     _check_policy(name, body)
-    was = await _find_policy(services, name)
+    was = await _find_policy(rules, name)
     expected = etags.expected(match, None if was is None else was.version, f"policy {name}")
     row = Policy(
         name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
         updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
     entry = audit.entry(name, tenant=INSTALLATION, before=None if was is None else _request(was), after=body)
-    kept = await services.store.put_policy(row, expected, entry)
-    return etags.answer(_policy_view(kept, await services.rules.refresh()), kept.version)
+    kept = await store.put_policy(row, expected, entry)
+    return etags.answer(_policy_view(kept, await rules.refresh()), kept.version)
 
 
 @router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
 async def drop_policy(
-    name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
+    name: str,
+    principal: Principal,
+    store: Store,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    why: str = "",
+    match: IfMatch = None,
 ) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
     permissions.check_all_tenants(principal)
-    was = await _find_policy(services, name)
+    was = await _find_policy(rules, name)
     if was is None:
         raise not_found("policy", name)
     etags.expected(match, was.version, f"policy {name}")
     entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(was))
-    return await rule_routes.delete_rule(services, services.store.drop_policy(name, entry), entry)
+    return await rule_routes.delete_rule(store, rules, store.drop_policy(name, entry), entry)
 
 
-async def _pools(services: Services) -> dict[str, PoolView]:
+async def _pools(store: Store, time: StoreTimeCache, rules: SharingRulesCache) -> dict[str, PoolView]:
     """Return all pools by name."""
-    described = {row.name: row for row in (await services.rules.refresh()).pools}
-    now = await services.time.now()
-    leaders = {row.id: row.leader if row.lease_until > now else "" for row in await services.store.shards()}
+    described = {row.name: row for row in (await rules.refresh()).pools}
+    now = await time.now()
+    leaders = {row.id: row.leader if row.lease_until > now else "" for row in await store.shards()}
     return {name: _pool_view(name, described.get(name), leaders.get(name, "")) for name in {*described, *leaders}}
 
 
-async def _find_pool(services: Services, name: str) -> PoolView:
-    view = (await _pools(services)).get(name)
+async def _find_pool(store: Store, time: StoreTimeCache, rules: SharingRulesCache, name: str) -> PoolView:
+    view = (await _pools(store, time, rules)).get(name)
     if view is None:
         raise not_found("pool", name)
     return view
@@ -157,8 +185,8 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
     rule_routes.refuse_faults("policy", faults)
 
 
-async def _find_policy(services: Services, name: str) -> Policy | None:
-    return next((row for row in (await services.rules.refresh()).policies if row.name == name), None)
+async def _find_policy(rules: SharingRulesCache, name: str) -> Policy | None:
+    return next((row for row in (await rules.refresh()).policies if row.name == name), None)
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -11,13 +11,15 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TypeVar
 
-from mainspring.api.services import Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import MAX_REASON_LENGTH
 from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.runs import ActionResult, Page
+from mainspring.store.ports.store import Store
 
 MAX_NOTE_LENGTH = 4_000
 MAX_SECONDS = 366 * 86_400.0
@@ -50,9 +52,9 @@ def refuse_faults(what: str, faults: Faults) -> None:
         raise Refused(f"the {what} has {total} fault{'s' if total > 1 else ''}", faults.all())
 
 
-async def until(services: Services, seconds: float | None) -> datetime | None:
+async def until(time: StoreTimeCache, seconds: float | None) -> datetime | None:
     """Return the end of a duration that starts now; None without one."""
-    return None if seconds is None else await services.time.now() + timedelta(seconds=seconds)
+    return None if seconds is None else await time.now() + timedelta(seconds=seconds)
 
 
 def page_in_memory(
@@ -70,10 +72,12 @@ def page_in_memory(
     return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
 
 
-async def delete_rule(services: Services, deletion: Awaitable[bool], entry: AuditEntry) -> ActionResult:
+async def delete_rule(
+    store: Store, rules: SharingRulesCache, deletion: Awaitable[bool], entry: AuditEntry
+) -> ActionResult:
     """Delete a rule and refresh the cache; the attempt is audited even if there was none."""
     changed = await deletion
     if not changed:
-        await services.store.record([entry])
-    await services.rules.refresh()
+        await store.record([entry])
+    await rules.refresh()
     return ActionResult(changed=changed, detail="" if changed else "already absent")

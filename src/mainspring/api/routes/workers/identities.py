@@ -8,11 +8,13 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.auth.tokens import make_join_token
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
@@ -32,6 +34,7 @@ from mainspring.protocol.rest.admin import (
     RenewRequest,
 )
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page
+from mainspring.store.ports.store import Store
 from mainspring.store.ports.workers import IdentityRow, JoinTokenRow
 
 router = Router()
@@ -45,7 +48,7 @@ MIN_LIFETIME, MAX_LIFETIME = timedelta(minutes=1), timedelta(days=30)
 
 @router.post("/join-tokens", operation="create_join_token", role=Role.ADMIN, status=201, returns=JoinTokenView)
 async def create_join_token(
-    body: JoinTokenRequest, principal: Principal, services: Services, audit: Auditor
+    body: JoinTokenRequest, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
 ) -> Response:
     """Create a join token for enrolling workers. Only this response shows it.
 
@@ -58,49 +61,49 @@ async def create_join_token(
         uses=body.uses,
         name=body.name,
         by=principal.name,
-        now=await services.time.now(),
+        now=await time.now(),
         life=timedelta(seconds=body.expires_in_seconds),
     )
-    await services.store.insert_join_token(row, audit.entry(row.id, tenant=INSTALLATION, after=_audit_summary(row)))
+    await store.insert_join_token(row, audit.entry(row.id, tenant=INSTALLATION, after=_audit_summary(row)))
     return json_response(_join_token_view(row, token), 201)
 
 
 @router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN)
-async def list_join_tokens(principal: Principal, services: Services) -> Page[JoinTokenView]:
+async def list_join_tokens(principal: Principal, store: Store) -> Page[JoinTokenView]:
     """List join tokens, oldest first, including expired ones; never the secrets."""
     permissions.check_all_tenants(principal)
-    return Page(items=[_join_token_view(row) for row in await services.store.list_join_tokens()])
+    return Page(items=[_join_token_view(row) for row in await store.list_join_tokens()])
 
 
 @router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN)
-async def revoke_join_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> ActionResult:
+async def revoke_join_token(token_id: str, principal: Principal, store: Store, audit: Auditor) -> ActionResult:
     """Revoke a join token. Workers that have enrolled with it stay enrolled."""
     permissions.check_all_tenants(principal)
-    row = await services.store.find_join_token(token_id)
+    row = await store.find_join_token(token_id)
     if row is None:
         raise not_found("join token", token_id)
     entry = audit.entry(token_id, tenant=INSTALLATION, before=_audit_summary(row))
-    return ActionResult(changed=await services.store.revoke_join_token(token_id, entry))
+    return ActionResult(changed=await store.revoke_join_token(token_id, entry))
 
 
 @router.post(
     "/workers/enroll", operation="enroll_worker", role=Role.JOIN, status=201, max_body_bytes=2 * MAX_REQUEST_BYTES
 )
 async def enroll_worker(
-    body: EnrollRequest, principal: Principal, services: Services, audit: Auditor
+    body: EnrollRequest, principal: Principal, store: Store, time: StoreTimeCache, access: Access, audit: Auditor
 ) -> CertificateView:
     """Enroll a worker, with a join token as the bearer: returns a certificate for the key of the request.
 
     Rejected (409) if another worker has the name. The same request with the same key is answered again.
     """
-    authority = _enrollment(services)
+    authority = _enrollment(access)
     if not WORKER_NAME.fullmatch(body.name):
         faults = Faults()
         faults.add("name", "must be letters, digits, ., _ and -")
         raise Refused("the worker has 1 fault", faults.all())
-    now = await services.time.now()
+    now = await time.now()
     certificate, issued = authority.sign(body.request, body.name, now=now)
-    joined = await services.store.find_join_token(principal.join_token or "")
+    joined = await store.find_join_token(principal.join_token or "")
     row = IdentityRow(
         name=issued.name,
         key=issued.key,
@@ -112,59 +115,61 @@ async def enroll_worker(
         expires_at=issued.expires_at,
     )
     entry = audit.entry(issued.name, tenant=INSTALLATION, after=_identity_view(row))
-    if not await services.store.enroll(row, entry):
+    if not await store.enroll(row, entry):
         raise Unauthenticated("the join token has no uses left: create another with `mainspring join-token create`")
     return _certificate_view(row, certificate)
 
 
 @router.post("/workers/renew", operation="renew_worker", role=Role.WORKER, max_body_bytes=2 * MAX_REQUEST_BYTES)
-async def renew_worker(body: RenewRequest, principal: Principal, services: Services, audit: Auditor) -> CertificateView:
+async def renew_worker(
+    body: RenewRequest, principal: Principal, store: Store, time: StoreTimeCache, access: Access, audit: Auditor
+) -> CertificateView:
     """Renew a worker certificate, over a connection that uses the current one. The key stays the same."""
-    authority = _enrollment(services)
+    authority = _enrollment(access)
     own = principal.worker
-    row = await services.store.find_identity(own.name) if own is not None else None
+    row = await store.find_identity(own.name) if own is not None else None
     if own is None or row is None:
         raise Forbidden(f"only workers with a certificate can renew it: {enrollment.ENROLL_HINT}")
-    now = await services.time.now()
+    now = await time.now()
     certificate, issued = authority.sign(body.request, own.name, now=now)
     if issued.key != own.key:
         raise Forbidden("the request is not signed with the key of the certificate")
     renewed = replace(row, serial=issued.serial, renewed_at=now, expires_at=issued.expires_at)
     entry = audit.entry(own.name, tenant=INSTALLATION, before=_identity_view(row), after=_identity_view(renewed))
-    if not await services.store.renew_identity(renewed, entry):
+    if not await store.renew_identity(renewed, entry):
         raise Unauthenticated(f"the certificate of worker {own.name} was revoked: {enrollment.ENROLL_HINT}")
     return _certificate_view(renewed, certificate)
 
 
 @router.get("/worker-identities", operation="list_identities", role=Role.ADMIN)
 async def list_identities(
-    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
 ) -> Page[IdentityView]:
     """List workers with certificates, by name, including expired ones."""
     permissions.check_all_tenants(principal)
     (after,) = run_views.read_cursor(cursor, 1)
-    rows = await services.store.list_identities(after, limit)
+    rows = await store.list_identities(after, limit)
     return run_views.page(rows, [_identity_view(row) for row in rows], limit, [rows[-1].name] if rows else [])
 
 
 @router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN)
 async def revoke_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
+    worker_id: str, body: ActionRequest, principal: Principal, store: Store, audit: Auditor
 ) -> ActionResult:
     """Revoke a worker's certificate. Within ten seconds its link is closed and all servers reject it."""
     permissions.check_all_tenants(principal)
-    row = await services.store.find_identity(worker_id)
+    row = await store.find_identity(worker_id)
     if row is None:
         raise not_found("identity of worker", worker_id)
     entry = audit.entry(worker_id, tenant=INSTALLATION, why=reason(body.why), before=_identity_view(row))
-    return ActionResult(changed=await services.store.revoke_identity(worker_id, entry))
+    return ActionResult(changed=await store.revoke_identity(worker_id, entry))
 
 
-def _enrollment(services: Services) -> Enrollment:
+def _enrollment(access: Access) -> Enrollment:
     """Return the CA settings. Raises Forbidden if this server has none."""
-    if services.enrollment is None:
+    if access.enrollment is None:
         raise Forbidden("this server issues no certificates: it was started without --worker-ca")
-    return services.enrollment
+    return access.enrollment
 
 
 def _check(body: JoinTokenRequest) -> None:
