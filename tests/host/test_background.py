@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.services import Services
 from mainspring.app.build import POOL, ServerOptions, build_server
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.lifecycle.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS

@@ -7,7 +7,7 @@
 1. A frame is decoded once, by types that carry their own limits. An invalid frame closes this link only.
 2. Outgoing messages are those that the leader put into this worker's link: none of another worker can be among them.
 3. A worker's id belongs to the token under which it is connected, until that link is closed; a worker with a
-   certificate owns its id (`worker_access.py`).
+   certificate owns its id (`api/auth/access.py`).
 4. A link ends with the token or certificate that opened it.
 5. Browsers are rejected (any Origin header): they would act with the trust of their user's machine.
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.views import run_views, schedule_views
+from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
 from mainspring.store.ports.store import Store
@@ -32,7 +35,8 @@ async def list_alerts(
     (before,) = run_views.read_cursor(cursor, 1)
     scope = permissions.tenant_to_read(principal, tenant)
     rows = await store.list_alerts(scope, None if state is None else state == "open", before, limit)
-    return run_views.page(rows, map(schedule_views.alert_view, rows), limit, [rows[-1].id] if rows else [])
+    views = [view_of(AlertView, row, details=msgspec.Raw(row.details)) for row in rows]
+    return run_views.page(rows, views, limit, [rows[-1].id] if rows else [])
 
 
 @router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
@@ -41,7 +45,7 @@ async def list_breakers(principal: Principal, store: Store) -> Page[BreakerView]
     own = f"{principal.tenant}/"
     return Page(
         items=[
-            schedule_views.breaker_view(row)
+            view_of(BreakerView, row, pool=row.shard)
             for row in await store.breakers()
             if principal.sees_all_tenants() or (row.kind == "job" and row.subject.startswith(own))
         ]
@@ -56,4 +60,4 @@ async def list_durations(
     tenant = permissions.tenant_to_write(principal, tenant)
     if await store.find_job(tenant, name) is None:
         raise not_found("job", name)
-    return Page(items=[schedule_views.duration_view(row) for row in await store.durations(tenant, name)])
+    return Page(items=[view_of(DurationView, row) for row in await store.durations(tenant, name)])

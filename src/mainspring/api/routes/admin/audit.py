@@ -15,6 +15,7 @@ from mainspring.api.http.routing import Router
 from mainspring.api.http.time_cursors import read_position
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import raw, view_of
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
 from mainspring.protocol.rest.runs import Page
@@ -27,7 +28,6 @@ router = Router()
 MAX_FAULTS = 100
 _ROWS_AT_ONCE = 1_000
 _HEADS_AT_ONCE = 100
-_NULL = msgspec.Raw(b"null")
 
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -117,7 +117,7 @@ async def verify_audit(principal: Principal, store: Store, tenant: str | None = 
         entries=entries,
         first_seq=first_seq,
         head=None if head is None else _head_view(head),
-        faults=[msgspec.convert(fault, AuditFaultView, from_attributes=True) for fault in faults[:MAX_FAULTS]],
+        faults=[view_of(AuditFaultView, fault) for fault in faults[:MAX_FAULTS]],
     )
 
 
@@ -140,16 +140,8 @@ async def _head_of(store: Store, tenant: str) -> ChainHead | None:
 
 
 def _view(row: AuditRow) -> AuditView:
-    return AuditView(
-        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, action=row.action,
-        object=row.object,
-        why=row.why, before=_side(row.before), after=_side(row.after), seq=row.seq, hash=row.hash,
-    )  # fmt: skip
-
-
-def _side(text: str | None) -> msgspec.Raw:
-    return _NULL if text is None else msgspec.Raw(text)
+    return view_of(AuditView, row, before=raw(row.before), after=raw(row.after))
 
 
 def _head_view(head: ChainHead) -> HeadView:
-    return HeadView(tenant=head.tenant, seq=head.seq, hash=head.hash)
+    return view_of(HeadView, head)

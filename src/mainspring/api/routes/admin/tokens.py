@@ -14,7 +14,7 @@ from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.idempotency import Key
-from mainspring.api.views import run_views
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.protocol.errors import KeyReused, Refused
@@ -54,14 +54,14 @@ async def create_token(
     if key is not None and await store.find_token(row.id) is not None:
         raise KeyReused(f"token {row.id} was created with this key and is not shown again")
     await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=audit_summary(row)))
-    return json_response(run_views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
+    return json_response(view_of(TokenView, row, token=token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
 @router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
 async def list_tokens(principal: Principal, store: Store, tenant: str | None = None) -> Page[TokenView]:
     """List tokens, oldest first, including expired ones; never the secrets."""
     rows = await store.list_tokens(permissions.tenant_to_read(principal, tenant))
-    return Page(items=[run_views.token_view(row) for row in rows])
+    return Page(items=[view_of(TokenView, row, token=None) for row in rows])
 
 
 @router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)

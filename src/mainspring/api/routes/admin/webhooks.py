@@ -24,6 +24,7 @@ from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.validate_job import Faults, check_name
 from mainspring.core.model.webhook_events import EVENTS, reference_in, test_event
 from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
@@ -195,10 +196,7 @@ def _check(body: WebhookRequest, tenant: str, server: ServerInfo) -> None:
 
 
 def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:
-    return WebhookView(
-        id=row.id, tenant=row.tenant, url=row.url, events=list(row.events), job=row.job, enabled=row.enabled,
-        note=row.note, version=row.version, created_at=row.created_at, created_by=row.created_by, secret=secret,
-    )  # fmt: skip
+    return view_of(WebhookView, row, secret=secret)
 
 
 def _audit_summary(row: WebhookRow) -> dict[str, object]:
@@ -207,8 +205,4 @@ def _audit_summary(row: WebhookRow) -> dict[str, object]:
 
 
 def _delivery_view(row: DeliveryRow) -> DeliveryView:
-    return DeliveryView(
-        id=row.id, webhook_id=row.webhook_id, type=row.type, subject=row.subject, body=msgspec.Raw(row.body),
-        created_at=row.created_at, state=row.state, tries=row.tries, status=row.status, fault=row.fault,
-        last_at=row.last_at,
-    )  # fmt: skip
+    return view_of(DeliveryView, row, body=msgspec.Raw(row.body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 
 from mainspring.api.auth import permissions
@@ -14,11 +15,12 @@ from mainspring.api.routes.jobs.jobs import TenantName
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.cloud_events import MAX_REQUEST_BYTES, STRUCTURED, read_events
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import schedule_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.host.schedules.schedule_actions import ScheduleActions
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import CloudEvent, EventView, ReceivedView
+from mainspring.store.ports.schedules import EventRow
 from mainspring.store.ports.store import Store
 
 router = Router()
@@ -78,4 +80,8 @@ async def list_received_events(
     position = TimeCursor.read(cursor)
     scope = permissions.tenant_to_read(principal, tenant)
     rows = await store.list_events(scope, type, position.before(None), limit + position.skip)
-    return position.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)
+    return position.page(rows, limit, lambda row: row.received_at, _view)
+
+
+def _view(row: EventRow) -> EventView:
+    return view_of(EventView, row, document=msgspec.Raw(row.document))

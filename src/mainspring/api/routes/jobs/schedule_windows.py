@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
@@ -12,6 +13,7 @@ from mainspring.api.routes.jobs.schedules import find_schedule
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import schedule_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.schedule_actions import ScheduleActions, Upcoming
 from mainspring.protocol.rest.runs import Page
@@ -52,7 +54,7 @@ async def list_upcoming(
     if with_last:
         for schedule_id in dict.fromkeys(one.schedule.id for one in coming):
             for fire in await store.fires(FireFilter(schedule_id=schedule_id), 1):
-                last[schedule_id] = schedule_views.fire_view(fire)
+                last[schedule_id] = view_of(FireView, fire)
     return Page(
         items=[
             UpcomingView(
@@ -92,7 +94,7 @@ async def list_fires(
         backfill_id=backfill,
     )
     rows = await store.fires(wanted, limit + position.skip)
-    return position.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
+    return position.page(rows, limit, lambda fire: fire.window_at, partial(view_of, FireView))
 
 
 @router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
@@ -110,4 +112,6 @@ async def list_backfills(
 ) -> Page[BackfillSummary]:
     """List the backfills of a schedule, latest first. Its fires have the results of their windows."""
     row = await find_schedule(store, principal, ref, tenant)
-    return Page(items=[schedule_views.backfill_summary(one) for one in await store.backfills(row.id, limit)])
+    return Page(
+        items=[view_of(BackfillSummary, one, wanted=one.windows) for one in await store.backfills(row.id, limit)]
+    )

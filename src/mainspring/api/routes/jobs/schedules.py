@@ -24,6 +24,7 @@ from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import run_views, schedule_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.backfill import Backfill
 from mainspring.core.schedules.schedule_actions import BackfillCommand, check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
@@ -209,7 +210,7 @@ async def trigger_schedule(
         row.id, by=principal.name, why=why, window_at=body.window_at, params=params, audit=entry,
         key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
     )  # fmt: skip
-    return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
+    return json_response(view_of(FireView, triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
 
 @router.post(

@@ -18,6 +18,7 @@ from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.artifacts import ArtifactRow, is_expired
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.runs import Page
@@ -101,13 +102,7 @@ async def _page(
     ended_at = found.run.ended_at
 
     def view(row: ArtifactRow) -> ArtifactView:
-        has_end = row.keep_seconds and ended_at is not None
-        return ArtifactView(
-            run_id=row.run_id, task_id=row.task_id, task=row.task, partition=row.partition, tenant=row.tenant,
-            attempt_id=row.attempt_id, succeeded=row.succeeded, path=row.path, size_bytes=row.size_bytes,
-            sha256=row.sha256, location=row.location, stored_at=row.stored_at,
-            kept_until=ended_at + timedelta(seconds=row.keep_seconds) if has_end and ended_at else None,
-            is_expired=is_expired(row, ended_at, now),
-        )  # fmt: skip
+        kept_until = ended_at + timedelta(seconds=row.keep_seconds) if row.keep_seconds and ended_at else None
+        return view_of(ArtifactView, row, kept_until=kept_until, is_expired=is_expired(row, ended_at, now))
 
     return run_views.page(rows, map(view, rows), limit, location)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
@@ -13,7 +14,7 @@ from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.submission.actions import execute
-from mainspring.api.views import run_views
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.task import Task
 from mainspring.core.text.strict_json import faults_in
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES, digest_of
@@ -32,7 +33,8 @@ async def get_checkpoint(task_id: str, principal: Principal, store: Store, known
     checkpoint = await store.checkpoint(task_id)
     if checkpoint is None:
         raise not_found("checkpoint of task", task_id)
-    return etags.answer(run_views.checkpoint_view(checkpoint), digest_of(checkpoint.document), known)
+    view = view_of(CheckpointView, checkpoint, document=msgspec.Raw(checkpoint.document))
+    return etags.answer(view, digest_of(checkpoint.document), known)
 
 
 @router.put(

@@ -12,7 +12,8 @@ from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.views import quantities, run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
-from mainspring.core.model.decisions import Decision, DecisionKind, PreemptedTask
+from mainspring.api.views.view_of import view_of
+from mainspring.core.model.decisions import Decision, DecisionKind
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.rest.decisions import DecisionView, PreemptedTaskView, RequestView
 from mainspring.protocol.rest.runs import Page
@@ -67,26 +68,18 @@ async def _page(
 
 
 def _view(row: Decision, principal: Principal) -> DecisionView:
-    return DecisionView(
-        id=row.id, at=row.at, kind=row.kind, pool=row.shard, tenant=row.tenant, task_id=row.task_id, run_id=row.run_id,
-        name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
-        worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
-        workers_examined=row.workers_examined,
-        victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
-        victim_total=row.victim_count, why=row.why, version=row.version,
+    victims = [
+        view_of(PreemptedTaskView, one, priority=one.priority.name) for one in row.victims if principal.sees(one.tenant)
+    ]
+    return view_of(
+        DecisionView, row, pool=row.shard, priority=row.priority.name, request=_request(row.request),
+        worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), victims=victims,
+        victim_total=row.victim_count,
     )  # fmt: skip
 
 
 def _request(shape: Shape) -> RequestView:
-    return RequestView(
-        resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone,
+    return view_of(
+        RequestView, shape, resources=quantities.show(shape.resources), labels=dict(shape.labels),
         prefer=dict(shape.prefer),
-        prefer_zone=shape.prefer_zone, groups=list(shape.groups), affinity=list(shape.affinity),
-        anti_affinity=list(shape.anti_affinity),
     )  # fmt: skip
-
-
-def _victim(one: PreemptedTask) -> PreemptedTaskView:
-    return PreemptedTaskView(
-        task_id=one.task_id, tenant=one.tenant, priority=one.priority.name, lost_seconds=one.lost_seconds
-    )

@@ -15,6 +15,7 @@ from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.validate_job import MAX_TIMEOUT_SECONDS
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.query.filters import ListKind
@@ -88,7 +89,7 @@ async def list_attempts(task_id: str, principal: Principal, store: Store) -> Pag
 async def list_transitions(task_id: str, principal: Principal, store: Store) -> Page[TransitionView]:
     """List the transitions of a task within their retention."""
     await find_task(store, principal, task_id)
-    return Page(items=[run_views.transition_view(one) for one in await store.transitions_of(task_id)])
+    return Page(items=[view_of(TransitionView, one) for one in await store.transitions_of(task_id)])
 
 
 @router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)

@@ -5,8 +5,6 @@ Freezing everything or a pool requires access to all tenants. A tenant and its j
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
@@ -15,6 +13,7 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
@@ -147,4 +146,4 @@ def _object(kind: FreezeKind, subject: str) -> str:
 
 
 def _view(row: FreezeRow) -> FreezeView:
-    return msgspec.convert(row, FreezeView, from_attributes=True)
+    return view_of(FreezeView, row)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
@@ -12,6 +10,7 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.quotas import P0Grant
@@ -87,4 +86,4 @@ async def _find(rules: SharingRulesCache, tenant: str) -> P0Grant | None:
 
 
 def _view(row: P0Grant) -> GrantView:
-    return msgspec.convert(row, GrantView, from_attributes=True)
+    return view_of(GrantView, row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
@@ -15,6 +14,7 @@ from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.limits.concurrency_groups import GroupRow
@@ -115,8 +115,8 @@ async def _find(rules: SharingRulesCache, tenant: str, name: str) -> GroupRow | 
 
 def _request(row: GroupRow) -> GroupRequest:
     """Return the audit summary of a group."""
-    return GroupRequest(most=row.most, per_seconds=row.per_seconds, note=row.note)
+    return view_of(GroupRequest, row)
 
 
 def _view(row: GroupRow) -> GroupView:
-    return msgspec.convert(row, GroupView, from_attributes=True)
+    return view_of(GroupView, row)

@@ -17,6 +17,7 @@ from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.pools import Policy, PoolRow, blocking_policy, read_labels
@@ -201,24 +202,21 @@ def _audit_summary(row: PoolRow) -> PoolRequest:
 
 def _request(row: Policy) -> PolicyRequest:
     """Return the audit summary of a policy."""
-    return PolicyRequest(label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note)
+    return view_of(PolicyRequest, row, requires=read_labels(row.requires))
 
 
 def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
     """Convert a pool; an unconfigured one has only a leader."""
     if row is None:
         return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
-    return PoolView(
-        name=name, labels=read_labels(row.labels), zones=list(row.zones),
-        max_resources=_audit_summary(row).max_resources,
-        note=row.note, leader=leader, version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
-    )  # fmt: skip
+    return view_of(
+        PoolView, row, labels=read_labels(row.labels), max_resources=_audit_summary(row).max_resources, leader=leader
+    )
 
 
 def _policy_view(row: Policy, rules: AllRules) -> PolicyView:
     concerned = {row.label: row.value}
-    return PolicyView(
-        name=row.name, label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note,
+    return view_of(
+        PolicyView, row, requires=read_labels(row.requires),
         pools=[pool.name for pool in rules.pools if blocking_policy([row], concerned, pool) is None],
-        version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
     )  # fmt: skip

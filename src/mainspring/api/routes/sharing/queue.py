@@ -17,6 +17,7 @@ from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities, run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.resources import ZERO_RESOURCES
@@ -38,7 +39,7 @@ async def get_queue(
     principal: Principal, server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None = None
 ) -> QueueView:
     """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
-    pool_status = await _standing(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
     intake = await store.count_intake(pool_status.pool, MAX_COUNTED)
     return QueueView(
         pool=pool_status.pool,
@@ -52,7 +53,7 @@ async def get_queue(
         intake={priority.name: count for priority, count in intake.items()},
         waiting=pool_status.queued,
         queues=[_queue_line_view(line) for line in pool_status.queues],
-        reservations=[_reservation_view(room) for room in pool_status.reservations],
+        reservations=[_reservation_view(one) for one in pool_status.reservations],
         stopping=pool_status.stopping,
     )
 
@@ -70,7 +71,7 @@ async def list_use(
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
     offset = _read_offset(cursor)
-    pool_status = await _standing(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
     current = await rules.refresh()
     found = pool_status.tenants[offset : offset + limit]
     shown = [_use_view(tenant, pool_status, current) for tenant in found]
@@ -90,7 +91,7 @@ async def get_tenant_use(
     """Get one tenant's usage of a pool and its limits; default: the default pool."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    pool_status = await _standing(server, store, leaders, pool, name)
+    pool_status = await _pool_status(server, store, leaders, pool, name)
     current = await rules.refresh()
     found = pool_status.tenants[0] if pool_status.tenants else _idle(name, pool_status, current)
     return _use_view(found, pool_status, current)
@@ -119,7 +120,7 @@ async def get_level(
     )
 
 
-async def _standing(
+async def _pool_status(
     server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None, tenant: str | None
 ) -> PoolStatus:
     """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
@@ -152,30 +153,15 @@ def _idle(tenant: str, pool_status: PoolStatus, rules: AllRules) -> TenantStatus
 
 
 def _use_view(tenant: TenantStatus, pool_status: PoolStatus, rules: AllRules) -> TenantUseView:
-    return TenantUseView(
-        tenant=tenant.tenant,
-        pool=pool_status.pool,
-        quota=terms(tenant.quota),
-        queued=tenant.queued,
-        running=tenant.running,
-        use=quantities.show(tenant.use),
-        share=tenant.share,
-        fair_share=tenant.fair_share,
-        is_on_burst=tenant.is_on_burst,
-        blocked_by=tenant.blocked_by,
+    return view_of(
+        TenantUseView, tenant, pool=pool_status.pool, quota=terms(tenant.quota), use=quantities.show(tenant.use),
         p0=rules.granted_p0(tenant.tenant, pool_status.at),
-    )
+    )  # fmt: skip
 
 
 def _queue_line_view(line: QueueStatus) -> QueueLineView:
-    return QueueLineView(
-        priority=line.priority.name, tenant=line.tenant, wants=line.wants, waiting=line.waiting, since=line.since,
-        why=line.why, reason=line.reason or "",
-    )  # fmt: skip
+    return view_of(QueueLineView, line, priority=line.priority.name, reason=line.reason or "")
 
 
-def _reservation_view(room: ReservationStatus) -> ReservationView:
-    return ReservationView(
-        task=room.task, tenant=room.tenant, priority=room.priority.name, worker=room.worker, until=room.until,
-        why=room.why,
-    )  # fmt: skip
+def _reservation_view(reservation: ReservationStatus) -> ReservationView:
+    return view_of(ReservationView, reservation, priority=reservation.priority.name)

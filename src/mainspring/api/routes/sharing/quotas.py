@@ -25,6 +25,7 @@ from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness import capacity_bookings
@@ -221,14 +222,10 @@ async def drop_booking(
 
 def terms(quota: Quota) -> QuotaTerms:
     """Convert a quota."""
-    return QuotaTerms(
-        weight=quota.weight,
-        max_tasks=quota.max_tasks,
-        guaranteed=quantities.show_guaranteed(quota.guaranteed),
+    return view_of(
+        QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed),
         burst=quantities.show_ceiling(quota.burst),
-        max_fan_out=quota.max_fan_out,
-        failures_per_hour=quota.failures_per_hour,
-    )
+    )  # fmt: skip
 
 
 def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
@@ -352,20 +349,18 @@ def _audit_summary(row: QuotaRow | None) -> dict[str, object] | None:
 def _raised(raised: QuotaOverride | None) -> RaisedView | None:
     if raised is None:
         return None
-    return RaisedView(quota=terms(raised.quota), until=raised.until, by=raised.by, why=raised.why)
+    return view_of(RaisedView, raised, quota=terms(raised.quota))
 
 
 def _booking(booking: Booking, now: datetime) -> BookingView:
-    return BookingView(
-        name=booking.name, cron=booking.cron, zone=booking.zone, seconds=booking.seconds,
-        lead_seconds=booking.lead_seconds, guaranteed=quantities.show_guaranteed(booking.guaranteed),
-        holds=booking.holds_at(now), next_at=booking.next_at(now), by=booking.by, why=booking.why,
+    return view_of(
+        BookingView, booking, guaranteed=quantities.show_guaranteed(booking.guaranteed), holds=booking.holds_at(now),
+        next_at=booking.next_at(now),
     )  # fmt: skip
 
 
 def _view(row: QuotaRow, now: datetime) -> QuotaView:
-    return QuotaView(
-        tenant=row.tenant, pool=row.pool, quota=terms(row.quota), raised=_raised(row.raised), version=row.version,
-        updated_at=row.updated_at, updated_by=row.updated_by,
+    return view_of(
+        QuotaView, row, quota=terms(row.quota), raised=_raised(row.raised),
         bookings=[_booking(booking, now) for booking in row.bookings],
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
@@ -14,6 +13,7 @@ from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.schedules.time_zones import EPOCH
@@ -63,7 +63,7 @@ async def put_tenant(
         name=name, title=body.title, contact=body.contact, note=body.note, version=0, created_at=EPOCH,
         created_by=principal.name, updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    before = None if was is None else TenantRequest(title=was.title, contact=was.contact, note=was.note)
+    before = None if was is None else view_of(TenantRequest, was)
     kept = await store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
     return etags.answer(_view(kept), kept.version)
 
@@ -82,4 +82,4 @@ def _view(row: TenantRow) -> TenantView:
     """Convert a tenant; one without a description has no author."""
     if row.version == 0:
         return TenantView(name=row.name, title="", contact="", note="", version=0)
-    return msgspec.convert(row, TenantView, from_attributes=True)
+    return view_of(TenantView, row)

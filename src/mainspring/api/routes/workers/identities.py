@@ -18,6 +18,7 @@ from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import run_views
 from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.api.worker_link import enrollment
 from mainspring.api.worker_link.enrollment import Enrollment
 from mainspring.core.admission import validate_job
@@ -65,14 +66,14 @@ async def create_join_token(
         life=timedelta(seconds=body.expires_in_seconds),
     )
     await store.insert_join_token(row, audit.entry(row.id, tenant=INSTALLATION, after=_audit_summary(row)))
-    return json_response(_join_token_view(row, token), 201)
+    return json_response(view_of(JoinTokenView, row, token=token), 201)
 
 
 @router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN)
 async def list_join_tokens(principal: Principal, store: Store) -> Page[JoinTokenView]:
     """List join tokens, oldest first, including expired ones; never the secrets."""
     permissions.check_all_tenants(principal)
-    return Page(items=[_join_token_view(row) for row in await store.list_join_tokens()])
+    return Page(items=[view_of(JoinTokenView, row, token=None) for row in await store.list_join_tokens()])
 
 
 @router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN)
@@ -114,7 +115,7 @@ async def enroll_worker(
         renewed_at=now,
         expires_at=issued.expires_at,
     )
-    entry = audit.entry(issued.name, tenant=INSTALLATION, after=_identity_view(row))
+    entry = audit.entry(issued.name, tenant=INSTALLATION, after=view_of(IdentityView, row))
     if not await store.enroll(row, entry):
         raise Unauthenticated("the join token has no uses left: create another with `mainspring join-token create`")
     return _certificate_view(row, certificate)
@@ -135,7 +136,9 @@ async def renew_worker(
     if issued.key != own.key:
         raise Forbidden("the request is not signed with the key of the certificate")
     renewed = replace(row, serial=issued.serial, renewed_at=now, expires_at=issued.expires_at)
-    entry = audit.entry(own.name, tenant=INSTALLATION, before=_identity_view(row), after=_identity_view(renewed))
+    entry = audit.entry(
+        own.name, tenant=INSTALLATION, before=view_of(IdentityView, row), after=view_of(IdentityView, renewed)
+    )
     if not await store.renew_identity(renewed, entry):
         raise Unauthenticated(f"the certificate of worker {own.name} was revoked: {enrollment.ENROLL_HINT}")
     return _certificate_view(renewed, certificate)
@@ -149,7 +152,7 @@ async def list_identities(
     permissions.check_all_tenants(principal)
     (after,) = run_views.read_cursor(cursor, 1)
     rows = await store.list_identities(after, limit)
-    return run_views.page(rows, [_identity_view(row) for row in rows], limit, [rows[-1].name] if rows else [])
+    return run_views.page(rows, [view_of(IdentityView, row) for row in rows], limit, [rows[-1].name] if rows else [])
 
 
 @router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN)
@@ -161,7 +164,7 @@ async def revoke_worker(
     row = await store.find_identity(worker_id)
     if row is None:
         raise not_found("identity of worker", worker_id)
-    entry = audit.entry(worker_id, tenant=INSTALLATION, why=reason(body.why), before=_identity_view(row))
+    entry = audit.entry(worker_id, tenant=INSTALLATION, why=reason(body.why), before=view_of(IdentityView, row))
     return ActionResult(changed=await store.revoke_identity(worker_id, entry))
 
 
@@ -195,34 +198,5 @@ def _audit_summary(row: JoinTokenRow) -> dict[str, object]:
     return {"name": row.name, "pools": row.pools, "uses_left": row.uses_left, "expires_at": row.expires_at}
 
 
-def _join_token_view(row: JoinTokenRow, token: str | None = None) -> JoinTokenView:
-    return JoinTokenView(
-        id=row.id,
-        name=row.name,
-        pools=list(row.pools),
-        uses_left=row.uses_left,
-        created_by=row.created_by,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        token=token,
-    )
-
-
-def _identity_view(row: IdentityRow) -> IdentityView:
-    return IdentityView(
-        name=row.name,
-        pools=list(row.pools),
-        serial=row.serial,
-        join_token=row.join_token,
-        enrolled_at=row.enrolled_at,
-        renewed_at=row.renewed_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-    )
-
-
 def _certificate_view(row: IdentityRow, certificate: str) -> CertificateView:
-    return CertificateView(
-        certificate=certificate, name=row.name, pools=list(row.pools), serial=row.serial, expires_at=row.expires_at
-    )
+    return view_of(CertificateView, row, certificate=certificate)
