@@ -15,6 +15,7 @@
 | `body: SomeStruct` | the body, read as JSON; all faults are reported |
 | `body: bytes` | the raw body |
 | `Annotated[.., Header("Idempotency-Key")]` | that header |
+| `paging: PageRequest` | the query parameters `limit` and `cursor` |
 | anything else | a query parameter; a list is repeatable; limits are `msgspec.Meta` |
 
 1. A route names the role that it requires; None makes it public. There is no default.
@@ -44,6 +45,7 @@ from mainspring.api.auth.access import client_of
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, paging
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRequest
 from mainspring.api.services import COMPONENTS, Services
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.core.text.strict_json import fault_in_text
@@ -127,6 +129,10 @@ _FIELDS = Parameter(
     default=None,
 )
 """The fields of list items, comma-separated."""
+_PAGE = (
+    Parameter(name="limit", source="query", wire_name="limit", type=Limit, default=DEFAULT_PAGE_SIZE),
+    Parameter(name="cursor", source="query", wire_name="cursor", type=Cursor, default=""),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +165,8 @@ class Endpoint:
     rate_class: RateClass
     texts: tuple[str, ...] = ()
     """Alternative text media types, by content negotiation."""
+    paging: str | None = None
+    """The argument that takes the query parameters `limit` and `cursor`."""
 
     async def answer(self, request: Request) -> Response:
         """Authenticate the caller, bind the arguments, call the function, and build the response."""
@@ -188,6 +196,8 @@ class Endpoint:
         if item is not None:
             del arguments[_FIELDS.name]
             faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
+        if self.paging is not None:
+            arguments[self.paging] = PageRequest(arguments.pop("limit"), arguments.pop("cursor"))  # type: ignore[arg-type]
         if faults:
             raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
         if self.body is not None and self.body is not Request:
@@ -291,13 +301,16 @@ def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endp
     if returns is None and _is_answer(annotated):
         returns = annotated
     parameters = _parameters(call, path, hints, {*injected, "body"})
+    page_request = next((name for name, kind in hints.items() if kind is PageRequest), None)
+    if page_request is not None:
+        parameters += _PAGE
     if method == "GET" and paging.item_of(returns) is not None:
         parameters.append(_FIELDS)
     return Endpoint(
         method=method, path=path, operation=operation, call=call, role=role, status=options.get("status", 200),
         takes=options.get("takes", JSON), answers=options.get("answers", JSON), reads=options.get("reads") or body,
         returns=returns, max_body_bytes=options.get("max_body_bytes"), body=body, injected=injected, audited=audited,
-        also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()),
+        also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()), paging=page_request,
         rate_class=RateClass.NONE if role is None else options.get("rate_class", RateClass.ACTION),
     )  # fmt: skip
 
@@ -310,7 +323,7 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[str]) -> list[Parameter]:
     found = []
     for name, argument in inspect.signature(call).parameters.items():
-        if name in others:
+        if name in others or hints[name] is PageRequest:
             continue
         source, wire_name = ("path", name) if f"{{{name}}}" in path else ("query", name)
         for mark in get_args(hints[name])[1:]:

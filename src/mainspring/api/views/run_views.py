@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Mapping
 
 import msgspec
 
-from mainspring.api.http.problems import refusal
 from mainspring.api.views.view_of import raw, view_of
 from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Attempt, Task
 from mainspring.protocol.rest.runs import (
-    MAX_PAGE_SIZE,
     AttemptView,
-    Count,
     JobView,
-    Page,
     RunView,
     StopView,
     TaskView,
     WorkerView,
 )
 from mainspring.store.ports.front import ListedRun
-
-Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)]
-Cursor = Annotated[str, msgspec.Meta(max_length=1_000)]
-DEFAULT_PAGE_SIZE = 100
-_R = TypeVar("_R")
-_V = TypeVar("_V")
-
-
-def page(
-    rows: Sequence[_R], views: Iterable[_V], limit: int, position: Iterable[str], count: Count | None = None
-) -> Page[_V]:
-    """Build a page from at most `limit` rows; `position` is the position of the last one."""
-    return Page(items=list(views), next_cursor=make_cursor(*position) if len(rows) == limit else None, count=count)
-
-
-def make_cursor(*position: str) -> str:
-    """Encode a position in a list as an opaque cursor."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
-
-
-def read_cursor(cursor: str, parts: int) -> list[str]:
-    """Decode a cursor; empty strings for the beginning. Raises Refused."""
-    if not cursor:
-        return [""] * parts
-    try:
-        position = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=list[str])
-    except (binascii.Error, msgspec.DecodeError, ValueError):
-        position = []
-    if len(position) != parts or "\0" in "".join(position):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    return position
 
 
 def job_view(row: JobRow, *, with_definition: bool = False) -> JobView:

@@ -24,6 +24,6 @@ def raw(text: str | bytes | None) -> msgspec.Raw:
     return _NULL if text is None else msgspec.Raw(text)
 
 
-@cache
+@cache  # type: ignore[arg-type]
 def _common_fields(view: type[msgspec.Struct], row: type) -> tuple[str, ...]:
     return tuple(name for name in view.__struct_fields__ if hasattr(row, name))

@@ -8,13 +8,13 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
+from mainspring.store.ports.schedules import AlertRow
 from mainspring.store.ports.store import Store
 
 router = Router()
@@ -24,19 +24,13 @@ AlertState = Literal["open", "resolved"]
 
 @router.get("/alerts", operation="list_alerts", role=Role.VIEWER)
 async def list_alerts(
-    principal: Principal,
-    store: Store,
-    state: AlertState | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, state: AlertState | None = None, tenant: str | None = None
 ) -> Page[AlertView]:
     """List alerts, latest first: open ones, resolved ones, or all."""
-    (before,) = run_views.read_cursor(cursor, 1)
     scope = permissions.tenant_to_read(principal, tenant)
-    rows = await store.list_alerts(scope, None if state is None else state == "open", before, limit)
-    views = [view_of(AlertView, row, details=msgspec.Raw(row.details)) for row in rows]
-    return run_views.page(rows, views, limit, [rows[-1].id] if rows else [])
+    is_open = None if state is None else state == "open"
+    rows = await store.list_alerts(scope, is_open, paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.id])
 
 
 @router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
@@ -61,3 +55,7 @@ async def list_durations(
     if await store.find_job(tenant, name) is None:
         raise not_found("job", name)
     return Page(items=[view_of(DurationView, row) for row in await store.durations(tenant, name)])
+
+
+def _view(row: AlertRow) -> AlertView:
+    return view_of(AlertView, row, details=msgspec.Raw(row.details))

@@ -11,10 +11,8 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import raw, view_of
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
@@ -36,36 +34,31 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 async def list_audit(
     principal: Principal,
     store: Store,
+    paging: PageRequest,
     tenant: str | None = None,
     actor: str | None = None,
     action: str | None = None,
     object: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[AuditView]:
     """List audit entries, latest first, including those of the last second, which are not sealed yet."""
     wanted = AuditFilter(
         tenant=permissions.tenant_to_read(principal, tenant), actor=actor, action=action, object=object, since=since,
         before=before,
     )  # fmt: skip
-    rows = await store.list_audit(wanted, read_position(cursor), limit)
-    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, map(_view, rows), limit, position)
+    rows = await store.list_audit(wanted, paging.position(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.at.isoformat(), row.id])
 
 
 @router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
-async def list_audit_heads(
-    principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[HeadView]:
+async def list_audit_heads(principal: Principal, store: Store, paging: PageRequest) -> Page[HeadView]:
     """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
     if not principal.sees_all_tenants():
         head = await _head_of(store, principal.tenant)
         return Page(items=[] if head is None else [_head_view(head)])
-    (after,) = run_views.read_cursor(cursor, 1)
-    heads = await store.audit_heads(after, limit)
-    return run_views.page(heads, map(_head_view, heads), limit, [heads[-1].tenant] if heads else [])
+    heads = await store.audit_heads(paging.after(), paging.limit)
+    return paging.page(heads, _head_view, lambda row: [row.tenant])
 
 
 @router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)

@@ -17,13 +17,12 @@ from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.validate_job import Faults, check_name
 from mainspring.core.model.webhook_events import EVENTS, reference_in, test_event
@@ -72,17 +71,12 @@ async def create_webhook(
 
 @router.get("/webhooks", operation="list_webhooks", role=Role.OPERATOR)
 async def list_webhooks(
-    principal: Principal,
-    store: Store,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
 ) -> Page[WebhookView]:
     """List webhooks, oldest first, without their secrets."""
-    (after,) = run_views.read_cursor(cursor, 1)
     wanted = permissions.tenant_to_read(principal, tenant)
-    rows = await store.list_webhooks(wanted, after, limit)
-    return run_views.page(rows, map(_view, rows), limit, [rows[-1].id] if rows else [])
+    rows = await store.list_webhooks(wanted, paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.id])
 
 
 @router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
@@ -142,13 +136,12 @@ async def test_webhook(
 
 @router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
 async def list_deliveries(
-    webhook_id: str, principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    webhook_id: str, principal: Principal, store: Store, paging: PageRequest
 ) -> Page[DeliveryView]:
     """List the deliveries of a webhook with their results, latest first."""
     row = await _find(store, principal, webhook_id)
-    (before,) = run_views.read_cursor(cursor, 1)
-    rows = await store.list_deliveries(row.id, before, limit)
-    return run_views.page(rows, map(_delivery_view, rows), limit, [rows[-1].id] if rows else [])
+    rows = await store.list_deliveries(row.id, paging.after(), paging.limit)
+    return paging.page(rows, _delivery_view, lambda row: [row.id])
 
 
 @router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)

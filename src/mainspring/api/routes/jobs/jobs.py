@@ -17,10 +17,11 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags, list_filters
 from mainspring.api.http.bodies import LARGE_BYTES
+from mainspring.api.http.cursors import PageRequest, make_cursor, unknown_cursor
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.job_schema import JobDefinition
 from mainspring.api.http.list_filters import Query
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
@@ -29,7 +30,6 @@ from mainspring.api.submission.admission import AdmissionControl, refuse
 from mainspring.api.submission.definitions import job_entry, new_job, read_job
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.lifecycle.duration_histogram import percentile
 from mainspring.core.model.job import JobRow
@@ -89,20 +89,19 @@ async def list_jobs(
     principal: Principal,
     store: Store,
     time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[JobView]:
     """List the latest version of each job, by tenant and name, without deleted ones.
 
     With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit` even if more follow.
     """
     wanted = await list_filters.parse_filter(time, principal, ListKind.JOBS, q, tenant=tenant)
-    (after,) = run_views.read_cursor(cursor, 1)
+    after = paging.after()
     if wanted.job is None and not wanted.labels:
-        rows = await store.list_jobs(wanted.tenant, after, limit)
-        return run_views.page(rows, map(run_views.job_view, rows), limit, [_position(rows[-1])] if rows else [])
+        rows = await store.list_jobs(wanted.tenant, after, paging.limit)
+        return paging.page(rows, run_views.job_view, lambda row: [_position(row)])
     matching: list[JobRow] = []
     for _ in range(_MAX_ROWS_SCANNED // _ROWS_AT_ONCE):
         rows = await store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
@@ -110,11 +109,11 @@ async def list_jobs(
             after = _position(row)
             if _matches(row, wanted):
                 matching.append(row)
-            if len(matching) == limit:
-                return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
+            if len(matching) == paging.limit:
+                return Page(items=list(map(run_views.job_view, matching)), next_cursor=make_cursor(after))
         if len(rows) < _ROWS_AT_ONCE:
             return Page(items=list(map(run_views.job_view, matching)))
-    return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
+    return Page(items=list(map(run_views.job_view, matching)), next_cursor=make_cursor(after))
 
 
 @router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
@@ -134,20 +133,15 @@ async def get_job(
 
 @router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
 async def list_job_versions(
-    name: str,
-    principal: Principal,
-    store: Store,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    name: str, principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
 ) -> Page[JobView]:
     """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
-    (before,) = run_views.read_cursor(cursor, 1)
+    before = paging.after()
     if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
+        raise unknown_cursor()
     latest = await find_job(store, principal, name, None, tenant)
-    rows = await store.job_versions(latest.tenant, name, int(before) if before else None, limit)
-    return run_views.page(rows, map(run_views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
+    rows = await store.job_versions(latest.tenant, name, int(before) if before else None, paging.limit)
+    return paging.page(rows, run_views.job_view, lambda row: [str(row.version)])
 
 
 @router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)

@@ -9,13 +9,12 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies
+from mainspring.api.http.cursors import PageRequest, TimeCursor
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.jobs import TenantName
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.cloud_events import MAX_REQUEST_BYTES, STRUCTURED, read_events
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.host.schedules.schedule_actions import ScheduleActions
 from mainspring.protocol.rest.runs import Page
@@ -69,18 +68,13 @@ async def receive_events(
 
 @router.get("/events/received", operation="list_received_events", role=Role.VIEWER)
 async def list_received_events(
-    principal: Principal,
-    store: Store,
-    type: str | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, type: str | None = None, tenant: str | None = None
 ) -> Page[EventView]:
     """List received events within their retention, latest first."""
-    position = TimeCursor.read(cursor)
+    position = TimeCursor.read(paging.cursor)
     scope = permissions.tenant_to_read(principal, tenant)
-    rows = await store.list_events(scope, type, position.before(None), limit + position.skip)
-    return position.page(rows, limit, lambda row: row.received_at, _view)
+    rows = await store.list_events(scope, type, position.before(None), paging.limit + position.skip)
+    return position.page(rows, paging.limit, lambda row: row.received_at, _view)
 
 
 def _view(row: EventRow) -> EventView:

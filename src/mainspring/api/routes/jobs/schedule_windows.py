@@ -7,12 +7,11 @@ from functools import partial
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, TimeCursor
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.schedules import find_schedule
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.schedule_actions import ScheduleActions, Upcoming
@@ -75,16 +74,15 @@ async def list_fires(
     ref: str,
     principal: Principal,
     store: Store,
+    paging: PageRequest,
     outcome: list[Outcome] | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
     backfill: str | None = None,
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[FireView]:
     """List the fires of a schedule, newest window first."""
-    position = TimeCursor.read(cursor)
+    position = TimeCursor.read(paging.cursor)
     row = await find_schedule(store, principal, ref, tenant)
     wanted = FireFilter(
         schedule_id=row.id,
@@ -93,8 +91,8 @@ async def list_fires(
         before=position.before(before),
         backfill_id=backfill,
     )
-    rows = await store.fires(wanted, limit + position.skip)
-    return position.page(rows, limit, lambda fire: fire.window_at, partial(view_of, FireView))
+    rows = await store.fires(wanted, paging.limit + position.skip)
+    return position.page(rows, paging.limit, lambda fire: fire.window_at, partial(view_of, FireView))
 
 
 @router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)

@@ -14,6 +14,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router, json_response
@@ -22,8 +23,7 @@ from mainspring.api.submission.actions import reason
 from mainspring.api.submission.definitions import faults_in, new_schedule_entry, schedule_entry
 from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import schedule_views
 from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.backfill import Backfill
 from mainspring.core.schedules.schedule_actions import BackfillCommand, check_since
@@ -53,20 +53,22 @@ Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 async def list_schedules(
     principal: Principal,
     store: Store,
+    paging: PageRequest,
     job: str | None = None,
     enabled: bool | None = None,
     paused: bool | None = None,
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[ScheduleView]:
     """List schedules by id, without definitions and without deleted ones."""
-    (after,) = run_views.read_cursor(cursor, 1)
     wanted = ScheduleFilter(
-        tenant=permissions.tenant_to_read(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
+        tenant=permissions.tenant_to_read(principal, tenant),
+        job=job,
+        enabled=enabled,
+        paused=paused,
+        after=paging.after(),
     )
-    rows = await store.list_schedules(wanted, limit)
-    return run_views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
+    rows = await store.list_schedules(wanted, paging.limit)
+    return paging.page(rows, schedule_views.schedule_view, lambda row: [row.id])
 
 
 @router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)

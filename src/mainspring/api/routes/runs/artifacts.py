@@ -11,13 +11,12 @@ from typing import Annotated
 import msgspec
 
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, read_cursor
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.store_time import StoreTimeCache
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.model.artifacts import ArtifactRow, is_expired
 from mainspring.protocol.rest.artifacts import ArtifactView
@@ -55,7 +54,7 @@ async def list_run_artifacts(
     if principal.attempt is not None:
         await _check_own(store, principal.attempt, run_id)
     wanted = ArtifactFilter(run_id=run_id, tasks=names, of_last_success=True)
-    return await _page(store, time, found, wanted, limit, cursor)
+    return await _page(store, time, found, wanted, PageRequest(limit, cursor))
 
 
 @router.get("/tasks/{task_id}/artifacts", operation="list_task_artifacts", role=Role.VIEWER)
@@ -80,7 +79,7 @@ async def list_task_artifacts(
         attempt_id=None if attempt == _ANY else attempt,
         of_last_success=attempt is None,
     )
-    return await _page(store, time, found, wanted, limit, cursor)
+    return await _page(store, time, found, wanted, PageRequest(limit, cursor))
 
 
 async def _check_own(store: Store, attempt: str, run_id: str) -> None:
@@ -92,17 +91,16 @@ async def _check_own(store: Store, attempt: str, run_id: str) -> None:
 
 
 async def _page(
-    store: Store, time: StoreTimeCache, found: ListedRun, wanted: ArtifactFilter, limit: int, cursor: str
+    store: Store, time: StoreTimeCache, found: ListedRun, wanted: ArtifactFilter, paging: PageRequest
 ) -> Page[ArtifactView]:
-    task_id, attempt_id, path = run_views.read_cursor(cursor, 3)
-    after = (task_id, attempt_id, path) if cursor else None
-    rows = await store.list_artifacts(wanted, after, limit)
+    task_id, attempt_id, path = read_cursor(paging.cursor, 3)
+    after = (task_id, attempt_id, path) if paging.cursor else None
+    rows = await store.list_artifacts(wanted, after, paging.limit)
     now = await time.now()
-    location = [rows[-1].task_id, rows[-1].attempt_id, rows[-1].path] if rows else []
     ended_at = found.run.ended_at
 
     def view(row: ArtifactRow) -> ArtifactView:
         kept_until = ended_at + timedelta(seconds=row.keep_seconds) if row.keep_seconds and ended_at else None
         return view_of(ArtifactView, row, kept_until=kept_until, is_expired=is_expired(row, ended_at, now))
 
-    return run_views.page(rows, map(view, rows), limit, location)
+    return paging.page(rows, view, lambda row: [row.task_id, row.attempt_id, row.path])

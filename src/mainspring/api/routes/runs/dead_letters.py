@@ -8,17 +8,16 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.submission.submission import Submissions
-from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import schedule_views
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task, TaskState
@@ -35,19 +34,21 @@ _DEAD = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
 
 @router.get("/dead-letters", operation="list_dead_letters", role=Role.VIEWER)
 async def list_dead_letters(
-    principal: Principal,
-    store: Store,
-    job: str | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, job: str | None = None, tenant: str | None = None
 ) -> Page[DeadLetterView]:
     """List permanently failed tasks, latest first, including those of runs in history."""
     scope = permissions.tenant_to_read(principal, tenant)
-    tasks = await store.list_dead_letters(scope, job, read_position(cursor), limit)
-    shown = await _describe(store, tasks)
-    position = [(tasks[-1].ended_at or tasks[-1].since).isoformat(), tasks[-1].id] if tasks else []
-    return run_views.page(tasks, shown, limit, position)
+    tasks = await store.list_dead_letters(scope, job, paging.position(), paging.limit)
+    runs = {run_id: await store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
+    shown = [task for task in tasks if runs[task.run_id] is not None]
+
+    def view(task: Task) -> DeadLetterView:
+        run = runs[task.run_id]
+        assert run is not None
+        return schedule_views.dead_letter_view(task, run)
+
+    found = paging.page(tasks, lambda task: task, lambda task: [(task.ended_at or task.since).isoformat(), task.id])
+    return Page(items=list(map(view, shown)), next_cursor=found.next_cursor)
 
 
 @router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
@@ -109,14 +110,3 @@ async def _run_again(
     created = await submissions.insert(msgspec.structs.replace(prepared, audit=entry))
     detail = "already created with the same key" if created.is_replay else ""
     return RetryResult(run_id=created.id, is_new_run=True, detail=detail)
-
-
-async def _describe(store: Store, tasks: list[Task]) -> list[DeadLetterView]:
-    """Convert tasks with their runs, each of which is read once."""
-    runs = {run_id: await store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
-    shown = []
-    for task in tasks:
-        run = runs[task.run_id]
-        if run is not None:
-            shown.append(schedule_views.dead_letter_view(task, run))
-    return shown

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
 from mainspring.core.model.decisions import Decision, DecisionKind
 from mainspring.core.placement.task_shapes import Shape
@@ -26,17 +25,18 @@ router = Router()
 
 @router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
 async def list_task_decisions(
-    task_id: str, principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    task_id: str, principal: Principal, store: Store, paging: PageRequest
 ) -> Page[DecisionView]:
     """List the decisions about a task within their retention, latest first. Placements are sampled."""
     await find_task(store, principal, task_id)
-    return await _page(store, principal, DecisionFilter(task_id=task_id), limit, cursor)
+    return await _page(store, principal, DecisionFilter(task_id=task_id), paging)
 
 
 @router.get("/decisions", operation="list_decisions", role=Role.VIEWER)
 async def list_decisions(
     principal: Principal,
     store: Store,
+    paging: PageRequest,
     task: str | None = None,
     run: str | None = None,
     worker: str | None = None,
@@ -44,8 +44,6 @@ async def list_decisions(
     tenant: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[DecisionView]:
     """List decisions, latest first.
 
@@ -56,15 +54,12 @@ async def list_decisions(
         tenant=permissions.tenant_to_read(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
         since=since, before=before,
     )  # fmt: skip
-    return await _page(store, principal, wanted, limit, cursor)
+    return await _page(store, principal, wanted, paging)
 
 
-async def _page(
-    store: Store, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
-) -> Page[DecisionView]:
-    rows = await store.list_decisions(wanted, read_position(cursor), limit)
-    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, [_view(row, principal) for row in rows], limit, position)
+async def _page(store: Store, principal: Principal, wanted: DecisionFilter, paging: PageRequest) -> Page[DecisionView]:
+    rows = await store.list_decisions(wanted, paging.position(), paging.limit)
+    return paging.page(rows, lambda row: _view(row, principal), lambda row: [row.at.isoformat(), row.id])
 
 
 def _view(row: Decision, principal: Principal) -> DecisionView:

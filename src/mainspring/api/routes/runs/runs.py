@@ -11,6 +11,7 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters, preferences
+from mainspring.api.http.cursors import PageRequest, unknown_cursor
 from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import not_found, refusal
@@ -20,7 +21,6 @@ from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.submission.admission import AdmissionControl, refuse
 from mainspring.api.views import run_deadlines, run_graphs, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.query.filters import ListKind, matches
@@ -41,6 +41,7 @@ async def list_runs(
     principal: Principal,
     store: Store,
     time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     state: list[RunState] | None = None,
     job: str | None = None,
@@ -48,8 +49,6 @@ async def list_runs(
     tenant: str | None = None,
     count: CountMode | None = None,
     sort: str = _NEWEST_FIRST,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[RunView]:
     """List runs, newest first, including those in history.
 
@@ -63,11 +62,11 @@ async def list_runs(
     )
     chosen = await list_filters.run_filter(store, principal, wanted)
     counted = await list_filters.count_runs(store, chosen, count)
-    (before,) = run_views.read_cursor(cursor, 1)
+    before = paging.after()
     if before and not before.startswith(_ID):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    rows = await store.list_runs(msgspec.structs.replace(chosen, before=before or None), limit)
-    return run_views.page(rows, map(run_views.run_view, rows), limit, [rows[-1].run.id] if rows else [], counted)
+        raise unknown_cursor()
+    rows = await store.list_runs(msgspec.structs.replace(chosen, before=before or None), paging.limit)
+    return paging.page(rows, run_views.run_view, lambda row: [row.run.id], counted)
 
 
 @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER, returns=RunView)
@@ -107,27 +106,26 @@ async def list_tasks_of_run(
     principal: Principal,
     store: Store,
     time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
     name: str | None = None,
     count: CountMode | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[TaskView]:
     """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
     found = await find_run(store, principal, run_id)
-    (after,) = run_views.read_cursor(cursor, 1)
+    after = paging.after()
     wanted = await list_filters.parse_filter(time, principal, ListKind.TASKS, q, run=run_id, states=state, name=name)
     chosen = msgspec.structs.replace(list_filters.task_filter(wanted), after=after)
     if found.in_history:
         every = sorted(await store.tasks(run_id), key=lambda task: task.id)
         matching = [task for task in every if _matches(task, chosen)]
         counted = list_filters.counted(len(matching), count)
-        rows = [task for task in matching if task.id > after][:limit]
+        rows = [task for task in matching if task.id > after][: paging.limit]
     else:
         counted = await list_filters.count_tasks(store, chosen, count)
-        rows = await store.list_tasks(chosen, limit)
-    return run_views.page(rows, map(run_views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
+        rows = await store.list_tasks(chosen, paging.limit)
+    return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
 
 @router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)

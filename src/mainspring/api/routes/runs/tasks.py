@@ -8,13 +8,13 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.validate_job import MAX_TIMEOUT_SECONDS
 from mainspring.core.model.task import Task, TaskState
@@ -41,6 +41,7 @@ async def list_tasks(
     principal: Principal,
     store: Store,
     time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
     run: str | None = None,
@@ -49,23 +50,20 @@ async def list_tasks(
     priority: PriorityName | None = None,
     tenant: str | None = None,
     count: CountMode | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[TaskView]:
     """List tasks by id, without those of runs in history.
 
     `q` is a filter (docs/reference/filters.md), combined with the other parameters by AND. `count` adds the total:
     `exact`, or `bounded` up to 10,000.
     """
-    (after,) = run_views.read_cursor(cursor, 1)
     wanted = await list_filters.parse_filter(
         time, principal, ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
         states=state,
     )  # fmt: skip
     chosen = list_filters.task_filter(wanted)
     counted = await list_filters.count_tasks(store, chosen, count)
-    rows = await store.list_tasks(msgspec.structs.replace(chosen, after=after), limit)
-    return run_views.page(rows, map(run_views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
+    rows = await store.list_tasks(msgspec.structs.replace(chosen, after=paging.after()), paging.limit)
+    return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
 
 @router.get("/tasks/{task_id}", operation="get_task", role=Role.VIEWER)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -31,16 +31,12 @@ _CLUSTER_WIDE = (FreezeKind.ALL, FreezeKind.POOL)
 
 @router.get("/freezes", operation="list_freezes", role=Role.VIEWER)
 async def list_freezes(
-    principal: Principal,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest
 ) -> Page[FreezeView]:
     """List active freezes; for callers of one tenant those that affect its work."""
     now = await time.now()
     rows = [row for row in (await rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.kind, row.subject), paging, parts=2)
 
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)

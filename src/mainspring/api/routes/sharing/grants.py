@@ -5,11 +5,11 @@ from __future__ import annotations
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -25,19 +25,14 @@ router = Router()
 
 @router.get("/p0-grants", operation="list_p0_grants", role=Role.VIEWER)
 async def list_p0_grants(
-    principal: Principal,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
 ) -> Page[GrantView]:
     """List the active grants, by tenant."""
     wanted = permissions.tenant_to_read(principal, tenant)
     now = await time.now()
     grants = (await rules.refresh()).grants
     rows = [row for row in grants if wanted in {None, row.tenant} and row.holds_at(now)]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), limit, cursor)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), paging)
 
 
 @router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)

@@ -8,12 +8,12 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -36,16 +36,12 @@ MIN_PERIOD_SECONDS = 1.0
 
 @router.get("/groups", operation="list_groups", role=Role.VIEWER)
 async def list_groups(
-    principal: Principal,
-    rules: SharingRulesCache,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
 ) -> Page[GroupView]:
     """List groups by tenant and name."""
     wanted = permissions.tenant_to_read(principal, tenant)
     rows = [row for row in (await rules.refresh()).groups if wanted in {None, row.tenant}]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant, row.name), paging, parts=2)
 
 
 @router.get("/groups/{name}", operation="get_group", role=Role.VIEWER, returns=GroupView)

@@ -9,6 +9,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
@@ -16,7 +17,6 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -36,11 +36,11 @@ MAX_ZONES = 100
 
 @router.get("/pools", operation="list_pools", role=Role.VIEWER)
 async def list_pools(
-    store: Store, time: StoreTimeCache, rules: SharingRulesCache, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    store: Store, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest
 ) -> Page[PoolView]:
     """List pools by name: those with a shard, and those that were configured."""
     found = await _pools(store, time, rules)
-    return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
+    return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), paging)
 
 
 @router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
@@ -79,13 +79,11 @@ async def put_pool(
 
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
-async def list_policies(
-    rules: SharingRulesCache, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[PolicyView]:
+async def list_policies(rules: SharingRulesCache, paging: PageRequest) -> Page[PolicyView]:
     """List policies by name, with the pools that satisfy each."""
     current = await rules.refresh()
     return rule_routes.page_in_memory(
-        current.policies, lambda row: _policy_view(row, current), lambda row: (row.name,), limit, cursor
+        current.policies, lambda row: _policy_view(row, current), lambda row: (row.name,), paging
     )
 
 

@@ -10,13 +10,13 @@ from datetime import timedelta
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.cursors import PageRequest, unknown_cursor
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing.quotas import terms
 from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
 from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
@@ -65,17 +65,18 @@ async def list_use(
     store: Store,
     leaders: LeaderRouter,
     rules: SharingRulesCache,
+    paging: PageRequest,
     pool: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
-    offset = _read_offset(cursor)
+    after = paging.after()
+    if after and not (after.isascii() and after.isdecimal() and len(after) < 10):
+        raise unknown_cursor()
+    end = int(after or 0) + paging.limit
     pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
     current = await rules.refresh()
-    found = pool_status.tenants[offset : offset + limit]
-    shown = [_use_view(tenant, pool_status, current) for tenant in found]
-    return run_views.page(found, shown, limit, [str(offset + limit)])
+    found = pool_status.tenants[end - paging.limit : end]
+    return paging.page(found, lambda tenant: _use_view(tenant, pool_status, current), lambda _: [str(end)])
 
 
 @router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
@@ -134,14 +135,6 @@ async def check_pool(store: Store, pool: str) -> None:
     """Raise NotFound if there is no such pool."""
     if pool not in {row.id for row in await store.shards()}:
         raise not_found("pool", pool)
-
-
-def _read_offset(cursor: str) -> int:
-    """Parse a cursor into an offset. Raises Refused."""
-    (offset,) = run_views.read_cursor(cursor, 1)
-    if offset and not (offset.isascii() and offset.isdecimal() and len(offset) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    return int(offset or 0)
 
 
 def _idle(tenant: str, pool_status: PoolStatus, rules: AllRules) -> TenantStatus:

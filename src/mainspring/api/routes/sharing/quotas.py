@@ -17,6 +17,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
@@ -24,7 +25,6 @@ from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -56,19 +56,14 @@ _COUNT_LIMITS = {"max_tasks": MAX_COUNTED, "max_fan_out": MAX_COUNTED, "failures
 
 @router.get("/quotas", operation="list_quotas", role=Role.VIEWER)
 async def list_quotas(
-    principal: Principal,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
 ) -> Page[QuotaView]:
     """List the configured quotas, by tenant and pool; an empty pool is the default for all pools."""
     wanted = permissions.tenant_to_read(principal, tenant)
     now = await time.now()
     rows = [_without_ended_raise(row, now) for row in await _rows(rules) if wanted in {None, row.tenant}]
     return rule_routes.page_in_memory(
-        rows, lambda row: _view(row, now), lambda row: (row.tenant, row.pool), limit, cursor, parts=2
+        rows, lambda row: _view(row, now), lambda row: (row.tenant, row.pool), paging, parts=2
     )  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TypeVar
 
+from mainspring.api.http.cursors import PageRequest, read_cursor
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import MAX_REASON_LENGTH
-from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.host.config.sharing_rules import SharingRulesCache
@@ -61,15 +61,14 @@ def page_in_memory(
     rows: Iterable[_R],
     view: Callable[[_R], _V],
     key: Callable[[_R], tuple[str, ...]],
-    limit: int,
-    cursor: str,
+    paging: PageRequest,
     *,
     parts: int = 1,
 ) -> Page[_V]:
     """Build a page from rows in memory, ordered by keys of `parts` parts."""
-    after = tuple(run_views.read_cursor(cursor, parts))
-    found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), limit))
-    return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
+    after = tuple(read_cursor(paging.cursor, parts))
+    found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), paging.limit))
+    return paging.page(found, view, key)
 
 
 async def delete_rule(

@@ -8,11 +8,10 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
@@ -29,16 +28,13 @@ MAX_TEXT_LENGTH = {"title": 200, "contact": 500, "note": 4_000}
 
 
 @router.get("/tenants", operation="list_tenants", role=Role.VIEWER)
-async def list_tenants(
-    principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[TenantView]:
+async def list_tenants(principal: Principal, store: Store, paging: PageRequest) -> Page[TenantView]:
     """List tenants by name: all, or the caller's own."""
     if not principal.sees_all_tenants():
         own = await store.find_tenant(principal.tenant)
         return Page(items=[] if own is None else [_view(own)])
-    (after,) = run_views.read_cursor(cursor, 1)
-    rows = await store.list_tenants(after, limit)
-    return run_views.page(rows, map(_view, rows), limit, [rows[-1].name] if rows else [])
+    rows = await store.list_tenants(paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.name])
 
 
 @router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -12,12 +13,11 @@ from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.auth.tokens import make_join_token
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.api.views.view_of import view_of
 from mainspring.api.worker_link import enrollment
 from mainspring.api.worker_link.enrollment import Enrollment
@@ -145,14 +145,11 @@ async def renew_worker(
 
 
 @router.get("/worker-identities", operation="list_identities", role=Role.ADMIN)
-async def list_identities(
-    principal: Principal, store: Store, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[IdentityView]:
+async def list_identities(principal: Principal, store: Store, paging: PageRequest) -> Page[IdentityView]:
     """List workers with certificates, by name, including expired ones."""
     permissions.check_all_tenants(principal)
-    (after,) = run_views.read_cursor(cursor, 1)
-    rows = await store.list_identities(after, limit)
-    return run_views.page(rows, [view_of(IdentityView, row) for row in rows], limit, [rows[-1].name] if rows else [])
+    rows = await store.list_identities(paging.after(), paging.limit)
+    return paging.page(rows, partial(view_of, IdentityView), lambda row: [row.name])
 
 
 @router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN)

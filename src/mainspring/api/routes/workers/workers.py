@@ -13,11 +13,11 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.task import TaskState
@@ -35,18 +35,12 @@ _MAX_COUNTED = 50_000
 
 @router.get("/workers", operation="list_workers", role=Role.VIEWER)
 async def list_workers(
-    principal: Principal,
-    store: Store,
-    pool: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, pool: str | None = None
 ) -> Page[WorkerView]:
     """List workers by id, including recent ones that are gone."""
-    (after,) = run_views.read_cursor(cursor, 1)
-    rows = await store.list_workers(pool, after, limit)
+    rows = await store.list_workers(pool, paging.after(), paging.limit)
     running = await _count_held(store, principal)
-    shown = [_view(principal, row, running) for row in rows]
-    return run_views.page(rows, shown, limit, [rows[-1].id] if rows else [])
+    return paging.page(rows, lambda row: _view(principal, row, running), lambda row: [row.id])
 
 
 @router.get("/workers/{worker_id}", operation="get_worker", role=Role.VIEWER)
