@@ -25,10 +25,11 @@ from mainspring.core.schedules.triggers import Trigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.leader_client import LocalLeaderClient
 from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.outbox.run_ended import RUN_ENDED
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.host.schedules.schedule_actions import ScheduleActions
-from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import ActionRequest

@@ -130,8 +130,8 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                said = {name.lower() for name, _ in message["headers"]}
-                own = [header for header in _FIXED_HEADERS if header[0] not in said]
+                present = {name.lower() for name, _ in message["headers"]}
+                own = [header for header in _FIXED_HEADERS if header[0] not in present]
                 message["headers"] = [*message["headers"], *own, (b"x-request-id", request_id.encode())]
             await send(message)
 

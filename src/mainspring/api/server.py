@@ -11,7 +11,7 @@ import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from mainspring.api.http.connections import Connection
 from mainspring.api.services import Services
 from mainspring.api.worker_link.link import WorkerLinks
 from mainspring.event_loop import start_task
-from mainspring.host.background import Loop
+from mainspring.host.background import Loop, wait_for
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import MAX_FRAME_BYTES
 
@@ -125,9 +125,7 @@ class _Server(uvicorn.Server):
         counter = 0
         while not await self.on_tick(counter):
             counter += 1
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_TICK_SECONDS):
-                    await self._stopping.wait()
+            await wait_for(self._stopping, _TICK_SECONDS)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -58,11 +58,12 @@ from mainspring.host.maintenance.audit_sealer import AuditSealer
 from mainspring.host.maintenance.sweeper import DAYS_AHEAD, Sweeper
 from mainspring.host.outbox.alert_episodes import NOTIFY_KIND, Alerting, Channel
 from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.outbox.run_ended import RUN_ENDED
 from mainspring.host.outbox.webhooks import WEBHOOK_KIND, Post, WebhookCache, Webhooks
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.host.schedules.schedule_actions import ScheduleActions
-from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import SignedPost

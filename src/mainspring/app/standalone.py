@@ -176,9 +176,9 @@ class Standalone:
         self._agent = Agent(self._worker(), SystemClock(), Random(entropy()))
         self._worker_task = start_task(self._agent.run(), "worker")
         self._stack.push_async_callback(self._leave)
-        told = directory / ADDRESS_FILE
-        safe_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
-        self._stack.callback(told.unlink, missing_ok=True)
+        address_file = directory / ADDRESS_FILE
+        safe_files.replace(address_file, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
+        self._stack.callback(address_file.unlink, missing_ok=True)
         log.info("standalone.ready", address=self.address)
 
     def _worker(self) -> AgentSettings:

@@ -124,12 +124,8 @@ class BackgroundLoops:
     async def _back_off(self, seconds: float, until: asyncio.Event | None) -> None:
         if until is None:
             await self._clock.sleep(seconds)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await until.wait()
-        except TimeoutError:
-            return
+        else:
+            await wait_for(until, seconds)
 
 
 class Steps:
@@ -160,6 +156,25 @@ class Steps:
             raise self._errors[0]
         if self._errors:
             raise ExceptionGroup(f"{len(self._errors)} steps failed", self._errors)
+
+
+async def repeat(clock: Clock, seconds: float, step: Callable[[], Awaitable[object]], unavailable: str) -> None:
+    """Run a step periodically, until cancelled. `unavailable` is logged if the store is unavailable."""
+    while True:
+        try:
+            await step()
+        except Unavailable as fault:
+            log.warning(unavailable, fault=str(fault))
+        await clock.sleep(seconds)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until an event is set, at most this long; return whether it is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 def code_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ import structlog
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.run import Run
 from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
-from mainspring.host.background import BackgroundLoops
+from mainspring.host.background import BackgroundLoops, wait_for
 from mainspring.host.introspection_budget import IntrospectionBudget
 from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader
@@ -94,11 +94,7 @@ class Host:
     async def _campaign_loop(self) -> None:
         while not self._stopping.is_set():
             await self._campaign_for_free_shards()
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self._stopping, POLL_SECONDS)
 
     async def _campaign_for_free_shards(self) -> None:
         """Campaign for every shard whose lease has expired."""

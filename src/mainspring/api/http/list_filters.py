@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal
+from mainspring.api.http.problems import refuse
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import Priority, TaskState
@@ -63,8 +64,7 @@ async def parse_filter(
         for field, value in given.items()
         if getattr(parsed, field) not in {None, (), value}
     ]
-    if faults:
-        raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    refuse("the request", faults)
     merged = msgspec.structs.replace(parsed, **given)
     return msgspec.structs.replace(merged, tenant=permissions.tenant_to_read(principal, merged.tenant))
 

@@ -46,6 +46,7 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, paging
 from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRequest
+from mainspring.api.http.problems import refuse
 from mainspring.api.services import COMPONENTS, Services
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.core.text.strict_json import fault_in_text
@@ -160,6 +161,8 @@ class Endpoint:
     injected: Mapping[str, type]
     audited: bool
     """Whether each answered request has an audit entry."""
+    all_tenants: bool
+    """Whether it requires access to all tenants."""
     also: int | None
     """Another success status: 201 instead of 200 for a created resource, or vice versa."""
     rate_class: RateClass
@@ -177,6 +180,8 @@ class Endpoint:
         if self.role is not None:
             principal = given[Principal] = await services.access.authenticate(request)
             permissions.check(principal, self.role, self.operation)
+            if self.all_tenants:
+                permissions.check_all_tenants(principal)
             auditor = given[Auditor] = Auditor(
                 principal, request_id=request.scope[REQUEST_ID], source=client_of(request), action=self.operation
             )
@@ -198,8 +203,7 @@ class Endpoint:
             faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
         if self.paging is not None:
             arguments[self.paging] = PageRequest(arguments.pop("limit"), arguments.pop("cursor"))  # type: ignore[arg-type]
-        if faults:
-            raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        refuse("the request", faults)
         if self.body is not None and self.body is not Request:
             arguments["body"] = await self._read_body(request, services.server.max_body_bytes)
         if principal is not None and self.rate_class is RateClass.SUBMISSION:
@@ -246,6 +250,7 @@ class RouteOptions(TypedDict, total=False):
     max_body_bytes: int | None
     audited: bool
     """Default: all but GET."""
+    all_tenants: bool
     also: int | None
     rate_class: RateClass
     """Default: GET is a query, others are actions."""
@@ -310,6 +315,7 @@ def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endp
         method=method, path=path, operation=operation, call=call, role=role, status=options.get("status", 200),
         takes=options.get("takes", JSON), answers=options.get("answers", JSON), reads=options.get("reads") or body,
         returns=returns, max_body_bytes=options.get("max_body_bytes"), body=body, injected=injected, audited=audited,
+        all_tenants=options.get("all_tenants", False),
         also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()), paging=page_request,
         rate_class=RateClass.NONE if role is None else options.get("rate_class", RateClass.ACTION),
     )  # fmt: skip

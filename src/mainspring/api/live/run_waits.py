@@ -14,7 +14,7 @@ import structlog
 from mainspring.api.live.transitions import TransitionFeed
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.run import FINAL_RUN
-from mainspring.host.background import BackgroundLoops
+from mainspring.host.background import BackgroundLoops, wait_for
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.store import Store
@@ -50,7 +50,8 @@ class RunWaiters:
             async with asyncio.timeout(seconds):
                 while not self._live.is_stopping and not await self._has_ended(run_id):
                     await self._clock.sleep(_MIN_CHECK_SECONDS)
-                    await _wait(wakeup)
+                    await wait_for(wakeup, _POLL_SECONDS)  # a missed transition is found by the check
+                    wakeup.clear()
         except TimeoutError:
             pass  # the response has the current state of the run
         finally:
@@ -93,12 +94,3 @@ class RunWaiters:
 def _wake(waiting: Iterable[asyncio.Event]) -> None:
     for wakeup in waiting:
         wakeup.set()
-
-
-async def _wait(wakeup: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(_POLL_SECONDS):
-            await wakeup.wait()
-    except TimeoutError:
-        pass  # no transition seen: check anyway
-    wakeup.clear()

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import structlog
 
 from mainspring.core.model.batch import Batch
-from mainspring.host.background import BackgroundLoops
+from mainspring.host.background import BackgroundLoops, wait_for
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused, Unavailable
 from mainspring.store.ports.front import TransitionRecord
@@ -67,11 +67,7 @@ class _Follower:
         """Return the next group; an empty one after 5 s of silence or after a disconnect."""
         if not self._waiting and not self.is_disconnected:
             self._wakeup.clear()
-            try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._wakeup.wait()
-            except TimeoutError:
-                return []
+            await wait_for(self._wakeup, HEARTBEAT_SECONDS)
         return self._waiting.popleft() if self._waiting else []
 
 
@@ -170,11 +166,8 @@ class TransitionFeed:
                     await self._read(shard)
             except Unavailable as fault:
                 log.warning("live.unavailable", fault=str(fault))
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._committed.wait()
-            except TimeoutError:
-                pass  # another server may lead, whose commits are only visible in the store
+            # Another server may lead, whose commits are only visible in the store.
+            await wait_for(self._committed, POLL_SECONDS)
             self._committed.clear()
 
     async def _read(self, shard: str) -> None:

@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from mainspring.api.cluster.peers import Peers
 from mainspring.api.logs.log_files import LogFiles, is_attempt
+from mainspring.host.background import wait_for
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.protocol.clock import Clock
@@ -112,11 +113,7 @@ class LogStore:
     async def run(self) -> None:
         """Write queued pieces and sweep, until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(SWEEP_EVERY_SECONDS):
-                    await self._has_pieces.wait()
-            except TimeoutError:
-                pass  # time to sweep
+            await wait_for(self._has_pieces, SWEEP_EVERY_SECONDS)
             self._has_pieces.clear()
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self._has_capacity.set()

@@ -13,7 +13,7 @@ _NULL = msgspec.Raw(b"null")
 
 def view_of(kind: type[V], row: Any, **given: Any) -> V:
     """Build a view from the attributes of a row, except for the fields that are given."""
-    for name in _common_fields(kind, type(row)):
+    for name in _common_fields(kind, type(row)):  # type: ignore[arg-type]
         if name not in given:
             given[name] = getattr(row, name)
     return kind(**given)
@@ -24,6 +24,6 @@ def raw(text: str | bytes | None) -> msgspec.Raw:
     return _NULL if text is None else msgspec.Raw(text)
 
 
-@cache  # type: ignore[arg-type]
+@cache
 def _common_fields(view: type[msgspec.Struct], row: type) -> tuple[str, ...]:
     return tuple(name for name in view.__struct_fields__ if hasattr(row, name))

@@ -12,19 +12,14 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Protocol
 
-import structlog
-
 from mainspring.core.model.settings import DEFAULT_RETENTION, Retention
-from mainspring.host.background import Steps
+from mainspring.host.background import Steps, repeat
 from mainspring.host.loop import Leader
 from mainspring.host.maintenance.worker_watch import MAX_SILENT_WORKERS, claimant_silent_after, silent_after
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Unavailable
 from mainspring.shard.events import InvariantsDue, RunsExpired, WorkerSilent
 from mainspring.store.ports.front import Liveness
 from mainspring.store.ports.store import Pruned, Sweeps
-
-log = structlog.get_logger()
 
 DAYS_AHEAD = 7
 RUNS_PER_PASS = 100
@@ -60,12 +55,7 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except Unavailable as fault:
-                log.warning("sweep.unavailable", fault=str(fault))
-            await self._clock.sleep(POLL_SECONDS)
+        await repeat(self._clock, POLL_SECONDS, self.sweep, "sweep.unavailable")
 
     async def sweep(self) -> None:
         """Run the steps that are due in this pass. Errors are raised after all steps."""
@@ -90,10 +80,8 @@ class Sweeper:
 
     async def report_silent_workers(self, leader: Leader) -> int:
         """Report workers without a recent heartbeat to the shard; return their number."""
-        silent, claimant_silent = (
-            silent_after(leader.scheduler_settings),
-            claimant_silent_after(leader.scheduler_settings),
-        )
+        settings = leader.scheduler_settings
+        silent, claimant_silent = silent_after(settings), claimant_silent_after(settings)
         rows = await self._store.silent_workers(leader.term.shard, silent, MAX_SILENT_WORKERS, claimant_silent)
         for row in rows:
             leader.inbox.put(WorkerSilent(row=row))

@@ -2,7 +2,7 @@
 
     run.ended     record the ends of runs on their fires, then evaluate the schedules that wait for them
     run.cancel    cancel a run that is to be replaced by the next: a request to its leader
-    file.probe     probe a file that a window depends on through a worker of the pool, then evaluate the window
+    file.probe    probe a file that a window depends on through a worker of the pool, then evaluate the window
 
 All are idempotent: a recorded end stays recorded, and an outdated file probe is dropped.
 """
@@ -17,13 +17,13 @@ import msgspec
 import structlog
 
 from mainspring.core.model.batch import OutboxRow
-from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import EndedRun
 from mainspring.core.schedules import evaluate
 from mainspring.core.schedules.evaluate import Ended, FileProbeResult
 from mainspring.core.schedules.evaluation import CANCEL_RUN, PROBE_FILE, CancelRunRequest, FileProbeRequest
 from mainspring.host.leader_client import LeaderClient
 from mainspring.host.outbox.delivery import GroupReceiver, Receiver
+from mainspring.host.outbox.run_ended import RUN_ENDED, decode_run_ended
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.protocol.errors import Broken
 from mainspring.shard.events import CancelRun
@@ -32,7 +32,6 @@ from mainspring.store.ports.schedules import FireFilter, Schedules
 
 log = structlog.get_logger()
 
-RUN_ENDED = "run.ended"
 CONCURRENT_KINDS = frozenset({CANCEL_RUN, PROBE_FILE})
 """Kinds whose receivers wait for leaders or workers; they are delivered concurrently."""
 MISSED_AFTER = timedelta(minutes=2)
@@ -40,16 +39,6 @@ MISSED_AFTER = timedelta(minutes=2)
 MAX_PER_PASS = 200
 _MAX_GENERATIONS = 1_000
 _INSTANT = timedelta(microseconds=1)
-
-
-class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The message of a shard that a run ended (`shard/turn.py`)."""
-
-    run: str
-    state: RunState
-
-
-_RUN_ENDED = msgspec.json.Decoder(_RunEnded)
 
 
 class ScheduleRunStore(Schedules, Protocol):
@@ -78,7 +67,7 @@ class ScheduleOutbox:
 
     async def runs_ended(self, rows: Sequence[OutboxRow]) -> None:
         """Record the ends of runs, and evaluate the schedules that created them."""
-        ended_runs = [(_RUN_ENDED.decode(row.payload), row.created_at) for row in rows]
+        ended_runs = [(decode_run_ended(row), row.created_at) for row in rows]
         await self._record_ends([EndedRun(run_id=one.run, state=one.state, ended_at=at) for one, at in ended_runs])
 
     async def catch_up(self, now: datetime) -> int:

@@ -22,7 +22,7 @@ import structlog
 
 from mainspring.core.model.schedule_rows import Decide
 from mainspring.core.schedules import evaluate
-from mainspring.host.background import Steps
+from mainspring.host.background import Steps, wait_for
 from mainspring.host.schedules.evaluator import Rule, ScheduleEvaluator
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
@@ -86,7 +86,7 @@ class TriggerLoop:
             except Unavailable as fault:
                 log.warning("triggers.unavailable", fault=str(fault))
                 wait = POLL_SECONDS
-            await self._wait(wait)
+            await wait_for(self._woken, wait)
 
     async def fire(self) -> int:
         """Evaluate all due schedules; return their number."""
@@ -119,10 +119,3 @@ class TriggerLoop:
         now, heard = self._store_time
         wait = (due_at - now).total_seconds() - (self._clock.monotonic() - heard)
         return min(max(wait, MIN_WAIT_SECONDS), POLL_SECONDS)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
@@ -27,23 +26,21 @@ from mainspring.store.ports.store import Store
 router = Router()
 
 
-@router.get("/settings", operation="list_settings", role=Role.VIEWER)
-async def list_settings(principal: Principal, settings: Settings) -> Page[SettingView]:
+@router.get("/settings", operation="list_settings", role=Role.VIEWER, all_tenants=True)
+async def list_settings(settings: Settings) -> Page[SettingView]:
     """List all settings, with their limits and the origin of their values."""
-    permissions.check_all_tenants(principal)
     rows = await settings.refresh()
     return Page(items=[_view(settings, setting, rows) for setting in SETTINGS.values()])
 
 
-@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
-async def get_setting(name: str, principal: Principal, settings: Settings, known: IfNoneMatch = None) -> Response:
+@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView, all_tenants=True)
+async def get_setting(name: str, settings: Settings, known: IfNoneMatch = None) -> Response:
     """Get a setting."""
-    permissions.check_all_tenants(principal)
     view = _view(settings, _find(name), await settings.refresh())
     return etags.answer(view, view.version, known)
 
 
-@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView)
+@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView, all_tenants=True)
 async def put_setting(
     name: str,
     body: SettingRequest,
@@ -54,7 +51,6 @@ async def put_setting(
     match: IfMatch = None,
 ) -> Response:
     """Change a setting, on this server at once and on all others within 5 s."""
-    permissions.check_all_tenants(principal)
     setting = _find(name)
     before = _view(settings, setting, await settings.refresh())
     expected = etags.expected(match, before.version, f"setting {name}")
@@ -68,10 +64,9 @@ async def put_setting(
     return etags.answer(_view(settings, setting, await settings.refresh()), kept.version)
 
 
-@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN)
+@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN, all_tenants=True)
 async def reset_setting(
     name: str,
-    principal: Principal,
     store: Store,
     settings: Settings,
     audit: Auditor,
@@ -79,7 +74,6 @@ async def reset_setting(
     match: IfMatch = None,
 ) -> ActionResult:
     """Reset a setting to each server's default."""
-    permissions.check_all_tenants(principal)
     setting = _find(name)
     before = _view(settings, setting, await settings.refresh())
     etags.expected(match, before.version, f"setting {name}")

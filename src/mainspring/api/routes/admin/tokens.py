@@ -10,14 +10,14 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.auth.tokens import MAX_LIFETIME, MIN_LIFETIME, audit_summary, make_token
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
-from mainspring.protocol.errors import KeyReused, Refused
+from mainspring.protocol.errors import KeyReused
 from mainspring.protocol.rest.runs import ActionResult, Page, TokenRequest, TokenView
 from mainspring.store.ports.store import Store
 
@@ -91,5 +91,4 @@ def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         longest = MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {MIN_LIFETIME.total_seconds():.0f} to {longest:.0f}")
-    if faults.total():
-        raise Refused(f"the token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    refuse("the token", faults)

@@ -19,7 +19,7 @@ from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
@@ -184,8 +184,7 @@ def _check(body: WebhookRequest, tenant: str, server: ServerInfo) -> None:
         faults.add("note", f"must have at most {MAX_NOTE_LENGTH} characters")
     if tenant != ALL_TENANTS:
         check_name(tenant, "tenant", faults)
-    if faults.total():
-        raise Refused(f"the webhook has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    refuse("the webhook", faults)
 
 
 def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:

@@ -21,12 +21,12 @@ from mainspring.api.http.cursors import PageRequest, make_cursor, unknown_cursor
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.job_schema import JobDefinition
 from mainspring.api.http.list_filters import Query
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.admission import AdmissionControl, refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.definitions import job_entry, new_job, read_job
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.views import run_views

@@ -19,13 +19,13 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters
-from mainspring.api.http.problems import problem_of, refusal
+from mainspring.api.http.problems import problem_of, refusal, refuse
 from mainspring.api.http.routing import NDJSON, Router
 from mainspring.api.routes.runs.runs import priority_action, read_priority, run_action
 from mainspring.api.routes.runs.submission import NdjsonResponse
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
-from mainspring.api.submission.admission import AdmissionControl, refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.core.model.run import Run
 from mainspring.core.query.filters import ListKind
 from mainspring.protocol.errors import MainspringError, Refused

@@ -10,7 +10,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found, refusal, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.submission.actions import execute
@@ -18,7 +18,7 @@ from mainspring.api.views.view_of import view_of
 from mainspring.core.model.task import Task
 from mainspring.core.text.strict_json import faults_in
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES, digest_of
-from mainspring.protocol.errors import Conflict, Refused, VersionMismatch
+from mainspring.protocol.errors import Conflict, VersionMismatch
 from mainspring.protocol.rest.runs import ActionResult, CheckpointView
 from mainspring.shard.events import SaveCheckpoint
 from mainspring.store.ports.store import Store
@@ -87,8 +87,7 @@ def _read(body: bytes) -> str:
     except UnicodeDecodeError as error:
         raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
     faults = faults_in(document, "", max_bytes=MAX_CHECKPOINT_BYTES)
-    if faults:
-        raise Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    refuse("the body", faults)
     return document
 
 

@@ -14,12 +14,12 @@ from mainspring.api.http import list_filters, preferences
 from mainspring.api.http.cursors import PageRequest, unknown_cursor
 from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found, refusal, refuse
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.live.run_waits import RunWaiters
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
-from mainspring.api.submission.admission import AdmissionControl, refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.views import run_deadlines, run_graphs, run_views
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.task import Priority, Task, TaskState
@@ -128,36 +128,24 @@ async def list_tasks_of_run(
     return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
 
-@router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
-async def cancel_run(
-    run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Cancel a run: waiting tasks never start, running tasks are asked to stop."""
-    return await _execute(CancelRun, run_id, body, principal, store, leaders, audit)
+def _add_action(verb: str, kind: type[RunAction], about: str) -> None:
+    """Add the route of an action on a run without further arguments."""
+
+    async def act(
+        run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+    ) -> ActionResult:
+        found = await find_run(store, principal, run_id)
+        action = run_action(kind, found.run, principal, reason(body.why), audit)
+        return await execute(leaders, found.run.shard, action)
+
+    act.__doc__ = about
+    router.post(f"/runs/{{run_id}}/{verb}", operation=f"{verb}_run", role=Role.OPERATOR)(act)
 
 
-@router.post("/runs/{run_id}/pause", operation="pause_run", role=Role.OPERATOR)
-async def pause_run(
-    run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Pause a run: no more of its tasks start; running tasks continue."""
-    return await _execute(PauseRun, run_id, body, principal, store, leaders, audit)
-
-
-@router.post("/runs/{run_id}/resume", operation="resume_run", role=Role.OPERATOR)
-async def resume_run(
-    run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Resume a run that was paused, or held because of a fault."""
-    return await _execute(ResumeRun, run_id, body, principal, store, leaders, audit)
-
-
-@router.post("/runs/{run_id}/retry", operation="retry_run", role=Role.OPERATOR)
-async def retry_run(
-    run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Retry all failed tasks of a run, with the tasks cancelled or skipped because of them."""
-    return await _execute(RetryRun, run_id, body, principal, store, leaders, audit)
+_add_action("cancel", CancelRun, "Cancel a run: waiting tasks never start, running tasks are asked to stop.")
+_add_action("pause", PauseRun, "Pause a run: no more of its tasks start; running tasks continue.")
+_add_action("resume", ResumeRun, "Resume a run that was paused, or held because of a fault.")
+_add_action("retry", RetryRun, "Retry all failed tasks of a run, with the tasks cancelled or skipped because of them.")
 
 
 @router.post("/runs/{run_id}/priority", operation="change_priority", role=Role.OPERATOR)
@@ -187,9 +175,9 @@ async def run_with_counts(store: Store, found: ListedRun) -> RunView:
     return run_views.run_view(found, rate_class)
 
 
-def read_priority(said: str | None) -> Priority:
+def read_priority(text: str | None) -> Priority:
     """Parse a priority, case-insensitive. Raises Refused."""
-    priority = Priority.__members__.get((said or "").upper())
+    priority = Priority.__members__.get((text or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
         raise refusal("the body has 1 fault", "priority", why)
@@ -214,20 +202,6 @@ async def find_run(store: Store, principal: Principal, run_id: str) -> ListedRun
     if found is None or not principal.sees(found.run.tenant):
         raise not_found("run", run_id)
     return found
-
-
-async def _execute(
-    kind: type[RunAction],
-    run_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
-    audit: Auditor,
-) -> ActionResult:
-    found = await find_run(store, principal, run_id)
-    action = run_action(kind, found.run, principal, reason(body.why), audit)
-    return await execute(leaders, found.run.shard, action)
 
 
 def _matches(task: Task, wanted: TaskFilter) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from mainspring.api.auth.audit_context import Auditor
@@ -90,28 +92,21 @@ async def list_transitions(task_id: str, principal: Principal, store: Store) -> 
     return Page(items=[view_of(TransitionView, one) for one in await store.transitions_of(task_id)])
 
 
-@router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
-async def cancel_task(
-    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Cancel a task and its descendants."""
-    return await _execute(CancelTask, task_id, body, principal, store, leaders, audit)
+def _add_action(verb: str, kind: type[CancelTask | ReopenTask | ClearTask], about: str) -> None:
+    """Add the route of an action on a task without further arguments."""
+
+    async def act(
+        task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+    ) -> ActionResult:
+        return await _execute(kind, task_id, body.why, principal, store, leaders, audit)
+
+    act.__doc__ = about
+    router.post(f"/tasks/{{task_id}}/{verb}", operation=f"{verb}_task", role=Role.OPERATOR)(act)
 
 
-@router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
-async def retry_task(
-    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Retry an ended task, with the tasks that were cancelled or skipped because of it."""
-    return await _execute(ReopenTask, task_id, body, principal, store, leaders, audit)
-
-
-@router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
-async def clear_task(
-    task_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Release a quarantined task."""
-    return await _execute(ClearTask, task_id, body, principal, store, leaders, audit)
+_add_action("cancel", CancelTask, "Cancel a task and its descendants.")
+_add_action("retry", ReopenTask, "Retry an ended task, with the tasks that were cancelled or skipped because of it.")
+_add_action("clear", ClearTask, "Release a quarantined task.")
 
 
 @router.post("/tasks/{task_id}/extend", operation="extend_task", role=Role.OPERATOR)
@@ -121,17 +116,7 @@ async def extend_task(
     """Extend the timeout of a running task."""
     if not 0 < body.seconds <= MAX_TIMEOUT_SECONDS:
         raise refusal("the body has 1 fault", "seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
-    task = await find_task(store, principal, task_id)
-    why = reason(body.why)
-    action = ExtendTask(
-        run_id=task.run_id,
-        task_id=task_id,
-        seconds=body.seconds,
-        by=principal.name,
-        why=why,
-        audit=audit.entry(task_id, tenant=task.tenant, why=why),
-    )
-    return await execute(leaders, task.shard, action)
+    return await _execute(ExtendTask, task_id, body.why, principal, store, leaders, audit, seconds=body.seconds)
 
 
 @router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
@@ -144,18 +129,10 @@ async def kill_task(
     """
     if not 0 <= body.grace_seconds <= MAX_GRACE_SECONDS:
         raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
-    task = await find_task(store, principal, task_id)
-    why = reason(body.why)
-    action = KillTask(
-        run_id=task.run_id,
-        task_id=task_id,
-        grace_seconds=body.grace_seconds,
+    return await _execute(
+        KillTask, task_id, body.why, principal, store, leaders, audit, grace_seconds=body.grace_seconds,
         again=body.again,
-        by=principal.name,
-        why=why,
-        audit=audit.entry(task_id, tenant=task.tenant, why=why),
-    )
-    return await execute(leaders, task.shard, action)
+    )  # fmt: skip
 
 
 async def find_task(store: Store, principal: Principal, task_id: str) -> Task:
@@ -169,16 +146,11 @@ async def find_task(store: Store, principal: Principal, task_id: str) -> Task:
 
 
 async def _execute(
-    kind: type[CancelTask | ReopenTask | ClearTask],
-    task_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
-    audit: Auditor,
-) -> ActionResult:
+    kind: type[CancelTask | ReopenTask | ClearTask | ExtendTask | KillTask], task_id: str, why: str,
+    principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor, **arguments: Any,
+) -> ActionResult:  # fmt: skip
     task = await find_task(store, principal, task_id)
-    why = reason(body.why)
+    why = reason(why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
-    action = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+    action = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry, **arguments)
     return await execute(leaders, task.shard, action)

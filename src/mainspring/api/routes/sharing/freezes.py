@@ -9,6 +9,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
@@ -56,14 +57,14 @@ async def freeze(
     subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
     if not faults.total():
         await _check_known(store, kind, subject, faults)
-    rule_routes.refuse_faults("freeze", faults)
-    was = await _find(rules, kind, subject)
+    refuse("the freeze", faults)
+    existing = await _find(rules, kind, subject)
     row = FreezeRow(
         kind=kind, subject=subject, by=principal.name, why=body.why, since=EPOCH,
         until=await rule_routes.until(time, body.seconds),
     )  # fmt: skip
     entry = audit.entry(
-        _object(kind, subject), tenant=tenant, why=body.why, before=_view(was) if was else None, after=body
+        _object(kind, subject), tenant=tenant, why=body.why, before=_view(existing) if existing else None, after=body
     )
     kept = await store.freeze(row, entry)
     await rules.refresh()
@@ -83,13 +84,15 @@ async def unfreeze(
     """Unfreeze a scope."""
     faults = Faults()
     subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
-    rule_routes.refuse_faults("request", faults)
-    was = await _find(rules, kind, subject)
-    entry = audit.entry(_object(kind, subject), tenant=tenant, why=reason(why), before=_view(was) if was else None)
+    refuse("the request", faults)
+    existing = await _find(rules, kind, subject)
+    entry = audit.entry(
+        _object(kind, subject), tenant=tenant, why=reason(why), before=_view(existing) if existing else None
+    )
     return await rule_routes.delete_rule(store, rules, store.unfreeze(kind, subject, entry), entry)
 
 
-def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, *, where: str) -> tuple[str, str]:
+def _subject(principal: Principal, kind: FreezeKind, requested: str, faults: Faults, *, where: str) -> tuple[str, str]:
     """Return the subject and the tenant of the audit entry. Raises Forbidden if the caller may not freeze it.
 
     A job without a tenant belongs to the caller's.
@@ -97,14 +100,14 @@ def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, 
     if kind in _CLUSTER_WIDE:
         permissions.check_all_tenants(principal)
         if kind is FreezeKind.POOL:
-            validate_job.check_name(said, where, faults)
-        elif said:
+            validate_job.check_name(requested, where, faults)
+        elif requested:
             faults.add(where, "must be empty for everything")
-        return said, INSTALLATION
+        return requested, INSTALLATION
     if kind is FreezeKind.TENANT:
-        validate_job.check_name(said, where, faults)
-        return said, permissions.tenant_to_write(principal, said)
-    named, slash, job = said.rpartition("/")
+        validate_job.check_name(requested, where, faults)
+        return requested, permissions.tenant_to_write(principal, requested)
+    named, slash, job = requested.rpartition("/")
     for part in (named, job) if slash else (job,):
         validate_job.check_name(part, where, faults)
     tenant = permissions.tenant_to_write(principal, named if slash else None)

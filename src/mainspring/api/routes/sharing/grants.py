@@ -6,6 +6,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
@@ -35,7 +36,7 @@ async def list_p0_grants(
     return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), paging)
 
 
-@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)
+@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER, all_tenants=True)
 async def grant_p0(
     name: str,
     body: GrantRequest,
@@ -46,33 +47,29 @@ async def grant_p0(
     audit: Auditor,
 ) -> GrantView:
     """Grant a tenant P0, for a duration or until revoked. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
-    rule_routes.refuse_faults("grant", faults)
-    was = await _find(rules, name)
+    refuse("the grant", faults)
+    existing = await _find(rules, name)
     grant = P0Grant(
         tenant=name, by=principal.name, why=body.why, since=EPOCH, until=await rule_routes.until(time, body.seconds)
     )
-    entry = audit.entry(name, tenant=name, why=body.why, before=_view(was) if was else None, after=body)
+    entry = audit.entry(name, tenant=name, why=body.why, before=_view(existing) if existing else None, after=body)
     kept = await store.grant_p0(grant, entry)
     await rules.refresh()
     return _view(kept)
 
 
-@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
-async def revoke_p0(
-    name: str, principal: Principal, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = ""
-) -> ActionResult:
+@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER, all_tenants=True)
+async def revoke_p0(name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "") -> ActionResult:
     """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    rule_routes.refuse_faults("request", faults)
-    was = await _find(rules, name)
-    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(was) if was else None)
+    refuse("the request", faults)
+    existing = await _find(rules, name)
+    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(existing) if existing else None)
     return await rule_routes.delete_rule(store, rules, store.revoke_p0(name, entry), entry)
 
 

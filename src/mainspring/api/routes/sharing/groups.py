@@ -10,7 +10,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.submission.actions import reason
@@ -63,15 +63,15 @@ async def put_group(
     """Create a group or change its limits. Running tasks continue, even if they exceed the new limit."""
     owner = permissions.tenant_to_write(principal, tenant)
     _check(owner, name, body)
-    was = await _find(rules, owner, name)
-    if was is None and sum(row.tenant == owner for row in rules.now.groups) >= MAX_GROUPS_PER_TENANT:
+    existing = await _find(rules, owner, name)
+    if existing is None and sum(row.tenant == owner for row in rules.now.groups) >= MAX_GROUPS_PER_TENANT:
         raise Conflict(f"a tenant has at most {MAX_GROUPS_PER_TENANT} groups")
-    expected = etags.expected(match, None if was is None else was.version, f"group {name}")
+    expected = etags.expected(match, None if existing is None else existing.version, f"group {name}")
     row = GroupRow(
         tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
         updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    entry = audit.entry(name, tenant=owner, before=None if was is None else _request(was), after=body)
+    entry = audit.entry(name, tenant=owner, before=None if existing is None else _request(existing), after=body)
     kept = await store.put_group(row, expected, entry)
     await rules.refresh()
     return etags.answer(_view(kept), kept.version)
@@ -84,11 +84,11 @@ async def drop_group(
 ) -> ActionResult:  # fmt: skip
     """Delete a group: tasks that name it no longer wait for it."""
     owner = permissions.tenant_to_write(principal, tenant)
-    was = await _find(rules, owner, name)
-    if was is None:
+    existing = await _find(rules, owner, name)
+    if existing is None:
         raise not_found("group", name)
-    etags.expected(match, was.version, f"group {name}")
-    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(was))
+    etags.expected(match, existing.version, f"group {name}")
+    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(existing))
     return await rule_routes.delete_rule(store, rules, store.drop_group(owner, name, entry), entry)
 
 
@@ -101,7 +101,7 @@ def _check(owner: str, name: str, body: GroupRequest) -> None:
     if body.per_seconds is not None and not MIN_PERIOD_SECONDS <= body.per_seconds <= rule_routes.MAX_SECONDS:
         faults.add("per_seconds", f"must be from {MIN_PERIOD_SECONDS:g} to {rule_routes.MAX_SECONDS:.0f}")
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("group", faults)
+    refuse("the group", faults)
 
 
 async def _find(rules: SharingRulesCache, tenant: str, name: str) -> GroupRow | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
@@ -52,7 +51,7 @@ async def get_pool(
     return etags.answer(view, view.version, known)
 
 
-@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView)
+@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView, all_tenants=True)
 async def put_pool(
     name: str,
     body: PoolRequest,
@@ -67,11 +66,10 @@ async def put_pool(
 
     Running tasks continue. Queued tasks that the new labels or zones exclude stay queued.
     """
-    permissions.check_all_tenants(principal)
     row = _pool_row(name, body, principal)
-    was = next((one for one in (await rules.refresh()).pools if one.name == name), None)
-    expected = etags.expected(match, None if was is None else was.version, f"pool {name}")
-    before = None if was is None else _audit_summary(was)
+    existing = next((one for one in (await rules.refresh()).pools if one.name == name), None)
+    expected = etags.expected(match, None if existing is None else existing.version, f"pool {name}")
+    before = None if existing is None else _audit_summary(existing)
     entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
     kept = await store.put_pool(row, expected, entry)
     await rules.refresh()
@@ -87,7 +85,7 @@ async def list_policies(rules: SharingRulesCache, paging: PageRequest) -> Page[P
     )
 
 
-@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView)
+@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView, all_tenants=True)
 async def put_policy(
     name: str,
     body: PolicyRequest,
@@ -101,23 +99,21 @@ async def put_policy(
 
     Running tasks continue; queued tasks in other pools no longer start there.
     """
-    permissions.check_all_tenants(principal)
     _check_policy(name, body)
-    was = await _find_policy(rules, name)
-    expected = etags.expected(match, None if was is None else was.version, f"policy {name}")
+    existing = await _find_policy(rules, name)
+    expected = etags.expected(match, None if existing is None else existing.version, f"policy {name}")
     row = Policy(
         name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
         updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    entry = audit.entry(name, tenant=INSTALLATION, before=None if was is None else _request(was), after=body)
+    entry = audit.entry(name, tenant=INSTALLATION, before=None if existing is None else _request(existing), after=body)
     kept = await store.put_policy(row, expected, entry)
     return etags.answer(_policy_view(kept, await rules.refresh()), kept.version)
 
 
-@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
+@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN, all_tenants=True)
 async def drop_policy(
     name: str,
-    principal: Principal,
     store: Store,
     rules: SharingRulesCache,
     audit: Auditor,
@@ -125,12 +121,11 @@ async def drop_policy(
     match: IfMatch = None,
 ) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
-    was = await _find_policy(rules, name)
-    if was is None:
+    existing = await _find_policy(rules, name)
+    if existing is None:
         raise not_found("policy", name)
-    etags.expected(match, was.version, f"policy {name}")
-    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(was))
+    etags.expected(match, existing.version, f"policy {name}")
+    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(existing))
     return await rule_routes.delete_rule(store, rules, store.drop_policy(name, entry), entry)
 
 
@@ -162,7 +157,7 @@ def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
     if body.max_resources is not None:
         largest = quantities.read_largest(body.max_resources, "max_resources", faults)
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("pool", faults)
+    refuse("the pool", faults)
     return PoolRow(
         name=name, labels=_labels(body.labels), zones=tuple(dict.fromkeys(body.zones)), max_resources=largest,
         note=body.note, version=0, updated_at=EPOCH, updated_by=principal.name,
@@ -181,7 +176,7 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
         faults.add("requires", "must have at least one label")
     validate_job.check_labels(body.requires, "requires", faults)
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("policy", faults)
+    refuse("the policy", faults)
 
 
 async def _find_policy(rules: SharingRulesCache, name: str) -> Policy | None:

@@ -19,7 +19,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.store_time import StoreTimeCache
@@ -88,7 +88,7 @@ async def get_quota(
     return etags.answer(_view(row, await time.now()), row.version, known)
 
 
-@router.put("/tenants/{name}/quota", operation="put_quota", role=Role.ADMIN, returns=QuotaView)
+@router.put("/tenants/{name}/quota", operation="put_quota", role=Role.ADMIN, returns=QuotaView, all_tenants=True)
 async def put_quota(
     name: str, body: QuotaRequest, principal: Principal, store: Store, time: StoreTimeCache, rules: SharingRulesCache,
     audit: Auditor, pool: str = "", match: IfMatch = None,
@@ -97,29 +97,29 @@ async def put_quota(
 
     Running tasks continue, even if they exceed it.
     """
-    permissions.check_all_tenants(principal)
     quota = _read(name, pool, body)
-    was = await _find(time, rules, name, pool)
-    etags.expected(match, None if was is None else was.version, f"quota of {name}")
-    row = msgspec.structs.replace(was or _row(name, pool, quota), quota=quota)
-    return await _put(store, time, rules, was, row, principal, body.why, audit)
+    existing = await _find(time, rules, name, pool)
+    etags.expected(match, None if existing is None else existing.version, f"quota of {name}")
+    row = msgspec.structs.replace(existing or _row(name, pool, quota), quota=quota)
+    return await _put(store, time, rules, existing, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota", operation="drop_quota", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota", operation="drop_quota", role=Role.ADMIN, all_tenants=True)
 async def drop_quota(
-    name: str, principal: Principal, store: Store, time: StoreTimeCache, rules: SharingRulesCache, audit: Auditor,
+    name: str, store: Store, time: StoreTimeCache, rules: SharingRulesCache, audit: Auditor,
     pool: str = "", why: str = "", match: IfMatch = None,
 ) -> ActionResult:  # fmt: skip
     """Delete a quota: the tenant's default applies, or the system default. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     _check_names(name, pool)
-    was = await _find(time, rules, name, pool)
-    etags.expected(match, None if was is None else was.version, f"quota of {name}")
-    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
+    existing = await _find(time, rules, name, pool)
+    etags.expected(match, None if existing is None else existing.version, f"quota of {name}")
+    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
     return await rule_routes.delete_rule(store, rules, store.drop_quota(name, pool, entry), entry)
 
 
-@router.post("/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView)
+@router.post(
+    "/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView, all_tenants=True
+)
 async def raise_quota(
     name: str,
     body: RaiseRequest,
@@ -134,17 +134,16 @@ async def raise_quota(
 
     If the tenant has no quota of its own in the pool, the current default is copied to become its own.
     """
-    permissions.check_all_tenants(principal)
     quota = _read(name, pool, body)
-    was = await _find(time, rules, name, pool)
+    existing = await _find(time, rules, name, pool)
     until = await rule_routes.until(time, body.seconds)
     assert until is not None
     raised = QuotaOverride(quota=quota, until=until, by=principal.name, why=body.why)
-    row = msgspec.structs.replace(await _own_row(time, rules, name, pool, was), raised=raised)
-    return await _put(store, time, rules, was, row, principal, body.why, audit)
+    row = msgspec.structs.replace(await _own_row(time, rules, name, pool, existing), raised=raised)
+    return await _put(store, time, rules, existing, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN, all_tenants=True)
 async def end_raise(
     name: str,
     principal: Principal,
@@ -156,18 +155,25 @@ async def end_raise(
     why: str = "",
 ) -> ActionResult:
     """End a temporary raise. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     _check_names(name, pool)
-    was = await _find(time, rules, name, pool)
-    if was is None or was.raised is None:
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
+    existing = await _find(time, rules, name, pool)
+    if existing is None or existing.raised is None:
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
         await store.record([entry])
         return ActionResult(changed=False, detail="already absent")
-    await _put(store, time, rules, was, msgspec.structs.replace(was, raised=None), principal, reason(why), audit)
+    await _put(
+        store, time, rules, existing, msgspec.structs.replace(existing, raised=None), principal, reason(why), audit
+    )
     return ActionResult(changed=True)
 
 
-@router.put("/tenants/{name}/quota/bookings/{booking}", operation="put_booking", role=Role.ADMIN, returns=QuotaView)
+@router.put(
+    "/tenants/{name}/quota/bookings/{booking}",
+    operation="put_booking",
+    role=Role.ADMIN,
+    returns=QuotaView,
+    all_tenants=True,
+)
 async def put_booking(
     name: str, booking: str, body: BookingRequest, principal: Principal, store: Store, time: StoreTimeCache,
     rules: SharingRulesCache, audit: Auditor, pool: str = "",
@@ -177,20 +183,19 @@ async def put_booking(
     It starts `lead_seconds` early, so that tenants on burst release the capacity in time. If the tenant has no quota of
     its own in the pool, the current default is copied to become its own.
     """
-    permissions.check_all_tenants(principal)
     wanted = await _read_booking(time, name, booking, pool, body, principal)
-    was = await _find(time, rules, name, pool)
-    row = await _own_row(time, rules, name, pool, was)
+    existing = await _find(time, rules, name, pool)
+    row = await _own_row(time, rules, name, pool, existing)
     others = [one for one in row.bookings if one.name != booking]
     if len(others) >= MAX_BOOKINGS:
         faults = Faults()
         faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed")
-        rule_routes.refuse_faults("booking", faults)
+        refuse("the booking", faults)
     row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
-    return await _put(store, time, rules, was, row, principal, body.why, audit)
+    return await _put(store, time, rules, existing, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN, all_tenants=True)
 async def drop_booking(
     name: str,
     booking: str,
@@ -203,15 +208,16 @@ async def drop_booking(
     why: str = "",
 ) -> ActionResult:
     """Delete a booking; an active one ends. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     _check_names(name, pool)
-    was = await _find(time, rules, name, pool)
-    left = () if was is None else tuple(one for one in was.bookings if one.name != booking)
-    if was is None or len(left) == len(was.bookings):
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(was))
+    existing = await _find(time, rules, name, pool)
+    left = () if existing is None else tuple(one for one in existing.bookings if one.name != booking)
+    if existing is None or len(left) == len(existing.bookings):
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
         await store.record([entry])
         return ActionResult(changed=False, detail="already absent")
-    await _put(store, time, rules, was, msgspec.structs.replace(was, bookings=left), principal, reason(why), audit)
+    await _put(
+        store, time, rules, existing, msgspec.structs.replace(existing, bookings=left), principal, reason(why), audit
+    )
     return ActionResult(changed=True)
 
 
@@ -245,7 +251,7 @@ def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
     if shut is not None and not body.confirm:
         limit = quantities.PUBLIC_NAMES.get(shut, shut)
         faults.add("confirm", f"no task of {name} could start with {limit} 0: set `confirm` to apply it anyway")
-    rule_routes.refuse_faults("quota", faults)
+    refuse("the quota", faults)
     return quota
 
 
@@ -260,13 +266,13 @@ async def _read_booking(
         guaranteed=Resources(**quantities.read(body.guaranteed, "guaranteed", faults)), by=principal.name, why=body.why,
     )  # fmt: skip
     capacity_bookings.check(wanted, await time.now(), faults)
-    rule_routes.refuse_faults("booking", faults)
+    refuse("the booking", faults)
     return wanted
 
 
 def _check_names(name: str, pool: str) -> None:
     """Raises Refused."""
-    rule_routes.refuse_faults("request", _faults_in_names(name, pool))
+    refuse("the request", _faults_in_names(name, pool))
 
 
 def _faults_in_names(name: str, pool: str) -> Faults:
@@ -290,11 +296,11 @@ async def _find(time: StoreTimeCache, rules: SharingRulesCache, tenant: str, poo
 
 
 async def _own_row(
-    time: StoreTimeCache, rules: SharingRulesCache, tenant: str, pool: str, was: QuotaRow | None
+    time: StoreTimeCache, rules: SharingRulesCache, tenant: str, pool: str, existing: QuotaRow | None
 ) -> QuotaRow:
     """Return a tenant's own quota in a pool, or a copy of the current default."""
-    if was is not None:
-        return was
+    if existing is not None:
+        return existing
     usual = await _find(time, rules, tenant, "")
     return _row(tenant, pool, DEFAULT_QUOTA if usual is None else usual.quota)
 
@@ -309,7 +315,7 @@ async def _put(
     store: Store,
     time: StoreTimeCache,
     rules: SharingRulesCache,
-    was: QuotaRow | None,
+    existing: QuotaRow | None,
     row: QuotaRow,
     principal: Principal,
     why: str,
@@ -318,9 +324,13 @@ async def _put(
     """Store a quota, replacing exactly the version that it was derived from."""
     row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=principal.name)
     entry = audit.entry(
-        _object(row.tenant, row.pool), tenant=row.tenant, why=why, before=_audit_summary(was), after=_audit_summary(row)
+        _object(row.tenant, row.pool),
+        tenant=row.tenant,
+        why=why,
+        before=_audit_summary(existing),
+        after=_audit_summary(row),
     )
-    kept = await store.put_quota(row, 0 if was is None else was.version, entry)
+    kept = await store.put_quota(row, 0 if existing is None else existing.version, entry)
     await rules.refresh()
     return etags.answer(_view(kept, await time.now()), kept.version)
 

@@ -17,7 +17,6 @@ from mainspring.api.submission.actions import MAX_REASON_LENGTH
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.host.config.sharing_rules import SharingRulesCache
-from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.store import Store
 
@@ -43,13 +42,6 @@ def check_duration(seconds: float | None, faults: Faults) -> None:
     """Check an optional duration."""
     if seconds is not None:
         check_seconds(seconds, "seconds", faults, longest=MAX_SECONDS)
-
-
-def refuse_faults(what: str, faults: Faults) -> None:
-    """Raise Refused if there are faults."""
-    total = faults.total()
-    if total:
-        raise Refused(f"the {what} has {total} fault{'s' if total > 1 else ''}", faults.all())
 
 
 async def until(time: StoreTimeCache, seconds: float | None) -> datetime | None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.admin import TenantRequest, TenantView
 from mainspring.protocol.rest.runs import Page
 from mainspring.store.ports.admin import TenantRow
@@ -46,20 +44,19 @@ async def get_tenant(name: str, principal: Principal, store: Store, known: IfNon
     return etags.answer(_view(row), row.version, known)
 
 
-@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView)
+@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView, all_tenants=True)
 async def put_tenant(
     name: str, body: TenantRequest, principal: Principal, store: Store, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Describe a tenant, which need not exist yet. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     _check(name, body)
-    was = await store.find_tenant(name)
-    expected = etags.expected(match, None if was is None else was.version, f"tenant {name}")
+    existing = await store.find_tenant(name)
+    expected = etags.expected(match, None if existing is None else existing.version, f"tenant {name}")
     row = TenantRow(
         name=name, title=body.title, contact=body.contact, note=body.note, version=0, created_at=EPOCH,
         created_by=principal.name, updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    before = None if was is None else view_of(TenantRequest, was)
+    before = None if existing is None else view_of(TenantRequest, existing)
     kept = await store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
     return etags.answer(_view(kept), kept.version)
 
@@ -70,8 +67,7 @@ def _check(name: str, body: TenantRequest) -> None:
     for field, longest in MAX_TEXT_LENGTH.items():
         if len(getattr(body, field)) > longest:
             faults.add(field, f"must have at most {longest} characters")
-    if faults.total():
-        raise Refused(f"the tenant has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    refuse("the tenant", faults)
 
 
 def _view(row: TenantRow) -> TenantView:

@@ -14,12 +14,11 @@ from starlette.requests import Request
 from mainspring.api.auth.access import Access
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.http.problems import refusal
+from mainspring.api.http.problems import refusal, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.logs.logs import LogStore
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
-from mainspring.api.submission.admission import refuse
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
 from mainspring.api.worker_link.http_claims import AttemptLocation, Claims, worker_in_pool
@@ -114,8 +113,8 @@ async def start_claimed_run(
 ) -> ClaimedRunState:
     """Start a claimed task. A claim expires if it is not started. Repeatable."""
     access.check_worker(principal)
-    said = msgspec.Raw(msgspec.json.encode(body.execution_context))
-    context = _document(said, "execution_context", MAX_LOG_BYTES)
+    encoded = msgspec.Raw(msgspec.json.encode(body.execution_context))
+    context = _document(encoded, "execution_context", MAX_LOG_BYTES)
     known = await claims.known(run_id, principal, body.worker_id)
     if known.end is not None:
         raise known.fault(run_id, "")
@@ -209,20 +208,20 @@ async def _end(
     """Apply a result. A repeated one succeeds again; a late one is recorded only."""
     access.check_worker(principal)
     known = await claims.known(attempt, principal, worker_id)
-    said = ""
+    detail = ""
     if known.end is None:
         action = _ended(known, principal, attempt, outcome, output, error)
         answered = await leaders.ask(known.shard, action)
         if answered.reply is ActionStatus.DONE:
             return
-        said = answered.detail
+        detail = answered.detail
         known = await claims.known_now(attempt, principal, worker_id)
     if known.end in _SAME[outcome]:
         return
     if known.end is not None:
         late = _ended(known, principal, attempt, outcome, output, error)
         await leaders.ask(known.shard, msgspec.structs.replace(late, is_late=True))
-    raise known.fault(attempt, said)
+    raise known.fault(attempt, detail)
 
 
 def _ended(
@@ -279,16 +278,16 @@ def _offer(body: ClaimRequest) -> Offer | None:
     for where, text in (texts | {"zone": body.zone, "version": body.version}).items():
         if not text.isprintable():
             faults.add(where, "contains a control character")
-    said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
-    refuse("the body", faults.all())
-    return None if body.resources is None else Offer(**{name: said.get(name, 0) for name in Offer.__struct_fields__})
+    offered = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
+    refuse("the body", faults)
+    return None if body.resources is None else Offer(**{name: offered.get(name, 0) for name in Offer.__struct_fields__})
 
 
-def _document(said: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
+def _document(given: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
     """Return a document of the worker; None if unset. Raises Refused."""
-    if isinstance(said, msgspec.UnsetType):
+    if isinstance(given, msgspec.UnsetType):
         return None
-    document = bytes(said)
+    document = bytes(given)
     if len(document) > most:
         raise refusal("the body has 1 fault", where, f"has {len(document)} bytes, at most {most} are allowed")
     return document.decode()
@@ -310,11 +309,11 @@ def _note(body: HeartbeatRequest) -> str | None:
 def _error(body: FailRequest) -> msgspec.Raw:
     """Build the error document as agents do (`core/lifecycle/failures.py`)."""
     details = dict(body.error_details)
-    said: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
+    error: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
     if not body.should_retry:
-        said["class"] = "permanent"
+        error["class"] = "permanent"
     if body.retry_after_seconds is not None:
-        said["retry_after_seconds"] = body.retry_after_seconds
+        error["retry_after_seconds"] = body.retry_after_seconds
     if details:
-        said["details"] = details
-    return msgspec.Raw(msgspec.json.encode(said))
+        error["details"] = details
+    return msgspec.Raw(msgspec.json.encode(error))

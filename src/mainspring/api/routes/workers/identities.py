@@ -8,13 +8,12 @@ from functools import partial
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.auth.tokens import make_join_token
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
@@ -47,7 +46,9 @@ MIN_LIFETIME, MAX_LIFETIME = timedelta(minutes=1), timedelta(days=30)
 """Lifetime of a join token."""
 
 
-@router.post("/join-tokens", operation="create_join_token", role=Role.ADMIN, status=201, returns=JoinTokenView)
+@router.post(
+    "/join-tokens", operation="create_join_token", role=Role.ADMIN, status=201, returns=JoinTokenView, all_tenants=True
+)
 async def create_join_token(
     body: JoinTokenRequest, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
 ) -> Response:
@@ -55,7 +56,6 @@ async def create_join_token(
 
     For callers with access to all tenants: a worker receives work of all tenants of its pools.
     """
-    permissions.check_all_tenants(principal)
     _check(body)
     token, row = make_join_token(
         pools=dict.fromkeys(body.pools),
@@ -69,17 +69,15 @@ async def create_join_token(
     return json_response(view_of(JoinTokenView, row, token=token), 201)
 
 
-@router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN)
-async def list_join_tokens(principal: Principal, store: Store) -> Page[JoinTokenView]:
+@router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN, all_tenants=True)
+async def list_join_tokens(store: Store) -> Page[JoinTokenView]:
     """List join tokens, oldest first, including expired ones; never the secrets."""
-    permissions.check_all_tenants(principal)
     return Page(items=[view_of(JoinTokenView, row, token=None) for row in await store.list_join_tokens()])
 
 
-@router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN)
-async def revoke_join_token(token_id: str, principal: Principal, store: Store, audit: Auditor) -> ActionResult:
+@router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN, all_tenants=True)
+async def revoke_join_token(token_id: str, store: Store, audit: Auditor) -> ActionResult:
     """Revoke a join token. Workers that have enrolled with it stay enrolled."""
-    permissions.check_all_tenants(principal)
     row = await store.find_join_token(token_id)
     if row is None:
         raise not_found("join token", token_id)
@@ -144,20 +142,16 @@ async def renew_worker(
     return _certificate_view(renewed, certificate)
 
 
-@router.get("/worker-identities", operation="list_identities", role=Role.ADMIN)
-async def list_identities(principal: Principal, store: Store, paging: PageRequest) -> Page[IdentityView]:
+@router.get("/worker-identities", operation="list_identities", role=Role.ADMIN, all_tenants=True)
+async def list_identities(store: Store, paging: PageRequest) -> Page[IdentityView]:
     """List workers with certificates, by name, including expired ones."""
-    permissions.check_all_tenants(principal)
     rows = await store.list_identities(paging.after(), paging.limit)
     return paging.page(rows, partial(view_of, IdentityView), lambda row: [row.name])
 
 
-@router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN)
-async def revoke_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, store: Store, audit: Auditor
-) -> ActionResult:
+@router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN, all_tenants=True)
+async def revoke_worker(worker_id: str, body: ActionRequest, store: Store, audit: Auditor) -> ActionResult:
     """Revoke a worker's certificate. Within ten seconds its link is closed and all servers reject it."""
-    permissions.check_all_tenants(principal)
     row = await store.find_identity(worker_id)
     if row is None:
         raise not_found("identity of worker", worker_id)
@@ -186,8 +180,7 @@ def _check(body: JoinTokenRequest) -> None:
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         shortest, longest = MIN_LIFETIME.total_seconds(), MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {shortest:.0f} to {longest:.0f}")
-    if faults.total():
-        raise Refused(f"the join token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    refuse("the join token", faults)
 
 
 def _audit_summary(row: JoinTokenRow) -> dict[str, object]:

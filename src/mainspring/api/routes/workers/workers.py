@@ -50,36 +50,26 @@ async def get_worker(worker_id: str, principal: Principal, store: Store) -> Work
     return _view(principal, row, await _count_held(store, principal, worker_id))
 
 
-@router.post("/workers/{worker_id}/cordon", operation="cordon_worker", role=Role.OPERATOR)
-async def cordon_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Cordon a worker: it gets no new tasks; its running tasks continue."""
-    return await _execute(CordonWorker, worker_id, body, principal, store, leaders, audit)
+def _add_action(verb: str, kind: type[WorkerAction], about: str) -> None:
+    """Add the route of an action on a worker; it requires access to all tenants."""
+
+    async def act(
+        worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+    ) -> ActionResult:
+        permissions.check_all_tenants(principal)
+        row = await _find_worker(store, worker_id)
+        why = reason(body.why)
+        entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
+        return await execute(leaders, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))
+
+    act.__doc__ = about
+    router.post(f"/workers/{{worker_id}}/{verb}", operation=f"{verb}_worker", role=Role.OPERATOR)(act)
 
 
-@router.post("/workers/{worker_id}/uncordon", operation="uncordon_worker", role=Role.OPERATOR)
-async def uncordon_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Uncordon a worker."""
-    return await _execute(UncordonWorker, worker_id, body, principal, store, leaders, audit)
-
-
-@router.post("/workers/{worker_id}/drain", operation="drain_worker", role=Role.OPERATOR)
-async def drain_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Drain a worker: it gets no new tasks, and unstarted ones are recalled."""
-    return await _execute(DrainWorker, worker_id, body, principal, store, leaders, audit)
-
-
-@router.post("/workers/{worker_id}/evict", operation="evict_worker", role=Role.OPERATOR)
-async def evict_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-) -> ActionResult:
-    """Drain a worker, and move its running tasks to other workers."""
-    return await _execute(EvictWorker, worker_id, body, principal, store, leaders, audit)
+_add_action("cordon", CordonWorker, "Cordon a worker: it gets no new tasks; its running tasks continue.")
+_add_action("uncordon", UncordonWorker, "Uncordon a worker.")
+_add_action("drain", DrainWorker, "Drain a worker: it gets no new tasks, and unstarted ones are recalled.")
+_add_action("evict", EvictWorker, "Drain a worker, and move its running tasks to other workers.")
 
 
 def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int]) -> WorkerView:
@@ -104,20 +94,3 @@ async def _find_worker(store: Store, worker_id: str) -> WorkerRow:
         if after > worker_id:
             break
     raise not_found("worker", worker_id)
-
-
-async def _execute(
-    kind: type[WorkerAction],
-    worker_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
-    audit: Auditor,
-) -> ActionResult:
-    """Execute an action on a worker; requires access to all tenants."""
-    permissions.check_all_tenants(principal)
-    row = await _find_worker(store, worker_id)
-    why = reason(body.why)
-    entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
-    return await execute(leaders, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))
