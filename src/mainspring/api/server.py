@@ -19,8 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from mainspring.api.cluster.peers import Peers
-from mainspring.api.http.certified_connections import CertifiedConnection
-from mainspring.api.http.connections import Connection
+from mainspring.api.http.connections import CertifiedConnection, Connection
 from mainspring.api.services import Services
 from mainspring.api.worker_link.link import WorkerLinks
 from mainspring.event_loop import start_task

@@ -61,8 +61,11 @@ class PageRequest(msgspec.Struct, frozen=True):
         count: Count | None = None,
     ) -> Page[_V]:  # fmt: skip
         """Build a page from at most `limit` rows; `key` returns the position of a row."""
-        following = make_cursor(*key(rows[-1])) if rows and len(rows) == self.limit else None
-        return Page(items=[view(row) for row in rows], next_cursor=following, count=count)
+        return Page(items=[view(row) for row in rows], next_cursor=self.next_cursor(rows, key), count=count)
+
+    def next_cursor(self, rows: Sequence[_R], key: Callable[[_R], Iterable[str]]) -> str | None:
+        """Return the cursor of the page that follows these rows; None if they are the last ones."""
+        return make_cursor(*key(rows[-1])) if rows and len(rows) == self.limit else None
 
 
 class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):

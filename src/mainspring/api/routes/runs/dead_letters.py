@@ -20,7 +20,7 @@ from mainspring.api.submission.submission import Submissions
 from mainspring.api.views import schedule_views
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
-from mainspring.core.model.task import Task, TaskState
+from mainspring.core.model.task import TaskState
 from mainspring.protocol.errors import NotFound
 from mainspring.protocol.rest.runs import ActionRequest, Page
 from mainspring.protocol.rest.schedules import DeadLetterView, RetryResult
@@ -40,15 +40,9 @@ async def list_dead_letters(
     scope = permissions.tenant_to_read(principal, tenant)
     tasks = await store.list_dead_letters(scope, job, paging.position(), paging.limit)
     runs = {run_id: await store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
-    shown = [task for task in tasks if runs[task.run_id] is not None]
-
-    def view(task: Task) -> DeadLetterView:
-        run = runs[task.run_id]
-        assert run is not None
-        return schedule_views.dead_letter_view(task, run)
-
-    found = paging.page(tasks, lambda task: task, lambda task: [(task.ended_at or task.since).isoformat(), task.id])
-    return Page(items=list(map(view, shown)), next_cursor=found.next_cursor)
+    views = [schedule_views.dead_letter_view(task, run) for task in tasks if (run := runs[task.run_id]) is not None]
+    following = paging.next_cursor(tasks, lambda task: [(task.ended_at or task.since).isoformat(), task.id])
+    return Page(items=views, next_cursor=following)
 
 
 @router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
