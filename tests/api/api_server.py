@@ -52,7 +52,7 @@ from tests.server_settings import GENEROUS
 from tests.submission import submit
 
 DEADLINE_SECONDS = 10.0
-SECRET = "the secret of the yard"
+SECRET = "the secret of these servers"
 ONE_TASK = JobSpec(name="one", tasks=(TaskSpec(name="only", work=msgspec.Raw(b'{"run": ["true"]}')),))
 _M = TypeVar("_M", bound=ToWorker)
 _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode

@@ -149,9 +149,9 @@ async def test_a_slow_follower_is_disconnected_and_others_are_not(
     heard: list[TaskState] = []
 
     async def listen() -> None:
-        heard.extend(told.transition.end for told in await first[1])
+        heard.extend(reported.transition.end for reported in await first[1])
         async for group in quick:
-            heard.extend(told.transition.end for told in group)
+            heard.extend(reported.transition.end for reported in group)
 
     listening = asyncio.create_task(listen())
     async with server.caller() as worker:

@@ -118,7 +118,7 @@ async def test_the_level_is_that_of_the_named_or_worst_pool(harness: ApiHarness)
     viewer = harness.caller(await harness.token(Role.VIEWER, tenant="acme"))
     for pool in (POOL, "lonely"):
         await harness.store.ensure_shard(pool)
-    await harness.store.campaign(POOL, "somebody", 1, timedelta(hours=1))
+    await harness.store.campaign(POOL, "ann", 1, timedelta(hours=1))
     for _ in range(int(PARTIAL_AFTER_SECONDS) + 2):
         harness.clock.ahead += 1.0
         await harness.services.degradation.check_store()

@@ -5,7 +5,7 @@ await table.job("etl")
 row = await table.schedule(IntervalTrigger(every_seconds=10))
 table.start()                    a server fires, and delivers the outbox
 await hall.wait(25)
-table.told(row)                  the outcome of each window, oldest first
+table.reported(row)                  the outcome of each window, oldest first
 """
 
 from __future__ import annotations
