@@ -47,14 +47,7 @@ class Peers:
     """The servers of a store, as seen by one of them."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        name: str,
-        address: str,
-        secret: str,
-        trust: ssl.SSLContext | None = None,
+        self, store: Store, clock: Clock, *, name: str, address: str, secret: str, trust: ssl.SSLContext | None = None
     ) -> None:
         self.name = name
         self.address = address

@@ -86,11 +86,7 @@ class AdmissionControl:
 
     async def _pools(self, wanted: str | None) -> Collection[str]:
         """Return the known pools; the store is read only if the wanted one is unknown."""
-        known = {
-            self._default_pool,
-            *(row.name for row in self._rules.now.pools),
-            *self._degradation.pools(),
-        }
+        known = {self._default_pool, *(row.name for row in self._rules.now.pools), *self._degradation.pools()}
         if wanted is not None and wanted not in known:
             known |= {row.id for row in await self._store.shards()}
         return known

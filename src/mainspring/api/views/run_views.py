@@ -11,14 +11,7 @@ from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Attempt, Task
-from mainspring.protocol.rest.runs import (
-    AttemptView,
-    JobView,
-    RunView,
-    StopView,
-    TaskView,
-    WorkerView,
-)
+from mainspring.protocol.rest.runs import AttemptView, JobView, RunView, StopView, TaskView, WorkerView
 from mainspring.store.ports.front import ListedRun
 
 

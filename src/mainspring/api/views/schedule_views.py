@@ -9,11 +9,7 @@ from mainspring.core.model.task import Task
 from mainspring.core.schedules.schedule_json import encode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import describe_trigger
-from mainspring.protocol.rest.schedules import (
-    ChangeView,
-    DeadLetterView,
-    ScheduleView,
-)
+from mainspring.protocol.rest.schedules import ChangeView, DeadLetterView, ScheduleView
 from mainspring.store.ports.front import ListedRun
 from mainspring.store.ports.schedules import ScheduleChange, ScheduleRow
 

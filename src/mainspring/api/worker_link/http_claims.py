@@ -23,8 +23,8 @@ from mainspring.api.http.problems import not_found
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.worker import CLAIMANT
 from mainspring.protocol.errors import AttemptOver, ClaimExpired, Conflict, Overloaded, WrongWorker
-from mainspring.shard.effects import ActionReply
-from mainspring.shard.workers.claim_events import ClaimWork
+from mainspring.shard.effects import ActionReply, ActionStatus
+from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
 from mainspring.store.ports.store import Store
 
 MAX_WAITING = 10_000
@@ -79,6 +79,27 @@ class Claims:
     def end(self) -> None:
         """Answer all waiting claims empty, because the server is stopping."""
         self._ending.set()
+
+    async def running(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
+        """Return a worker's own attempt. Raises NotFound, WrongWorker, or the fault of an attempt that has ended."""
+        known = await self.known(attempt, principal, worker_id)
+        if known.end is not None:
+            raise known.fault(attempt, "")
+        return known
+
+    async def report(
+        self, known: AttemptLocation, action: ClaimStarted | ClaimHeartbeat, principal: Principal, worker_id: str | None
+    ) -> ActionReply:
+        """Report on a running attempt to its leader. Raises the fault of the attempt if the leader rejects it."""
+        reply = await self._leaders.ask(known.shard, action)
+        if reply.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
+            now = await self.known_now(action.attempt, principal, worker_id)
+            raise now.fault(action.attempt, reply.detail)
+        return reply
+
+    async def end_attempt(self, known: AttemptLocation, action: ClaimEnded) -> ActionReply:
+        """Report the end of an attempt to its leader."""
+        return await self._leaders.ask(known.shard, action)
 
     async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
         """Return a worker's own attempt, which may have ended. Raises NotFound, or WrongWorker."""

@@ -63,11 +63,7 @@ async def list_audit_heads(principal: Principal, store: Store, paging: PageReque
 
 @router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
 async def list_audit_chain(
-    principal: Principal,
-    store: Store,
-    tenant: str | None = None,
-    after: Seq = 0,
-    limit: Limit = DEFAULT_PAGE_SIZE,
+    principal: Principal, store: Store, tenant: str | None = None, after: Seq = 0, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[AuditView]:
     """List the sealed entries of one chain after number `after`, in order, for independent verification.
 

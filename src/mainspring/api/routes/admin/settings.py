@@ -66,12 +66,7 @@ async def put_setting(
 
 @router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN, all_tenants=True)
 async def reset_setting(
-    name: str,
-    store: Store,
-    settings: Settings,
-    audit: Auditor,
-    why: str = "",
-    match: IfMatch = None,
+    name: str, store: Store, settings: Settings, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> ActionResult:
     """Reset a setting to each server's default."""
     setting = _find(name)

@@ -5,6 +5,7 @@ A schedule is named by its id, or by its name in the caller's tenant.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
@@ -144,43 +145,35 @@ async def delete_schedule(
     return ActionResult(changed=True)
 
 
-@router.post("/schedules/{ref}/pause", operation="pause_schedule", role=Role.OPERATOR)
-async def pause_schedule(
-    ref: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    schedule_actions: ScheduleActions,
-    audit: Auditor,
-    tenant: str | None = None,
-) -> ActionResult:
-    """Pause a schedule: it fires no windows until it is resumed. Running runs continue."""
-    row = await find_schedule(store, principal, ref, tenant)
-    why = reason(body.why)
-    entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    paused = await schedule_actions.pause(row.id, by=principal.name, why=why, audit=entry)
-    return ActionResult(changed=not row.paused, detail=paused.because)
+def _add_action(verb: str, act: Callable[..., Awaitable[ScheduleRow]], about: str) -> None:
+    """Add the route of an action on a schedule without further arguments."""
+
+    async def execute(
+        ref: str, body: ActionRequest, principal: Principal, store: Store, schedule_actions: ScheduleActions,
+        audit: Auditor, tenant: str | None = None,
+    ) -> ActionResult:  # fmt: skip
+        row = await find_schedule(store, principal, ref, tenant)
+        why = reason(body.why)
+        entry = audit.entry(row.id, tenant=row.tenant, why=why)
+        changed = await act(schedule_actions, row.id, by=principal.name, why=why, audit=entry)
+        is_changed = (row.paused, row.enabled) != (changed.paused, changed.enabled)
+        return ActionResult(changed=is_changed, detail=changed.because)
+
+    execute.__doc__ = about
+    router.post(f"/schedules/{{ref}}/{verb}", operation=f"{verb}_schedule", role=Role.OPERATOR)(execute)
 
 
-@router.post("/schedules/{ref}/resume", operation="resume_schedule", role=Role.OPERATOR)
-async def resume_schedule(
-    ref: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    schedule_actions: ScheduleActions,
-    audit: Auditor,
-    tenant: str | None = None,
-) -> ActionResult:
+_add_action(
+    "pause", ScheduleActions.pause, "Pause a schedule: it fires no windows until it is resumed. Running runs continue."
+)
+_add_action(
+    "resume",
+    ScheduleActions.resume,
     """Resume a schedule that was paused, or disabled because it failed too often.
 
     Windows that were due meanwhile are not made up; use a backfill.
-    """
-    row = await find_schedule(store, principal, ref, tenant)
-    why = reason(body.why)
-    entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    resumed = await schedule_actions.resume(row.id, by=principal.name, why=why, audit=entry)
-    return ActionResult(changed=row.paused or not row.enabled, detail=resumed.because)
+    """,
+)
 
 
 @router.post(

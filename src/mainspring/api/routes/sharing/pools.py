@@ -113,12 +113,7 @@ async def put_policy(
 
 @router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN, all_tenants=True)
 async def drop_policy(
-    name: str,
-    store: Store,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    why: str = "",
-    match: IfMatch = None,
+    name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
     existing = await _find_policy(rules, name)

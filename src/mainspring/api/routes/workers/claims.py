@@ -13,7 +13,6 @@ from starlette.requests import Request
 
 from mainspring.api.auth.access import Access
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.problems import refusal, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.logs.logs import LogStore
@@ -103,25 +102,15 @@ async def claim_runs(
     rate_class=RateClass.NONE,
 )
 async def start_claimed_run(
-    run_id: str,
-    body: StartRequest,
-    principal: Principal,
-    access: Access,
-    leaders: LeaderRouter,
-    claims: Claims,
-    logs: LogStore,
+    run_id: str, body: StartRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
 ) -> ClaimedRunState:
     """Start a claimed task. A claim expires if it is not started. Repeatable."""
     access.check_worker(principal)
     encoded = msgspec.Raw(msgspec.json.encode(body.execution_context))
     context = _document(encoded, "execution_context", MAX_LOG_BYTES)
-    known = await claims.known(run_id, principal, body.worker_id)
-    if known.end is not None:
-        raise known.fault(run_id, "")
-    answered = await leaders.ask(known.shard, ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name))
-    if answered.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
-        now = await claims.known_now(run_id, principal, body.worker_id)
-        raise now.fault(run_id, answered.detail)
+    known = await claims.running(run_id, principal, body.worker_id)
+    action = ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name)
+    answered = await claims.report(known, action, principal, body.worker_id)
     if body.execution_context and answered.reply is ActionStatus.DONE:
         await logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
     return ClaimedRunState(run_id=run_id, status="RUNNING")
@@ -132,13 +121,7 @@ async def start_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_HEARTBEAT_BYTES,
 )  # fmt: skip
 async def heartbeat_claimed_run(
-    run_id: str,
-    body: HeartbeatRequest,
-    principal: Principal,
-    access: Access,
-    leaders: LeaderRouter,
-    claims: Claims,
-    logs: LogStore,
+    run_id: str, body: HeartbeatRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
 ) -> HeartbeatResponse:
     """Send a heartbeat, which returns whether to stop. An attempt without heartbeats is lost.
 
@@ -146,9 +129,7 @@ async def heartbeat_claimed_run(
     """
     access.check_worker(principal)
     checkpoint = _document(body.checkpoint, "checkpoint", MAX_CHECKPOINT_BYTES)
-    known = await claims.known(run_id, principal, body.worker_id)
-    if known.end is not None:
-        raise known.fault(run_id, "")
+    known = await claims.running(run_id, principal, body.worker_id)
     action = ClaimHeartbeat(
         worker=known.worker,
         attempt=run_id,
@@ -158,10 +139,7 @@ async def heartbeat_claimed_run(
         checkpoint=checkpoint,
         extend_seconds=body.extend_seconds,
     )
-    answered = await leaders.ask(known.shard, action)
-    if answered.reply is not ActionStatus.DONE:
-        now = await claims.known_now(run_id, principal, body.worker_id)
-        raise now.fault(run_id, answered.detail)
+    answered = await claims.report(known, action, principal, body.worker_id)
     if body.log:
         await logs.add(run_id, body.log.encode())
     stop, extended = answered.stop, answered.extended
@@ -180,11 +158,11 @@ async def heartbeat_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
 async def complete_claimed_run(
-    run_id: str, body: CompleteRequest, principal: Principal, access: Access, leaders: LeaderRouter, claims: Claims
+    run_id: str, body: CompleteRequest, principal: Principal, access: Access, claims: Claims
 ) -> ClaimedRunState:
     """Complete a task; `result_summary` becomes its output. The response follows the durable write. Repeatable."""
     output = _document(body.result_summary, "result_summary", MAX_RESULT_BYTES)
-    await _end(access, leaders, claims, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
+    await _end(access, claims, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
     return ClaimedRunState(run_id=run_id, status="SUCCESS")
 
 
@@ -193,16 +171,16 @@ async def complete_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
 async def fail_claimed_run(
-    run_id: str, body: FailRequest, principal: Principal, access: Access, leaders: LeaderRouter, claims: Claims
+    run_id: str, body: FailRequest, principal: Principal, access: Access, claims: Claims
 ) -> ClaimedRunState:
     """Fail a task, or report a requested stop. Its retry policy applies, unless `should_retry` is false."""
     error = _document(_error(body), "error_details", MAX_RESULT_BYTES)
-    await _end(access, leaders, claims, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
+    await _end(access, claims, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
     return ClaimedRunState(run_id=run_id, status="FAILED")
 
 
 async def _end(
-    access: Access, leaders: LeaderRouter, claims: Claims, principal: Principal, attempt: str, worker_id: str | None,
+    access: Access, claims: Claims, principal: Principal, attempt: str, worker_id: str | None,
     outcome: Outcome, *, output: str | None = None, error: str | None = None,
 ) -> None:  # fmt: skip
     """Apply a result. A repeated one succeeds again; a late one is recorded only."""
@@ -211,7 +189,7 @@ async def _end(
     detail = ""
     if known.end is None:
         action = _ended(known, principal, attempt, outcome, output, error)
-        answered = await leaders.ask(known.shard, action)
+        answered = await claims.end_attempt(known, action)
         if answered.reply is ActionStatus.DONE:
             return
         detail = answered.detail
@@ -220,7 +198,7 @@ async def _end(
         return
     if known.end is not None:
         late = _ended(known, principal, attempt, outcome, output, error)
-        await leaders.ask(known.shard, msgspec.structs.replace(late, is_late=True))
+        await claims.end_attempt(known, msgspec.structs.replace(late, is_late=True))
     raise known.fault(attempt, detail)
 
 
