@@ -158,16 +158,6 @@ class Steps:
             raise ExceptionGroup(f"{len(self._errors)} steps failed", self._errors)
 
 
-async def repeat(clock: Clock, seconds: float, step: Callable[[], Awaitable[object]], unavailable: str) -> None:
-    """Run a step periodically, until cancelled. `unavailable` is logged if the store is unavailable."""
-    while True:
-        try:
-            await step()
-        except Unavailable as fault:
-            log.warning(unavailable, fault=str(fault))
-        await clock.sleep(seconds)
-
-
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:
     """Wait until an event is set, at most this long; return whether it is set."""
     try:

@@ -18,7 +18,6 @@ import structlog
 from starlette.requests import Request
 
 from mainspring import __version__
-from mainspring.host.background import repeat
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import NotFound, Unavailable, Unreachable
 from mainspring.protocol.trust import machine_trust
@@ -64,7 +63,12 @@ class Peers:
 
     async def heartbeat(self) -> None:
         """Write this server's heartbeat until cancelled."""
-        await repeat(self._clock, HEARTBEAT_SECONDS, self._record_heartbeat, "server.unheard")
+        while True:
+            try:
+                await self._record_heartbeat()
+            except Unavailable as fault:
+                log.warning("server.unheard", fault=str(fault))
+            await self._clock.sleep(HEARTBEAT_SECONDS)
 
     async def _record_heartbeat(self) -> None:
         now = await self._store.time()

@@ -22,9 +22,8 @@ from mainspring.core.model.settings import (
     retention_of,
     scheduler_settings_of,
 )
-from mainspring.host.background import repeat
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Refused
+from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.store.ports.admin import SettingOverride, SettingOverrides
 
 log = structlog.get_logger()
@@ -76,7 +75,12 @@ class Settings:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        await repeat(self._clock, POLL_SECONDS, self.refresh, "settings.unavailable")
+        while True:
+            try:
+                await self.refresh()
+            except Unavailable as fault:
+                log.warning("settings.unavailable", fault=str(fault))
+            await self._clock.sleep(POLL_SECONDS)
 
     async def refresh(self) -> dict[str, SettingOverride]:
         """Read the changes and apply them; return the rows by name."""

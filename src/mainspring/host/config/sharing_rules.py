@@ -14,8 +14,8 @@ from collections.abc import Callable
 import structlog
 
 from mainspring.core.fairness.sharing_rules import AllRules
-from mainspring.host.background import repeat
 from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.sharing import Rules
 
 log = structlog.get_logger()
@@ -45,7 +45,12 @@ class SharingRulesCache:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        await repeat(self._clock, POLL_SECONDS, self.refresh, "rules.unavailable")
+        while True:
+            try:
+                await self.refresh()
+            except Unavailable as fault:
+                log.warning("rules.unavailable", fault=str(fault))
+            await self._clock.sleep(POLL_SECONDS)
 
     async def refresh(self) -> AllRules:
         """Read the changes and apply them. Raises Unavailable."""
