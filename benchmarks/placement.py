@@ -31,8 +31,7 @@ from benchmarks.measure import Figures, percentile, show
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
-from mainspring.core.placement.feasibility import choose
-from mainspring.core.placement.shortlists import Shortlist
+from mainspring.core.placement.feasibility import Shortlist, choose
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.placement.worker_index import OpenWorkers
 

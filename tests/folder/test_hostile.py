@@ -61,9 +61,9 @@ TEXTS = {
     "a power": (_asking("{{ 9**9**9 }}").encode(), "`*` and `**` are not available"),
     "an absolute path": (_reading("/etc/passwd"), ":2:33: `path` must be inside"),
     "a path up": (_reading("a/../../b"), ":2:33: `path` must be inside"),
-    "results elsewhere": (_asking("x").encode() + b"results: ../x\n", ":3:1: `results` must be a path below"),
-    "a condition elsewhere": (b"schedule: {every: 1h, condition: {file_exists: ../x}}\n", "leaves the directory"),
-    "a notice to a file": (b"notify: {on_failure: 'file:///etc/${env:HOME}'}\n", "must be an address that begins with"),
+    "results elsewhere": (_asking("x").encode() + b"results: ../x\n", ":3:1: `results` must be a relative path"),
+    "a condition elsewhere": (b"schedule: {every: 1h, condition: {file_exists: ../x}}\n", "must be inside"),
+    "a notice to a file": (b"notify: {on_failure: 'file:///etc/${env:HOME}'}\n", "must be a URL that begins with"),
     "a zone that is a file": (b"schedule: {cron: '@daily', timezone: ../../etc/passwd}\n", "is not an IANA time zone"),
 }
 

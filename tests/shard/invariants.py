@@ -222,4 +222,8 @@ def _check_queues(memory: ShardMemory) -> None:
             changing = (BulkOperationKind.REPRIORITIZE, "") in run.bulk_operations
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
-    assert memory.in_memory.as_counts() == {key: count for key, count in in_memory.items() if count}
+    assert {
+        (priority, tenant): memory.in_memory.of(priority, tenant)
+        for priority in Priority
+        for tenant in memory.in_memory.tenants(priority)
+    } == {key: count for key, count in in_memory.items() if count}

@@ -49,7 +49,7 @@ from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRe
 from mainspring.api.http.problems import refuse
 from mainspring.api.services import COMPONENTS, Services
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.core.text.strict_json import fault_in_text
+from mainspring.core.text.strict_json import fault_in_text, split_error
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Broken, Fault, Refused
 from mainspring.protocol.rest.runs import Page
@@ -108,7 +108,7 @@ class Parameter:
         try:
             return msgspec.convert(given, self.type, strict=False)
         except msgspec.ValidationError as error:
-            why = str(error).partition(" - at `$")[0]
+            why = split_error(error)[0]
             faults.append(Fault(where=where, why=why[:1].lower() + why[1:]))
             return None
 

@@ -26,7 +26,7 @@ from mainspring.core.explain.from_rows import Lead
 from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.job import JobRow
-from mainspring.core.model.run import RunState
+from mainspring.core.model.run import FINAL_RUN, UNSUCCESSFUL_RUN, RunState
 from mainspring.core.model.task import Task, TaskState
 from mainspring.host.host import LEASE
 from mainspring.protocol.errors import Conflict, NotLeading, Overloaded
@@ -68,7 +68,7 @@ async def diagnose_task(store: Store, time: StoreTimeCache, leaders: LeaderRoute
 async def diagnose_run(store: Store, time: StoreTimeCache, leaders: LeaderRouter, listed: ListedRun) -> Diagnosis:
     """Diagnose a run by its most informative task, or by how it ended."""
     run = listed.run
-    if from_rows.has_ended(run):
+    if run.state in FINAL_RUN:
         failed = await _failed_task(store, listed)
         return from_rows.of_ended_run(run, listed.job_name, await time.now(), failed)
     if run.adopted_at is None:
@@ -84,7 +84,7 @@ async def diagnose_run(store: Store, time: StoreTimeCache, leaders: LeaderRouter
     if found is not None:
         return replace(found, subject=run.id)
     again = await store.find_run(run.id) or listed
-    if from_rows.has_ended(again.run):
+    if again.run.state in FINAL_RUN:
         return await diagnose_run(store, time, leaders, again)
     return from_rows.of_open_run(run, listed.job_name, await time.now())
 
@@ -99,7 +99,7 @@ async def diagnose_job(store: Store, time: StoreTimeCache, leaders: LeaderRouter
     found += [await diagnose_schedule_row(store, row, called) for row in schedules]
     if not found:
         latest = await store.list_runs(RunFilter(tenant=job.tenant, job=job.name), 1)
-        if not latest or not from_rows.has_failed(latest[0].run):
+        if not latest or latest[0].run.state not in UNSUCCESSFUL_RUN:
             return from_rows.of_job(job, await time.now(), latest[0].run if latest else None)
         found.append(await diagnose_run(store, time, leaders, latest[0]))
     return replace(min(found, key=_sort_key), subject=job.id)

@@ -69,7 +69,7 @@ class CopiedBlocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
-    """What blocks or orders waiting work."""
+    """State of the gates, and of the order of waiting work."""
 
     rules: SharingRules
     ledger: LimitLedger
@@ -106,12 +106,12 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """If none: why a matching one may come, in words."""
 
     def is_long_queue(self) -> bool:
-        """Whether so many tasks are ahead that the start follows from the throughput."""
+        """Return whether so many tasks are ahead that the start follows from the throughput."""
         return self.ahead >= LONG_QUEUE
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the start of one task depends on."""
+    """The part of a shard's memory that decides when one task starts."""
 
     task_id: str
     """The task's id in the copy."""
@@ -164,7 +164,7 @@ def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
         run = memory.runs[copied.run.id] = _run(copied)
         tasks.update((task.id, task) for task in run.tasks)
     for worker in snapshot.workers:
-        memory.workers[worker.id] = _worker(worker)
+        memory.workers[worker.id] = copy_worker(worker)
     memory.held.update(snapshot.held)
     memory.recent_workers = RecentWorkers(snapshot.departed)
     for lease in snapshot.leases:
@@ -228,9 +228,10 @@ def _run(copied: CopiedRun) -> RunMemory:
     )
 
 
-def _worker(worker: Worker) -> Worker:
+def copy_worker(worker: Worker) -> Worker:
+    """Return an independent copy, without leases and reservations."""
     return Worker(
-        id=worker.id, session=worker.session, total=worker.total, labels=worker.labels, zone=worker.zone,
+        id=worker.id, session=worker.session, total=worker.total, labels=dict(worker.labels), zone=worker.zone,
         status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
         hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
     )  # fmt: skip
