@@ -22,7 +22,7 @@ from datetime import timedelta
 from benchmarks.load import Working, insert, p0_waits, submit
 from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, percentile, run_benchmark
 from benchmarks.rules import LABELED, SHARED, set_rules
-from mainspring.app.build import POOL, Engine
+from mainspring.app.build import POOL, Engine, EngineOptions
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
@@ -102,15 +102,14 @@ async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter
     ended = 0
     done = asyncio.Event()
 
-    def committed(_number: int, batch: Batch) -> None:
+    def committed(batch: Batch, _seconds: float) -> None:
         nonlocal ended
         batches.append(batch)
         ended += sum(1 for run in batch.runs if run.ended_at is not None)
         if ended >= tasks:
             done.set()
 
-    engine = Engine(store, SystemClock())
-    engine.host.on_lead = lambda leader: setattr(leader, "on_commit", committed)
+    engine = Engine(store, SystemClock(), EngineOptions(on_lead=lambda leader: leader.add_listener(committed)))
     async with engine.running(), Working(engine):
         meter = Meter(kind)
         await done.wait()

@@ -28,7 +28,7 @@ import msgspec
 
 from benchmarks.load import accuracy, declared, probe, submit
 from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, run_benchmark
-from mainspring.app.build import POOL, Engine, run_virtual_worker
+from mainspring.app.build import POOL, Engine, EngineOptions, run_virtual_worker
 from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources, dominant_share
@@ -87,7 +87,7 @@ def job(cores: int, gib: int, seconds: float) -> JobSpec:
 @asynccontextmanager
 async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIterator[Engine]:
     """An engine with all workers."""
-    engine = Engine(store, SystemClock(), given=settings)
+    engine = Engine(store, SystemClock(), EngineOptions(given=settings))
     offer = Offer(CORES * 1_000, 4 * CORES * GIB)
     played = [VirtualWorker(f"played-{number}", offer, SystemClock(), ending_of=declared) for number in range(WORKERS)]
     await store.ensure_shard(POOL)

@@ -92,13 +92,13 @@ async def probe(engine: Engine, probes: int, until: Callable[[Leader], bool] = l
     """
     assigned: dict[str, asyncio.Future[float]] = {}
 
-    def committed(_number: int, batch: Batch) -> None:
+    def committed(batch: Batch, _seconds: float) -> None:
         for transition in batch.transitions:
             if transition.end is TaskState.ASSIGNED and transition.run_id in assigned:
                 assigned[transition.run_id].set_result(time.perf_counter())
 
     store, leader = engine.store, await engine.leader(POOL)
-    leader.on_commit = committed
+    leader.add_listener(committed)
     spec = JobSpec(name="urgent", tasks=(TaskSpec(name="urgent"),))
     template = (await submit(store, 1, ["urgent"], spec=spec, priority=Priority.P0))[0]
     waits: list[float] = []

@@ -130,12 +130,12 @@ class Deployment:
         left = {run.id for run in runs}
         done = asyncio.Event()
 
-        def committed(_number: int, batch: Batch) -> None:
+        def committed(batch: Batch, _seconds: float) -> None:
             left.difference_update(run.id for run in batch.runs if run.ended_at is not None)
             if not left:
                 done.set()
 
-        leader.on_commit = committed
+        leader.add_listener(committed)
         await self.store.insert_runs(runs)
         meter = Meter("postgres")
         await done.wait()

@@ -63,8 +63,6 @@ class BackgroundLoops:
         self._supervised: list[_Supervised] = []
         self.failures: Counter[str] = Counter()
         """Failures by loop."""
-        self.unreadable_rows: Mapping[str, int] = {}
-        """Unreadable rows that the store skipped, by kind."""
 
     async def supervise(self, name: str, loop: Loop, *, shard: str = "", until: asyncio.Event | None = None) -> None:
         """Run a loop until cancelled, or until the event is set; after that the loop may return."""
@@ -126,12 +124,8 @@ class BackgroundLoops:
     async def _back_off(self, seconds: float, until: asyncio.Event | None) -> None:
         if until is None:
             await self._clock.sleep(seconds)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await until.wait()
-        except TimeoutError:
-            return
+        else:
+            await wait_for(until, seconds)
 
 
 class Steps:
@@ -162,6 +156,15 @@ class Steps:
             raise self._errors[0]
         if self._errors:
             raise ExceptionGroup(f"{len(self._errors)} steps failed", self._errors)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until an event is set, at most this long; return whether it is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 def code_of(error: BaseException) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 import httpx2
 import msgspec
 
+from mainspring.api.auth.principal import ALL_TENANTS, Role
 from mainspring.api.auth.tokens import make_token
 from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.server import ApiServer
-from mainspring.api.services import ALL_TENANTS, Role, Services
+from mainspring.api.services import Services
 from mainspring.api.worker_link.enrollment import Enrollment
-from mainspring.app.build import POOL, Engine, ResolveUrl
+from mainspring.app.build import POOL, ResolveUrl, ServerOptions, build_server
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView
@@ -64,25 +64,12 @@ class ApiHarness:
         if not path.exists():
             path.write_bytes(_empty_store())
         self.store = SqliteStore.open(path, clock=self.clock)
-        self.engine = Engine(
-            self.store, self.clock, given=GENEROUS if given is None else given, cluster_secret=SECRET,
-            private_webhooks=True, resolve_url=resolve_url,
+        options = ServerOptions(
+            address="http://127.0.0.1:8484", cluster_secret=SECRET, given=GENEROUS if given is None else given,
+            private_webhooks=True, resolve_url=resolve_url, files=LogFiles(directory / "logs"),
+            open_locally=open_locally, enrollment=enrollment,
         )  # fmt: skip
-        self.front = ApiServer(
-            self.engine.host,
-            self.store,
-            self.clock,
-            address="http://127.0.0.1:8484",
-            cluster_secret=SECRET,
-            pool=POOL,
-            files=LogFiles(directory / "logs"),
-            open_locally=open_locally,
-            enrollment=enrollment,
-        )
-        self.services.settings = self.engine.settings
-        self.services.rules = self.engine.rules
-        self.services.degradation = self.engine.degradation
-        self.services.has_url_references = resolve_url is not None
+        self.engine, self.front = build_server(self.store, self.clock, options)
 
     @property
     def services(self) -> Services:

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -22,14 +21,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from mainspring.api.auth import tokens
+from mainspring.api.auth.principal import ALL_TENANTS, Role
 from mainspring.api.logs.log_files import LogFiles
 from mainspring.api.server import ApiServer, Tls, listen
-from mainspring.api.services import ALL_TENANTS, Role
 from mainspring.api.worker_link.enrollment import Enrollment
-from mainspring.app.build import POOL
+from mainspring.app.build import POOL, ServerOptions, build_server
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.run import Run
-from mainspring.host.config.settings import Settings
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
@@ -178,7 +176,6 @@ class ApiServers:
         self.clock = SystemClock()
         self.store = SqliteStore.open(":memory:", clock=self.clock, run=inline)
         self._directory = directory
-        self._nonces = count(1_000)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -201,21 +198,15 @@ class ApiServers:
         trust: ssl.SSLContext | None = None,
     ) -> Server:
         """Start a server, which stops with the store at the latest. `trust`: TLS context of its clients."""
-        host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
         listener = listen("127.0.0.1", 0)
         address = f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}"
-        front = ApiServer(
-            host,
-            self.store,
-            self.clock,
-            address=address,
-            cluster_secret=SECRET,
-            pool=POOL,
-            files=LogFiles(self._directory / name / "logs", max_log_bytes=max_log_bytes),
-            open_locally=open_locally,
+        options = ServerOptions(
+            name=name, address=address, cluster_secret=SECRET, lease=timedelta(seconds=lease), given=GENEROUS,
+            files=LogFiles(self._directory / name / "logs", max_log_bytes=max_log_bytes), open_locally=open_locally,
             enrollment=enrollment,
-        )
-        front.services.settings = Settings(self.store, self.clock, GENEROUS)
+        )  # fmt: skip
+        engine, front = build_server(self.store, self.clock, options)
+        host = engine.host
         up, stopping = asyncio.Event(), asyncio.Event()
 
         async def run() -> None:

@@ -27,9 +27,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message
 
 from mainspring.api.app import endpoints
+from mainspring.api.auth.principal import ALL_TENANTS, Role
 from mainspring.api.auth.tokens import make_attempt_token, make_token
 from mainspring.api.http.routing import Endpoint
-from mainspring.api.services import ALL_TENANTS, Role
 from mainspring.app.build import POOL
 from mainspring.protocol.rest.admin import DeliveryView, JoinTokenView, WebhookView
 from mainspring.protocol.rest.runs import RunView, TaskView, TokenView

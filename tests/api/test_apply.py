@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.submission.apply_definitions import MAX_GROUP
 from mainspring.core.model.audit_entry import AuditRow
 from mainspring.protocol.rest.apply import ApplyItemResult
@@ -85,11 +85,11 @@ async def test_each_change_has_exactly_one_audit_entry(harness: ApiHarness) -> N
 
     await put(caller, an_item("a", command="false"), an_item("b", minute=30), why="later")
 
-    told = await entries(harness)
-    assert [(entry.object, entry.why) for entry in told[4:]] == [("a", "later"), (ids[1], "later")]
-    assert {entry.why for entry in told[:4]} == {"the first of all"}
-    assert len({entry.id for entry in told}) == 6
-    job, schedule = told[4:]
+    reported = await entries(harness)
+    assert [(entry.object, entry.why) for entry in reported[4:]] == [("a", "later"), (ids[1], "later")]
+    assert {entry.why for entry in reported[:4]} == {"the first of all"}
+    assert len({entry.id for entry in reported}) == 6
+    job, schedule = reported[4:]
     assert set(msgspec.json.decode(job.after or "")) == {"tasks", "digest"}
     assert msgspec.json.decode(schedule.before or "")["trigger"]["cron"] == "0 5 * * *"
     assert msgspec.json.decode(schedule.after or "")["trigger"]["cron"] == "30 5 * * *"

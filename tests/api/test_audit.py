@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import create_token, open_store
 from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry, AuditRow, ChainCheck, seal
 from mainspring.host.maintenance.audit_sealer import AuditSealer
@@ -60,10 +60,10 @@ async def test_every_change_has_one_entry_under_its_request_id(harness: ApiHarne
                 expected[answer.headers["x-request-id"]] = way.endpoint.operation
         rows = await harness.store.list_audit(AuditFilter(actor="token:a-test"), None, 1_000)
 
-    told = [row for row in rows if row.id.partition(".")[0] in expected]
-    assert {row.id.partition(".")[0]: row.action for row in told} == expected
-    assert len(told) == len(expected) > 30
-    assert {row.tenant for row in told} <= {OWN, "default", INSTALLATION}
+    reported = [row for row in rows if row.id.partition(".")[0] in expected]
+    assert {row.id.partition(".")[0]: row.action for row in reported} == expected
+    assert len(reported) == len(expected) > 30
+    assert {row.tenant for row in reported} <= {OWN, "default", INSTALLATION}
 
 
 async def test_an_entry_records_actor_action_object_source_and_reason(harness: ApiHarness) -> None:
@@ -109,10 +109,10 @@ def test_the_bootstrap_token_is_audited_too(tmp_path: Path) -> None:
         finally:
             await store.close()
 
-    (told,) = asyncio.run(look())
-    assert (told.actor, told.action, told.tenant) == ("store", "create_token", INSTALLATION)
-    assert told.object in token
-    assert token.rpartition("_")[2] not in str(told)
+    (reported,) = asyncio.run(look())
+    assert (reported.actor, reported.action, reported.tenant) == ("store", "create_token", INSTALLATION)
+    assert reported.object in token
+    assert token.rpartition("_")[2] not in str(reported)
 
 
 async def test_rejected_requests_are_not_audited(harness: ApiHarness) -> None:

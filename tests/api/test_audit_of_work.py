@@ -49,8 +49,8 @@ async def test_concurrent_runs_are_audited_separately(harness: ApiHarness) -> No
 
     await asyncio.gather(*(caller.post("/api/v1/runs", json={"job": "noop"}) for _ in range(20)))
 
-    told = await entries(harness, "create_run")
-    assert len({entry.object for entry in told}) == len({entry.id for entry in told}) == 21
+    reported = await entries(harness, "create_run")
+    assert len({entry.object for entry in reported}) == len({entry.id for entry in reported}) == 21
 
 
 async def test_many_runs_in_one_transaction_have_one_entry(harness: ApiHarness) -> None:
@@ -72,11 +72,11 @@ async def test_lines_written_together_share_an_entry_and_keyed_ones_have_their_o
 
     ids = await bulk(caller, lines, "each")
 
-    told = [msgspec.json.decode(entry.after or "") for entry in await entries(harness, "create_runs")]
-    together = [one for one in told if "runs" in one]
+    reported = [msgspec.json.decode(entry.after or "") for entry in await entries(harness, "create_runs")]
+    together = [one for one in reported if "runs" in one]
     assert [(one["first"], one["last"]) for one in together] == [(ids[0], ids[999]), (ids[1_001], ids[1_001])]
     assert [one["runs"] for one in together] == [1_000, 1]
-    assert [one["id"] for one in told if "runs" not in one] == [ids[1_002]]
+    assert [one["id"] for one in reported if "runs" not in one] == [ids[1_002]]
 
 
 async def test_actions_are_audited_with_old_and_new_values(harness: ApiHarness) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from mainspring.api.auth.principal import Role
 from mainspring.api.auth.tokens import make_attempt_token
 from mainspring.api.routes.workers.claims import MAX_RESULT_BYTES
-from mainspring.api.services import Role
 from mainspring.core.model.task import AttemptEnd, TaskState
 from mainspring.protocol.rest.runs import RunView
-from tests.api.api_harness import ApiHarness, pointers, problem, read, submit, until
+from tests.api.api_harness import SECRET, ApiHarness, pointers, problem, read, submit, until
 
 CLAIM = "/api/v1/scheduler/claim-runs"
 STEP: dict[str, object] = {"name": "claimed", "tasks": [{"name": "step", "max_attempts": 3}]}
@@ -200,7 +200,7 @@ async def test_an_attempt_can_be_reported_by_its_own_worker_only(harness: ApiHar
     async with harness.led():
         await submit(admin, STEP)
         run = await started(hands)
-        own = harness.caller(make_attempt_token(harness.services.cluster_secret, run, await _tomorrow(harness)))
+        own = harness.caller(make_attempt_token(SECRET, run, await _tomorrow(harness)))
         thief = harness.caller(await _named(harness, "thief"))
         calls = {"start": {"worker_id": "hands"}, "heartbeat": {}, "complete": {}, "fail": {}}
         answers = [await thief.post(of(run, call), json=body) for call, body in calls.items()]

@@ -95,13 +95,13 @@ async def test_a_very_long_backlog_slows_p1_and_not_p0(tmp_path: Path) -> None:
         job = {"job": NOOP["name"]}
         answers = [await caller.post("/api/v1/runs", json=job | P1) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [201, 201, 429]
-        told = problem(answers[2], 429)
-        assert f"pool {POOL} exceeded (2 new P1 runs/s)" in told["detail"]
-        assert 1 <= int(answers[2].headers["retry-after"]) <= told["retry_after_seconds"] + 1
+        reported = problem(answers[2], 429)
+        assert f"pool {POOL} exceeded (2 new P1 runs/s)" in reported["detail"]
+        assert 1 <= int(answers[2].headers["retry-after"]) <= reported["retry_after_seconds"] + 1
         assert refused(harness, "shed")
         assert (await caller.post("/api/v1/runs", json=job)).headers["retry-after"] == "30"
         assert {(await caller.post("/api/v1/runs", json=job | P0)).status_code for _ in range(9)} == {201}
-        harness.clock.ahead += told["retry_after_seconds"]
+        harness.clock.ahead += reported["retry_after_seconds"]
         assert (await caller.post("/api/v1/runs", json=job | P1)).status_code == 201
     await harness.close()
 

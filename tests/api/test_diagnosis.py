@@ -10,7 +10,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task

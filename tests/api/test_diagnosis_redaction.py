@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from mainspring.api.services import ALL_TENANTS, Principal, Role
+from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.views.diagnosis_views import Form, answer, answer_what_if
 from mainspring.core.explain.diagnosis import Diagnosis
 from mainspring.core.explain.what_if import Outcome, parse_hypothesis

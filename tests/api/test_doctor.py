@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import httpx2
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.schedule_rows import ScheduleChange, ScheduleRow
 from mainspring.protocol.rest.overviews import ServerHealthView
@@ -45,7 +45,11 @@ async def test_leases_are_reported_with_their_remaining_time(harness: ApiHarness
     assert 0 < lease.seconds <= 5
     assert given_up.leases[0].seconds <= 0
     assert held.store_seconds is not None
-    assert (held.name, held.version, held.store_fault) == (harness.services.name, harness.services.version, "")
+    assert (held.name, held.version, held.store_fault) == (
+        harness.services.server.name,
+        harness.services.server.version,
+        "",
+    )
     assert abs(held.ahead_seconds) < 1
 
 

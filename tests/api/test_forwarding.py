@@ -35,15 +35,15 @@ async def test_an_action_is_executed_by_the_local_or_remote_leader(api_servers: 
     second = await api_servers.server("two")
     for server in (first, second):
         (run,) = await api_servers.submit()
-        answered = await server.front.services.shards.ask(POOL, CancelRun(run_id=run.id, by="test", why="enough"))
+        answered = await server.front.services.leaders.ask(POOL, CancelRun(run_id=run.id, by="test", why="enough"))
         assert answered.reply is ActionStatus.DONE
         found = await api_servers.store.run(run.id)
         assert found is not None
         assert found.state is RunState.CANCELLED
-    assert first.front.services.shards.leads() == [POOL]
-    assert second.front.services.shards.leads() == []
-    assert await first.front.services.shards.leader_address(POOL) is None
-    assert await second.front.services.shards.leader_address(POOL) == first.address
+    assert first.front.services.leaders.leads() == [POOL]
+    assert second.front.services.leaders.leads() == []
+    assert await first.front.services.leaders.leader_address(POOL) is None
+    assert await second.front.services.leaders.leader_address(POOL) == first.address
 
 
 async def test_an_action_on_a_worker_is_forwarded(api_servers: ApiServers) -> None:
@@ -51,7 +51,7 @@ async def test_an_action_on_a_worker_is_forwarded(api_servers: ApiServers) -> No
     await first.leader()
     second = await api_servers.server("two")
     async with first.caller("w1"):
-        answered = await second.front.services.shards.ask(POOL, CordonWorker(worker="w1", by="test"))
+        answered = await second.front.services.leaders.ask(POOL, CordonWorker(worker="w1", by="test"))
     assert answered.reply is ActionStatus.DONE
 
 
@@ -61,10 +61,10 @@ async def test_a_file_probe_reaches_a_worker_of_any_leader(api_servers: ApiServe
     second = await api_servers.server("two")
     for server in (first, second):
         with pytest.raises(Unavailable, match="no worker is connected"):
-            await server.front.leader_client.probe_file(POOL, "/data/ready")
+            await server.front.services.leaders.probe_file(POOL, "/data/ready")
     async with first.caller("w1") as worker:
         for server in (first, second):
-            asking = asyncio.create_task(server.front.leader_client.probe_file(POOL, "/data/ready"))
+            asking = asyncio.create_task(server.front.services.leaders.probe_file(POOL, "/data/ready"))
             probe_file = await worker.hear(ProbeFile)
             assert probe_file.path == "/data/ready"
             await worker.say(FileProbed(probe_file.question, exists=True))
@@ -81,10 +81,10 @@ async def test_the_pool_status_is_read_from_any_leader(api_servers: ApiServers) 
     second = await api_servers.server("two")
     async with first.caller("w1"):
         for server in (first, second):
-            pool_status = await server.front.services.shards.pool_status(POOL)
+            pool_status = await server.front.services.leaders.pool_status(POOL)
             assert (pool_status.pool, pool_status.workers) == (POOL, 1)
     with pytest.raises(NotLeading):
-        await second.front.services.shards.pool_status("nobodys")
+        await second.front.services.leaders.pool_status("nobodys")
     async with second.http() as http:
         body = msgspec.msgpack.encode({"shard": POOL, "tenant": None})
         assert (await http.post(POOL_STATUS, content=body)).status_code == 404
@@ -99,7 +99,7 @@ async def test_a_diagnosis_is_read_from_any_leader(api_servers: ApiServers) -> N
     await until(lambda: run.id in leader.shard.memory.runs)
     task = f"task_{run.id[4:]}.0"
     for server in (first, second):
-        shards = server.front.services.shards
+        shards = server.front.services.leaders
         found = await shards.diagnose(POOL, run.id)
         assert found is not None
         assert (found.subject, found.reason, found.by) == (task, Reason.NO_MATCHING_WORKER, "leader")
@@ -127,7 +127,7 @@ async def test_a_diagnosis_is_read_from_any_leader(api_servers: ApiServers) -> N
 async def test_without_a_leader_the_client_is_told_to_retry(api_servers: ApiServers) -> None:
     server = await api_servers.server()
     with pytest.raises(NotLeading):
-        await server.front.services.shards.ask("nobodys", CancelRun(run_id="run_1", by="test"))
+        await server.front.services.leaders.ask("nobodys", CancelRun(run_id="run_1", by="test"))
 
 
 async def test_a_stopped_leader_fails_fast(api_servers: ApiServers) -> None:
@@ -144,7 +144,7 @@ async def test_a_stopped_leader_fails_fast(api_servers: ApiServers) -> None:
 async def test_only_requests_are_forwarded(api_servers: ApiServers) -> None:
     server = await api_servers.server()
     with pytest.raises(TypeError):
-        await server.front.services.shards.ask(POOL, RunsExpired(run_ids=()))
+        await server.front.services.leaders.ask(POOL, RunsExpired(run_ids=()))
 
 
 async def test_a_former_leader_rejects_requests_without_forwarding(api_servers: ApiServers) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.rest.admin import AuditView
@@ -43,12 +43,12 @@ async def test_everything_is_frozen_and_unfrozen(harness: ApiHarness, acme: http
     assert read(await everybody.delete(URL, params={"kind": "all", "why": "it is not"}), ActionResult).changed
     assert not read(await everybody.delete(URL, params={"kind": "all"}), ActionResult).changed
     assert await frozen(everybody) == []
-    told = read(await (await harness.admin()).get("/api/v1/audit", params={"object": "all"}), Page[AuditView]).items
-    assert [(one.action, one.why, one.tenant) for one in told] == [
+    reported = read(await (await harness.admin()).get("/api/v1/audit", params={"object": "all"}), Page[AuditView]).items
+    assert [(one.action, one.why, one.tenant) for one in reported] == [
         ("unfreeze", "", INSTALLATION), ("unfreeze", "it is not", INSTALLATION),
         ("freeze", "the disk is full", INSTALLATION),
     ]  # fmt: skip
-    assert b"the disk is full" in bytes(told[1].before)
+    assert b"the disk is full" in bytes(reported[1].before)
 
 
 async def test_a_leader_applies_it_immediately(harness: ApiHarness) -> None:
@@ -68,8 +68,8 @@ async def test_a_tenant_freezes_its_own_work(harness: ApiHarness, acme: httpx2.A
     own = [("job", "acme/noop"), ("tenant", "acme")]
     assert await frozen(acme) == await frozen(everybody) == own
     assert await frozen(globex) == []
-    told = read(await (await harness.admin("acme")).get("/api/v1/audit"), Page[AuditView]).items
-    assert [one.object for one in told[:2]] == ["job:acme/noop", "tenant:acme"]
+    reported = read(await (await harness.admin("acme")).get("/api/v1/audit"), Page[AuditView]).items
+    assert [one.object for one in reported[:2]] == ["job:acme/noop", "tenant:acme"]
     assert read(await everybody.delete(URL, params={"kind": "job", "subject": "acme/noop"}), ActionResult).changed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.admin import AuditView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GrantView
@@ -38,8 +38,8 @@ async def test_an_approver_grants_and_revokes(harness: ApiHarness, approver: htt
     assert read(await approver.delete(URL, params={"why": "no more"}), ActionResult).changed
     assert not read(await approver.delete(URL), ActionResult).changed
     assert await grants(approver) == []
-    told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
-    assert [(one.action, one.why) for one in told] == [
+    reported = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
+    assert [(one.action, one.why) for one in reported] == [
         ("revoke_p0", ""),
         ("revoke_p0", "no more"),
         ("grant_p0", "on call"),

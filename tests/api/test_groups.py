@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.admin import AuditView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupView
@@ -64,9 +64,13 @@ async def test_a_group_is_deleted_and_audited(harness: ApiHarness) -> None:
     assert read(await acme.delete(URL, params={"why": "moved"}), ActionResult).changed
 
     problem(await acme.delete(URL), 404)
-    told = read(await acme.get("/api/v1/audit", params={"object": "db"}), Page[AuditView]).items
-    assert [(one.action, one.why) for one in told] == [("drop_group", "moved"), ("put_group", ""), ("put_group", "")]
-    assert bytes(told[1].before) == b'{"most":3}'
+    reported = read(await acme.get("/api/v1/audit", params={"object": "db"}), Page[AuditView]).items
+    assert [(one.action, one.why) for one in reported] == [
+        ("drop_group", "moved"),
+        ("put_group", ""),
+        ("put_group", ""),
+    ]
+    assert bytes(reported[1].before) == b'{"most":3}'
 
 
 async def test_an_invalid_group_is_rejected_with_its_faults(harness: ApiHarness) -> None:

@@ -43,8 +43,8 @@ async def test_a_schedule_is_triggered_once_per_key(harness: ApiHarness) -> None
     assert (again.json(), again.headers["idempotent-replayed"]) == (first.json(), "true")
     assert other.json()["run_id"] != first.json()["run_id"]
     assert await runs(acme) == 2
-    told = read(await acme.get("/api/v1/audit", params={"action": "trigger_schedule"}), Page[AuditView]).items
-    assert len(told) == 3
+    reported = read(await acme.get("/api/v1/audit", params={"action": "trigger_schedule"}), Page[AuditView]).items
+    assert len(reported) == 3
 
 
 async def test_concurrent_requests_with_one_key_get_one_run(harness: ApiHarness) -> None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainspring.api.auth.authentication import is_loopback
+from mainspring.api.auth.principal import Role
 from mainspring.api.auth.tokens import make_attempt_token, read_attempt_token
-from mainspring.api.services import Role
 from mainspring.protocol.ids import task_id
 from mainspring.protocol.rest.runs import TaskView
 from mainspring.protocol.wire import Outcome, Result

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from mainspring.api.auth import authentication, session_validity
+from mainspring.api.auth import access, authentication
+from mainspring.api.auth.principal import Role
 from mainspring.api.auth.tokens import id_of, read_attempt_token
-from mainspring.api.services import Role
 from mainspring.api.worker_link import link as link_module
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.protocol.wire import (
@@ -255,7 +255,7 @@ async def test_a_connected_workers_name_is_reserved_for_its_token(api_servers: A
 
 async def test_sessions_end_with_their_token(api_servers: ApiServers, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
-        (session_validity, "VALIDITY_CHECK_SECONDS"),
+        (access, "VALIDITY_CHECK_SECONDS"),
         (link_module, "VALIDITY_CHECK_SECONDS"),
         (authentication, "CACHE_SECONDS"),
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.api.views.run_views import make_cursor
+from mainspring.api.http.cursors import make_cursor
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TransitionView
 from mainspring.shard.events import RunsExpired
 from tests.api.api_harness import NOOP, ApiHarness, all_pages, pointers, problem, read, running_task, submit, until

@@ -28,7 +28,7 @@ class Story:
     def __init__(self, leaders: dict[str, Leader]) -> None:
         self._leaders = leaders
         self._random = Random(7)
-        self.told: dict[str, list[Step]] = {shard: [] for shard in leaders}
+        self.reported: dict[str, list[Step]] = {shard: [] for shard in leaders}
 
     @classmethod
     async def of(cls, store: Store, *shards: str) -> Story:
@@ -42,17 +42,17 @@ class Story:
             (task,) = await self._leaders[shard].adopt(a_run(shard=shard))
             more = [a_transition(task, seq=seq) for seq in range(2, self._random.randint(2, 9))]
             await self._leaders[shard].commit(transitions=more)
-            self.told[shard] += [(task.id, seq) for seq in range(1, len(more) + 2)]
+            self.reported[shard] += [(task.id, seq) for seq in range(1, len(more) + 2)]
             steps -= len(more) + 1
 
     def total(self) -> int:
         """Return the number of transitions."""
-        return sum(map(len, self.told.values()))
+        return sum(map(len, self.reported.values()))
 
     def as_heard(self, heard: list[Step]) -> dict[str, list[Step]]:
         """Group received transitions by shard, in order."""
-        shard_of = {step: shard for shard, steps in self.told.items() for step in steps}
-        return {shard: [step for step in heard if shard_of[step] == shard] for shard in self.told}
+        shard_of = {step: shard for shard, steps in self.reported.items() for step in steps}
+        return {shard: [step for step in heard if shard_of[step] == shard] for shard in self.reported}
 
 
 class Listener:
@@ -106,7 +106,7 @@ async def test_a_reconnected_client_gets_no_gaps_or_duplicates(api_servers: ApiS
             await listening
         await listener.listen(story.total())
 
-    assert story.as_heard(listener.heard) == story.told
+    assert story.as_heard(listener.heard) == story.reported
 
 
 async def test_a_disconnected_slow_client_resumes_without_a_gap(
@@ -126,7 +126,7 @@ async def test_a_disconnected_slow_client_resumes_without_a_gap(
         while len(listener.heard) < story.total():
             await listener.listen(story.total())
 
-    assert story.as_heard(listener.heard) == story.told
+    assert story.as_heard(listener.heard) == story.reported
 
 
 async def test_a_stream_without_follow_ends_at_the_current_position(api_servers: ApiServers) -> None:
@@ -139,7 +139,7 @@ async def test_a_stream_without_follow_ends_at_the_current_position(api_servers:
         everything = await lines(http, {"follow": "false", "after": "", "format": "jsonl"})
 
     assert [line.event for line in begun] == ["heartbeat"]
-    assert story.as_heard(steps(since)) == story.as_heard(steps(everything)) == story.told
+    assert story.as_heard(steps(since)) == story.as_heard(steps(everything)) == story.reported
     assert sorted(steps(since)[:30] + steps(rest)) == sorted(steps(since))
     assert since[-1].event == "heartbeat"
 
@@ -151,18 +151,20 @@ async def test_a_stream_is_filtered_by_job_and_other_fields(api_servers: ApiServ
         past = {"follow": "false", "after": "", "format": "jsonl"}
         all_of_job = await lines(http, {**past, "job": f"{JOB.name[:3]}*"})
         of_another = await lines(http, {**past, "q": "job:another"})
-        of_task = await lines(http, {**past, "q": f"task:{story.told['cpu'][0][0]} tenant:acme"})
+        of_task = await lines(http, {**past, "q": f"task:{story.reported['cpu'][0][0]} tenant:acme"})
         of_state = await lines(http, {**past, "q": "state:succeeded"})
 
-    assert story.as_heard(steps(all_of_job)) == story.told
+    assert story.as_heard(steps(all_of_job)) == story.reported
     assert steps(of_another) == steps(of_state) == []
-    assert {task for task, _ in steps(of_task)} == {story.told["cpu"][0][0]}
+    assert {task for task, _ in steps(of_task)} == {story.reported["cpu"][0][0]}
 
 
 async def test_the_job_of_a_run_is_looked_up_once(api_servers: ApiServers, monkeypatch: pytest.MonkeyPatch) -> None:
     story, server = await begin(api_servers)
     await story.go_on(30)
-    runs = {task_id.replace("task_", "run_").partition(".")[0] for steps in story.told.values() for task_id, _ in steps}
+    runs = {
+        task_id.replace("task_", "run_").partition(".")[0] for steps in story.reported.values() for task_id, _ in steps
+    }
     find_run, asked = api_servers.store.find_run, []
 
     async def counted(run_id: str) -> object:

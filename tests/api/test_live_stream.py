@@ -10,9 +10,9 @@ import httpx2
 import msgspec
 import pytest
 
+from mainspring.api.auth.principal import Role
 from mainspring.api.live import transitions as live_module
 from mainspring.api.live.transitions import read_cursor, write_cursor
-from mainspring.api.services import Role
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.runs import TransitionView
@@ -149,9 +149,9 @@ async def test_a_slow_follower_is_disconnected_and_others_are_not(
     heard: list[TaskState] = []
 
     async def listen() -> None:
-        heard.extend(told.transition.end for told in await first[1])
+        heard.extend(reported.transition.end for reported in await first[1])
         async for group in quick:
-            heard.extend(told.transition.end for told in group)
+            heard.extend(reported.transition.end for reported in group)
 
     listening = asyncio.create_task(listen())
     async with server.caller() as worker:

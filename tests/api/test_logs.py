@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from mainspring.api.auth.principal import Role
 from mainspring.api.cluster.peers import SECRET_HEADER
-from mainspring.api.services import Role
 from mainspring.protocol.wire import Assignment, Log, LogStored
 from tests.api.api_server import DEADLINE_SECONDS, SECRET, ApiServers, LinkClient, Server
 
@@ -164,8 +164,8 @@ async def test_a_log_on_two_servers_is_read_completely(api_servers: ApiServers) 
         task = await started(api_servers, first, worker)
         await worker.say(Log(task.attempt, 0, b"begun here, "))
         await worker.hear(LogStored)
-    await second.front.services.logs._in_thread(  # type: ignore[attr-defined]
-        lambda: second.front.services.logs._files.append(Log(task.attempt, 12, b"ended there", last=True))  # type: ignore[attr-defined]
+    await second.front.services.logs._in_thread(
+        lambda: second.front.services.logs._files.append(Log(task.attempt, 12, b"ended there", last=True))
     )
     assert leader.shard.memory.attempts
     for server in (first, second):

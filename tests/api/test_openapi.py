@@ -216,8 +216,8 @@ def send(server: Served, case: Case) -> None:
     try:
         case.call_and_validate(base_url=server.address, session=server.session, checks=checks, timeout=30)
     except FailureGroup as failures:
-        told = "\n".join(str(one) for one in failures.exceptions)
-        raise AssertionError(f"on {server.store}: {told}") from None
+        reported = "\n".join(str(one) for one in failures.exceptions)
+        raise AssertionError(f"on {server.store}: {reported}") from None
 
 
 def without_waiting(body: Any) -> Any:

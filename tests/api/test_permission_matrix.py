@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from tests.api.api_harness import ApiHarness, problem
 from tests.api.permission_matrix import (
     COLUMNS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.rest.admin import AuditView
@@ -31,9 +31,9 @@ async def test_a_configured_pool_is_visible_to_all(harness: ApiHarness) -> None:
     assert made.max_resources is not None
     assert (made.max_resources.cpu, made.max_resources.memory) == (1.5, None)
     assert made.updated_by == "token:a-test"
-    (told,) = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
-    assert (told.action, told.tenant, bytes(told.before)) == ("put_pool", INSTALLATION, b"null")
-    assert b"the old racks" in bytes(told.after)
+    (reported,) = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
+    assert (reported.action, reported.tenant, bytes(reported.before)) == ("put_pool", INSTALLATION, b"null")
+    assert b"the old racks" in bytes(reported.after)
 
 
 async def test_an_unconfigured_pool_is_listed_with_its_leader(harness: ApiHarness) -> None:
@@ -44,7 +44,7 @@ async def test_an_unconfigured_pool_is_listed_with_its_leader(harness: ApiHarnes
 
     names = [pool.name async for page in all_pages(acme, "/api/v1/pools", PoolView, limit=1) for pool in page]
 
-    assert (pool.version, pool.labels, pool.leader) == (0, {}, harness.services.name)
+    assert (pool.version, pool.labels, pool.leader) == (0, {}, harness.services.server.name)
     assert names == sorted([POOL, "other"])
     problem(await acme.get("/api/v1/pools/never"), 404)
 
@@ -100,9 +100,9 @@ async def test_a_policy_is_deleted_and_audited(harness: ApiHarness) -> None:
 
     assert await policies(everybody) == []
     problem(await everybody.delete("/api/v1/policies/eu"), 404)
-    told = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
-    assert [(one.action, one.why) for one in told] == [("drop_policy", "sold"), ("put_policy", "")]
-    assert b"eu_data" in bytes(told[0].before)
+    reported = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
+    assert [(one.action, one.why) for one in reported] == [("drop_policy", "sold"), ("put_policy", "")]
+    assert b"eu_data" in bytes(reported[0].before)
 
 
 async def test_an_invalid_policy_is_rejected_with_its_faults(harness: ApiHarness) -> None:

@@ -24,8 +24,6 @@ from mainspring.protocol.errors import (
     Unauthenticated,
     Unavailable,
 )
-from mainspring.store.ports.front import ListedRun
-from mainspring.store.ports.store import Store
 from tests.api.api_harness import ApiHarness, problem
 
 INSIDE = "password=hunter2 host=10.1.2.3"
@@ -54,13 +52,13 @@ INSIDE = "password=hunter2 host=10.1.2.3"
 def test_an_error_class_has_a_status_and_internal_messages_are_hidden(
     error: Exception, status: int, is_told: bool
 ) -> None:
-    told = problem_of(error, "req_1")
+    reported = problem_of(error, "req_1")
 
-    assert told.status == status
-    assert told.code == (error.code if isinstance(error, MainspringError) else "broken")
-    assert (told.detail == "words") is is_told
-    assert "words" in told.detail or not is_told
-    assert told.instance == ("req_1" if status == 500 else "")
+    assert reported.status == status
+    assert reported.code == (error.code if isinstance(error, MainspringError) else "broken")
+    assert (reported.detail == "words") is is_told
+    assert "words" in reported.detail or not is_told
+    assert reported.instance == ("req_1" if status == 500 else "")
 
 
 @pytest.mark.parametrize(
@@ -84,33 +82,24 @@ def test_a_path_becomes_a_json_pointer(where: str, expected: str) -> None:
 def test_every_fault_is_reported() -> None:
     error = Refused("two things", [Fault(where="a", why="x"), Fault(where="b[0]", why="y")])
 
-    told = problem_of(error)
+    reported = problem_of(error)
 
-    assert told.detail == "two things"
-    assert [(fault.pointer, fault.detail) for fault in told.errors] == [("/a", "x"), ("/b/0", "y")]
-
-
-class Failing:
-    """A store with one failing method."""
-
-    def __init__(self, store: Store, error: Exception) -> None:
-        self._store = store
-        self._error = error
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-    async def find_run(self, run_id: str) -> ListedRun | None:
-        """Raise the error."""
-        raise self._error
+    assert reported.detail == "two things"
+    assert [(fault.pointer, fault.detail) for fault in reported.errors] == [("/a", "x"), ("/b/0", "y")]
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError(INSIDE), 500), (Broken(INSIDE), 500), (Unavailable(INSIDE), 503)]
 )
-async def test_internal_errors_are_logged_and_hidden(harness: ApiHarness, error: Exception, status: int) -> None:
+async def test_internal_errors_are_logged_and_hidden(
+    harness: ApiHarness, error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caller = await harness.admin()
-    harness.services.store = Failing(harness.store, error)  # type: ignore[assignment]
+
+    async def fail(run_id: str) -> None:
+        raise error
+
+    monkeypatch.setattr(harness.store, "find_run", fail)
 
     with capture_logs() as logs:
         answer = await caller.get("/api/v1/runs/x")
@@ -120,9 +109,13 @@ async def test_internal_errors_are_logged_and_hidden(harness: ApiHarness, error:
     assert "Traceback" not in answer.text
     (line,) = [line for line in logs if "fault" in line]
     assert INSIDE in line["fault"]
-    told = [line for line in logs if line["event"].startswith("request.")]
-    assert {line["request"] for line in told} == {answer.headers["x-request-id"]}
-    assert (told[-1]["event"], told[-1]["operation"], told[-1]["status"]) == ("request.answered", "get_run", status)
+    reported = [line for line in logs if line["event"].startswith("request.")]
+    assert {line["request"] for line in reported} == {answer.headers["x-request-id"]}
+    assert (reported[-1]["event"], reported[-1]["operation"], reported[-1]["status"]) == (
+        "request.answered",
+        "get_run",
+        status,
+    )
     if status == 500:
         assert answer.json()["instance"] == answer.headers["x-request-id"]
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import POOL
 from mainspring.core.admission.degradation import PARTIAL_AFTER_SECONDS
 from mainspring.host.loop import Leader
@@ -39,7 +39,7 @@ async def crowded(harness: ApiHarness) -> AsyncIterator[Leader]:
             await submit(caller, LARGE, priority="P1" if caller is acme else "P2")
 
         async def all_wait() -> bool:
-            pool_status = await harness.services.shards.pool_status(POOL)
+            pool_status = await harness.services.leaders.pool_status(POOL)
             return sum(line.waiting for line in pool_status.queues) == 2
 
         await until(all_wait)

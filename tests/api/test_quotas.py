@@ -39,9 +39,14 @@ async def test_a_quota_is_set_and_its_tenant_sees_it(harness: ApiHarness) -> Non
         weight=2.5, max_tasks=100, guaranteed=Amounts(cpu=8.0, memory=2**35), burst=Amounts(cpu=0.5),
         max_fan_out=1_000, failures_per_hour=50,
     )  # fmt: skip
-    (told,) = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
-    assert (told.action, told.object, told.why, bytes(told.before)) == ("put_quota", "acme", "as agreed", b"null")
-    assert b'"max_tasks":100' in bytes(told.after)
+    (reported,) = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
+    assert (reported.action, reported.object, reported.why, bytes(reported.before)) == (
+        "put_quota",
+        "acme",
+        "as agreed",
+        b"null",
+    )
+    assert b'"max_tasks":100' in bytes(reported.after)
 
 
 async def test_the_default_quota_is_shown_if_none_is_set(harness: ApiHarness) -> None:
@@ -175,8 +180,8 @@ async def test_a_raise_is_ended_early(harness: ApiHarness) -> None:
 
     found = await quota(everybody)
     assert (found.quota.max_tasks, found.raised) == (5, None)
-    told = read(await everybody.get("/api/v1/audit", params={"object": "acme"}), Page[AuditView]).items
-    assert [(one.action, one.why) for one in told] == [
+    reported = read(await everybody.get("/api/v1/audit", params={"object": "acme"}), Page[AuditView]).items
+    assert [(one.action, one.why) for one in reported] == [
         ("end_raise", ""), ("end_raise", "done"), ("raise_quota", ""), ("put_quota", ""),
     ]  # fmt: skip
 
@@ -201,8 +206,8 @@ async def test_a_quota_is_deleted(harness: ApiHarness) -> None:
     assert not read(await everybody.delete(URL, params={"pool": "gpu"}), ActionResult).changed
 
     assert (await quota(everybody, pool="gpu")).version == 0
-    told = read(await everybody.get("/api/v1/audit", params={"object": "acme/gpu"}), Page[AuditView]).items
-    assert [(one.action, one.why, one.tenant) for one in told[:2]] == [
+    reported = read(await everybody.get("/api/v1/audit", params={"object": "acme/gpu"}), Page[AuditView]).items
+    assert [(one.action, one.why, one.tenant) for one in reported[:2]] == [
         ("drop_quota", "", "acme"), ("drop_quota", "over", "acme"),
     ]  # fmt: skip
 

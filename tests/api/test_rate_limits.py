@@ -16,9 +16,9 @@ import pytest
 from starlette.requests import Request
 
 from mainspring.api.app import endpoints
-from mainspring.api.http.routing import rate_limit_key
-from mainspring.api.services import Principal, Role
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.submission.rate_limits import RUNS_PER_SUBMISSION, RateCharge, RateClass, RateLimiter
+from mainspring.api.submission.request_limits import _client_key as rate_limit_key
 from mainspring.core.limits.rate_grants import RateGrant, RateRequest
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.clock import Clock, SystemClock
@@ -115,7 +115,7 @@ def rates_on(ledger: Ledger, clock: Clock, servers: int = 1) -> RateLimiter:
     return RateLimiter(ledger, clock, lambda: servers)  # type: ignore[arg-type]
 
 
-async def told(rate_limiter: RateLimiter, who: str, use: RateCharge) -> float | None:
+async def reported(rate_limiter: RateLimiter, who: str, use: RateCharge) -> float | None:
     """Return the retry time of a request in seconds; None if admitted."""
     try:
         await rate_limiter.admit(who, [use])
@@ -146,7 +146,7 @@ async def let_in_of_two_servers(most: int) -> tuple[int, list[float]]:
     async def submit(number: int) -> Counter[bool]:
         ends: Counter[bool] = Counter()
         while clock.monotonic() < until:
-            wait = await told(servers[number % 2], f"s{number}", RateCharge("submit", most))
+            wait = await reported(servers[number % 2], f"s{number}", RateCharge("submit", most))
             ends[wait is None] += 1
             await clock.sleep(min(wait or 0.001, max(0.0, until - clock.monotonic())))
         return ends
@@ -164,14 +164,14 @@ async def test_a_client_that_retries_on_time_is_admitted(
     """All are rejected at the same moment, and each retries exactly on time."""
     rate_limiter, use = rates_on(ledger, clock), RateCharge("submit:tenant:acme", 10)
     for number in range(10):
-        assert await told(rate_limiter, f"first-{number}", use) is None
-    waits = {str(number): await told(rate_limiter, str(number), use) for number in range(waiters)}
+        assert await reported(rate_limiter, f"first-{number}", use) is None
+    waits = {str(number): await reported(rate_limiter, str(number), use) for number in range(waiters)}
     at = {who: math.ceil(wait or 0) if in_whole_seconds else wait or 0 for who, wait in waits.items()}
     assert min(at.values()) > 0
     began = clock.ahead
     for who in sorted(at, key=lambda who: at[who]):
         clock.ahead = began + at[who]
-        assert await told(rate_limiter, who, use) is None, f"{who}, after {at[who]} s"
+        assert await reported(rate_limiter, who, use) is None, f"{who}, after {at[who]} s"
     assert max(at.values()) <= 2 + waiters / 9
 
 
@@ -199,16 +199,16 @@ async def test_a_client_on_time_is_held_briefly_if_nothing_is_left(
     ledger, use = Ledger(SqliteStore.open(tmp_path / "store.db", clock=clock)), RateCharge("submit", 1)
     here, there = rates_on(ledger, clock), rates_on(ledger, clock)
     began = clock.ahead
-    assert await told(here, "first", use) is None
-    wait = await told(here, "told", use)
+    assert await reported(here, "first", use) is None
+    wait = await reported(here, "reported", use)
     assert wait is not None
     assert wait < comes_after
     clock.ahead = began + 1.0
-    assert await told(there, "other", use) is None
+    assert await reported(there, "other", use) is None
     clock.ahead = began + comes_after
-    assert await told(there, "new", use) is not None
+    assert await reported(there, "new", use) is not None
     assert not clock.slept
-    assert (await told(here, "told", use) is None) == is_kept
+    assert (await reported(here, "reported", use) is None) == is_kept
     assert sum(clock.slept) == pytest.approx(2.0 - comes_after if is_kept else 0.0, abs=0.01)
 
 
@@ -216,22 +216,22 @@ async def test_retry_times_account_for_all_servers(ledger: Ledger, clock: Frozen
     """Each server knows the number of servers."""
     servers, use = [rates_on(ledger, clock, 2) for _ in range(2)], RateCharge("submit", 10)
     for number in range(10):
-        assert await told(servers[number % 2], f"first-{number}", use) is None
-    waits = {number: await told(servers[number % 2], str(number), use) or 0 for number in range(30)}
+        assert await reported(servers[number % 2], f"first-{number}", use) is None
+    waits = {number: await reported(servers[number % 2], str(number), use) or 0 for number in range(30)}
     began = clock.ahead
     for number in sorted(waits, key=lambda number: waits[number]):
         clock.ahead = began + waits[number]
-        assert await told(servers[number % 2], str(number), use) is None
+        assert await reported(servers[number % 2], str(number), use) is None
 
 
 async def test_the_store_is_not_asked_while_the_limit_is_exhausted(ledger: Ledger, clock: FrozenClock) -> None:
     """Whatever the number of requests."""
     rate_limiter, use = rates_on(ledger, clock), RateCharge("action:user:ann", 3)
     for number in range(4):
-        await told(rate_limiter, str(number), use)
+        await reported(rate_limiter, str(number), use)
     before = ledger.calls
     for number in range(50):
-        assert await told(rate_limiter, str(number), use) is not None
+        assert await reported(rate_limiter, str(number), use) is not None
     assert ledger.calls == before
 
 
@@ -288,12 +288,12 @@ async def test_without_the_store_each_server_enforces_the_limit_alone(ledger: Le
     """The limit is still enforced, and the store is asked again later."""
     rate_limiter, use = rates_on(ledger, clock), RateCharge("submit", 5)
     ledger.is_away = True
-    ends = [await told(rate_limiter, str(number), use) for number in range(8)]
+    ends = [await reported(rate_limiter, str(number), use) for number in range(8)]
     assert [end is None for end in ends] == [True] * 5 + [False] * 3
     assert ledger.calls == 1
     ledger.is_away = False
     clock.ahead += 5.0
-    assert await told(rate_limiter, "later", use) is None
+    assert await reported(rate_limiter, "later", use) is None
     assert ledger.calls == 2
 
 

@@ -64,7 +64,7 @@ async def test_a_stopping_server_releases_waiting_requests(harness: ApiHarness) 
         waiting = asyncio.create_task(caller.get(f"/api/v1/runs/{task.run_id}", headers=WAIT))
         await until(lambda: is_followed(harness))
 
-        harness.front._live.end_followers()
+        harness.services.live.end_followers()
 
         async with asyncio.timeout(10):
             assert read(await waiting, RunView).state == "RUNNING"

@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.runs import ActionResult, Page, RunView
 from mainspring.protocol.rest.schedules import ChangeView, FireView, ScheduleView, UpcomingView
 from tests.api.api_harness import NOOP, ApiHarness, all_pages, pointers, problem, read

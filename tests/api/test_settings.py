@@ -27,11 +27,11 @@ async def test_a_setting_is_changed_and_reset(harness: ApiHarness) -> None:
     assert not read(await admin.delete(URL), ActionResult).changed
     assert read(await admin.get(URL), SettingView) == was
     assert harness.engine.settings.scheduler_settings.retries_per_second == 5_000
-    told = read(await admin.get("/api/v1/audit", params={"object": "retries_per_second"}), Page[AuditView]).items
-    assert [(one.action, one.why, one.tenant) for one in told] == [
+    reported = read(await admin.get("/api/v1/audit", params={"object": "retries_per_second"}), Page[AuditView]).items
+    assert [(one.action, one.why, one.tenant) for one in reported] == [
         ("reset_setting", "", "*"), ("reset_setting", "it is not", "*"), ("put_setting", "the database is slow", "*"),
     ]  # fmt: skip
-    assert [bytes(side) for side in (told[2].before, told[2].after)] == [b"5000", b"9"]
+    assert [bytes(side) for side in (reported[2].before, reported[2].after)] == [b"5000", b"9"]
 
 
 async def test_a_leader_applies_a_changed_setting(harness: ApiHarness) -> None:

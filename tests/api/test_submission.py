@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.runs import BulkItemResult, JobView, Page, RunView, TaskView
 from tests.api.api_harness import NOOP, ApiHarness, pointers, problem, read, submit
 from tests.host.host_harness import ScriptedWorker

@@ -8,8 +8,8 @@ import json
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from mainspring.api.app import endpoints
+from mainspring.api.auth.principal import Role
 from mainspring.api.server import listen
-from mainspring.api.services import Role
 from mainspring.protocol.rest.runs import Page, RunView, ServerView
 from tests.api.api_harness import NOOP, ApiHarness, problem, read, running_task, submit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.rest.admin import AuditView, TenantView
 from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TokenView
 from tests.api.api_harness import NOOP, ApiHarness, problem, read, running_task, submit
@@ -81,9 +81,9 @@ async def test_describing_tenants_requires_access_to_all_tenants(harness: ApiHar
 
     assert read(await acme.get("/api/v1/tenants/acme"), TenantView) == made
     assert (made.title, made.version, made.created_by) == ("Acme", 1, "token:a-test")
-    told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
-    assert [(one.action, one.object) for one in told] == [("put_tenant", "acme")]
-    assert b"since 2026" in bytes(told[0].after)
+    reported = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
+    assert [(one.action, one.object) for one in reported] == [("put_tenant", "acme")]
+    assert b"since 2026" in bytes(reported[0].after)
 
 
 async def test_an_invalid_description_is_rejected_with_its_faults(harness: ApiHarness) -> None:

@@ -16,7 +16,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.app.build import run_virtual_worker
 from mainspring.core.model.webhook_events import CloudEvent
 from mainspring.host.outbox import delivery

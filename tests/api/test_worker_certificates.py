@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol import certificates
 from mainspring.protocol.errors import Conflict, Refused, Unauthenticated
 from mainspring.worker.agent.identity import Identity

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from mainspring.api.auth import authentication, session_validity
-from mainspring.api.services import Role
+from mainspring.api.auth import access, authentication
+from mainspring.api.auth.principal import Role
 from mainspring.api.worker_link import link as link_module
 from mainspring.app.build import POOL
 from mainspring.core.model.task import TaskState
@@ -53,7 +53,7 @@ KEPT = (
 async def enrollment_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EnrollmentHarness]:
     """A store without servers. Servers re-check credentials immediately."""
     for module, name in (
-        (session_validity, "VALIDITY_CHECK_SECONDS"),
+        (access, "VALIDITY_CHECK_SECONDS"),
         (link_module, "VALIDITY_CHECK_SECONDS"),
         (authentication, "CACHE_SECONDS"),
     ):

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from mainspring.app.build import POOL, Engine, open_store, run_virtual_worker
+from mainspring.app.build import POOL, Engine, EngineOptions, open_store, run_virtual_worker
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.wire import Offer
 from mainspring.simulation.virtual_worker import VirtualWorker
@@ -20,8 +20,8 @@ async def main(url: str, workers: int) -> None:
     store = await open_store(url, clock)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    engine = Engine(store, clock)
-    engine.host.on_lead = lambda leader: _say(f"leads {leader.term.shard} {leader.term.epoch}")
+    options = EngineOptions(on_lead=lambda leader: _say(f"leads {leader.term.shard} {leader.term.epoch}"))
+    engine = Engine(store, clock, options)
     fleet = [VirtualWorker(f"w{os.getpid()}-{number}", Offer(2_000, 8 << 30), clock) for number in range(workers)]
     async with engine.running():
         _say("ready")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from mainspring.api import services
 from mainspring.api.app import endpoints
+from mainspring.api.auth import principal
 from mainspring.api.http.problems import problem_of
 from mainspring.cli.exits import exit_code
 from mainspring.core.admission import degradation
@@ -71,7 +71,7 @@ CODES: Mapping[str, type[Enum]] = {
     "replies to an act": effects.ActionStatus,
     "levels of isolation": isolation.Isolation,
     "levels of service": degradation.DegradationLevel,
-    "roles": services.Role,
+    "roles": principal.Role,
     "refused submissions": metrics.RefusalReason,
     "faults of mainspring smoke": FaultCode,
     "answers of mainspring doctor": Answer,
@@ -99,7 +99,7 @@ def metrics_text() -> str:
     numbers = metrics.Metrics()
     numbers.watch(dict)
     ScheduleCollector(None, SystemClock(), numbers.registry)  # type: ignore[arg-type]  # not used
-    numbers.add(DegradationCollector(_NoLevels))
+    numbers.add(DegradationCollector(_NoLevels()))
     lines = []
     for collector in list(numbers.registry._collector_to_names):
         if isinstance(collector, MetricWrapperBase):

@@ -9,10 +9,9 @@ from random import Random
 import msgspec
 
 from mainspring.api.auth import tokens
-from mainspring.api.http import etags
+from mainspring.api.http import cursors, etags
 from mainspring.api.live import transitions
 from mainspring.api.submission import submission
-from mainspring.api.views import run_views
 from mainspring.core.lifecycle import failures
 from mainspring.core.model import alerts, audit_entry, trace_ids, webhook_events
 from mainspring.core.model.audit_entry import AuditEntry
@@ -98,7 +97,7 @@ def _held() -> Iterator[tuple[str, object]]:
     yield "a task's id, made by another", ids.child_task_id(RUN, 3, 1, 7)
     yield "the key of a window", windows.fire_key("sched_1", AT, 1)
     yield "the jitter of a window", windows.jitter("sched_1", AT, 600)
-    yield "a cursor of a list", run_views.make_cursor("2026-11-16T05:30:00+00:00", RUN)
+    yield "a cursor of a list", cursors.make_cursor("2026-11-16T05:30:00+00:00", RUN)
     yield "a cursor of the stream", transitions.write_cursor({"default": (1042, 7), "a b": (3, 0)})
     yield "a version", etags.tag(7)
     yield "the version of a checkpoint", work.digest_of('{"page":4}')

@@ -198,10 +198,12 @@ class HostHarness:
 
     # hosts
 
-    async def start(self, name: str = "h1", lease: float = 5.0) -> Host:
+    async def start(
+        self, name: str = "h1", lease: float = 5.0, on_lead: Callable[[Leader], None] = lambda leader: None
+    ) -> Host:
         """Start a host."""
         await self.store.ensure_shard(SHARD)
-        host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
+        host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease), on_lead=on_lead)
         self.hosts[name] = host
         self._running[name] = asyncio.create_task(host.run())
         return host

@@ -5,7 +5,7 @@ await table.job("etl")
 row = await table.schedule(IntervalTrigger(every_seconds=10))
 table.start()                    a server fires, and delivers the outbox
 await hall.wait(25)
-table.told(row)                  the outcome of each window, oldest first
+table.reported(row)                  the outcome of each window, oldest first
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from mainspring.core.schedules.triggers import Trigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.leader_client import LocalLeaderClient
 from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.outbox.run_ended import RUN_ENDED
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.host.schedules.schedule_actions import ScheduleActions
-from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
+from mainspring.shard.effects import ActionReply
+from mainspring.shard.events import ActionRequest
 from mainspring.store.ports.schedules import FireFilter
 from tests.host.host_harness import SHARD, HostHarness
 
@@ -37,16 +40,33 @@ SECOND = timedelta(seconds=1)
 _MOST = 10_000
 
 
+class _FirstHost:
+    """Reaches the leaders of the host `h1`, once it is started."""
+
+    def __init__(self, harness: HostHarness) -> None:
+        self._harness = harness
+
+    async def ask(self, shard: str, action: ActionRequest) -> ActionReply:
+        return await LocalLeaderClient(self._harness.hosts["h1"]).ask(shard, action)
+
+    async def probe_file(self, shard: str, path: str) -> bool:
+        return await LocalLeaderClient(self._harness.hosts["h1"]).probe_file(shard, path)
+
+
 class ScheduleHarness:
     """The schedules of a store, for tests."""
 
     def __init__(self, harness: HostHarness, context: Context | None = None) -> None:
         self._hall = harness
-        self.schedule_actions = ScheduleActions(harness.store, pool=SHARD)
-        self.evaluator = ScheduleEvaluator(harness.store, context or make_context())
-        self.schedule_outbox = ScheduleOutbox(
-            harness.store, self.evaluator, lambda: LocalLeaderClient(harness.hosts["h1"])
+        context = context or make_context()
+        self.decided: list[str] = []
+        """Schedules with decisions, in order."""
+        self.evaluator = ScheduleEvaluator(harness.store, context, self.decided.extend)
+        self.triggers = TriggerLoop(harness.store, harness.clock, self.evaluator)
+        self.schedule_actions = ScheduleActions(
+            harness.store, context, pool=SHARD, wake=self.triggers.wake, on_decided=self.decided.extend
         )
+        self.schedule_outbox = ScheduleOutbox(harness.store, self.evaluator, _FirstHost(harness))
         self.alerts: list[str] = []
         """Alerts sent: the kind, with a mark if resolved."""
         self._running: list[asyncio.Task[None]] = []
@@ -70,8 +90,7 @@ class ScheduleHarness:
 
     def start(self, *, outbox: bool = True) -> asyncio.Task[None]:
         """Start a server that fires and, by default, delivers the outbox."""
-        triggers = TriggerLoop(self._hall.store, self._hall.clock, self.evaluator)
-        firing = asyncio.create_task(triggers.run())
+        firing = asyncio.create_task(self.triggers.run())
         self._running.append(firing)
         if outbox:
             receivers = {**self.schedule_outbox.receivers(), "alert": self._alert}

@@ -186,8 +186,8 @@ async def test_executed_actions_are_audited_once_and_refused_ones_are_not(harnes
     ).reply is ActionStatus.REFUSED
     assert (await harness.ask(CancelRun, "run_none", audit=entry(4))).reply is ActionStatus.NOT_FOUND
 
-    told = harness.rows("SELECT id, before, after FROM audit_unsealed ORDER BY id")
-    assert told == [
+    reported = harness.rows("SELECT id, before, after FROM audit_unsealed ORDER BY id")
+    assert reported == [
         ("req_1", '{"state":"PENDING","priority":"P1"}', '{"reply":"done","detail":"from P1 to P0"}'),
         (
             "req_2",

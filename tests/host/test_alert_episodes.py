@@ -67,7 +67,7 @@ def alert(
     **more: str,
 ) -> OutboxRow:
     """An outbox row of an alert."""
-    told = Alert(
+    reported = Alert(
         kind=AlertKind.QUARANTINED,
         key=key,
         severity=severity,
@@ -77,7 +77,7 @@ def alert(
         resolved=over,
         at=harness.clock.wall(),
     )
-    return alert_row(told, f"{key}:{next(_numbers)}")
+    return alert_row(reported, f"{key}:{next(_numbers)}")
 
 
 async def write(harness: HostHarness, *rows: OutboxRow) -> None:

@@ -88,8 +88,8 @@ async def test_heads_of_changed_chains_are_logged_once_a_minute_and_at_the_end(h
         await asyncio.wait([running])
 
     heads = {head.tenant: f"{head.seq}:{head.hash}" for head in await harness.store.audit_heads("", 10)}
-    told = [line["heads"] for line in logs if line["event"] == "audit.heads"]
-    assert [set(one) for one in told] == [{"acme", "globex"}, {"acme"}, {"globex"}]
-    assert told[0]["acme"].startswith("2:")
-    assert told[1]["acme"] == heads["acme"]
-    assert told[0]["globex"] != told[2]["globex"] == heads["globex"]
+    reported = [line["heads"] for line in logs if line["event"] == "audit.heads"]
+    assert [set(one) for one in reported] == [{"acme", "globex"}, {"acme"}, {"globex"}]
+    assert reported[0]["acme"].startswith("2:")
+    assert reported[1]["acme"] == heads["acme"]
+    assert reported[0]["globex"] != reported[2]["globex"] == heads["globex"]

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.server import ApiServer
-from mainspring.app.build import POOL, Engine
+from mainspring.app.build import POOL, ServerOptions, build_server
 from mainspring.background import BackgroundLoops
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.lifecycle.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
@@ -36,6 +35,7 @@ from mainspring.store.ports.store import Pruned
 from mainspring.store.sqlite import rows
 from mainspring.store.sqlite.batch import write_outbox
 from mainspring.store.sqlite.rows import insert_into, micros
+from mainspring.telemetry.run_events import RunEventQueue
 from tests.host.host_harness import HostHarness
 from tests.host.test_cluster_limits import API, GPU, rules
 from tests.shard.jobs import job, task
@@ -52,18 +52,14 @@ class Server:
 
     def __init__(self, harness: HostHarness, directory: Path) -> None:
         self.harness = harness
-        self.engine = Engine(harness.store, harness.clock, cluster_secret="secret")
-        self.background = self.engine.host.background
-        self.front = ApiServer(
-            self.engine.host, harness.store, harness.clock, address="http://127.0.0.1:1", cluster_secret="secret",
-            pool=POOL,
-            files=LogFiles(directory), open_locally=True,
-        )  # fmt: skip
+        options = ServerOptions(
+            address="http://127.0.0.1:1", cluster_secret="secret", files=LogFiles(directory), open_locally=True
+        )
+        self.engine, self.front = build_server(harness.store, harness.clock, options)
+        self.background = self.engine.background
+        self.services = self.front.services
         # Virtual time does not wait for threads.
-        self.front._logs._in_thread = _at_once  # type: ignore[method-assign]
-        self.front.services.settings = self.engine.settings
-        self.front.services.rules = self.engine.rules
-        self.front.services.degradation = self.engine.degradation
+        self.services.logs._in_thread = _at_once  # type: ignore[method-assign]
         self._stack = AsyncExitStack()
         self._waiting: list[asyncio.Task[Any]] = []
 
@@ -71,26 +67,26 @@ class Server:
         """Start the server, with work for each loop."""
         await self.harness.store.ensure_shard(POOL)
         (run,) = await self.harness.submit(job(task("a")), shard=POOL)
-        await self._stack.enter_async_context(self.background.running(self.front.loops()))
+        await self._stack.enter_async_context(self.background.running(self.front.loops))
         await self._stack.enter_async_context(self.engine.running())
         self._waiting = [
-            asyncio.create_task(self.front.services.waits.wait_until_ended(run, 10_000.0)),
+            asyncio.create_task(self.services.waits.wait_until_ended(run, 10_000.0)),
             asyncio.create_task(self._follow()),
         ]
         async with asyncio.timeout(60):
             leader = await self.engine.leader(POOL)
-        leader.rules = rules()
+        leader.set_rules(rules())
         leader._limits.take(RequestShare(GPU, 4))
         self._waiting.append(asyncio.create_task(self._write_logs()))
 
     async def _follow(self) -> None:
-        async for _ in self.front._live.follow({}):
+        async for _ in self.services.live.follow({}):
             continue
 
     async def _write_logs(self) -> None:
         """Send pieces of task logs all the time."""
         while True:
-            self.front._logs._has_pieces.set()
+            self.services.logs._has_pieces.set()
             await self.harness.clock.sleep(1.0)
 
     async def get(self, path: str) -> httpx2.Response:
@@ -101,7 +97,7 @@ class Server:
 
     async def numbers(self) -> dict[str, float]:
         """Return the metrics."""
-        text = self.front.services.metrics.text().decode()
+        text = self.services.metrics.text().decode()
         return {
             name: float(value)
             for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -151,6 +147,12 @@ class Kill(NamedTuple):
     """Whether the port fails from the start."""
 
 
+def _run_events(server: Server) -> RunEventQueue:
+    owner = server.front.loops["exporters"].__self__  # type: ignore[attr-defined]
+    assert isinstance(owner, RunEventQueue)
+    return owner
+
+
 def _store(name: str) -> Callable[[Server], tuple[Any, str]]:
     return lambda server: (server.harness.store, name)
 
@@ -167,12 +169,12 @@ KILLS: dict[str, Kill] = {
     "settings": Kill(_store("setting_overrides")),
     "rules": Kill(_store("rules_version")),
     "degradation": Kill(_store("count_intake")),
-    "logs": Kill(lambda server: (server.front._logs._files, "is_large")),
+    "logs": Kill(lambda server: (server.services.logs._files, "is_large")),
     "peers": Kill(_store("record_server_heartbeat")),
     "schedule_metrics": Kill(_store("next_schedules")),
-    "exporters": Kill(lambda server: (server.front._run_events, "_some")),
+    "exporters": Kill(lambda server: (_run_events(server), "_some")),
     "live_tail": Kill(_store("transitions_after"), is_early=False),
-    "run_waits": Kill(lambda server: (server.front.services.waits, "_wake_all")),
+    "run_waits": Kill(lambda server: (server.services.waits, "_wake_all")),
 }
 
 

@@ -38,7 +38,7 @@ async def test_a_leader_that_is_still_loading_gives_no_diagnosis(harness: HostHa
         await leader_client.what_if(SHARD, "task_1.0", NO_CHANGES)
     assert caught.value.reason == "not_ready"
     with pytest.raises(NotLeading) as caught:
-        leader_client.summarize_waiting(SHARD, None)
+        await leader_client.summarize_waiting(SHARD, None)
     assert caught.value.reason == "not_ready"
     await harness.until(lambda: leader.is_ready)
     assert await leader_client.diagnose(SHARD, "run_1") is None

@@ -182,9 +182,8 @@ async def test_a_host_leads_several_shards(harness: HostHarness) -> None:
 async def test_a_new_leader_is_announced_before_its_first_turn(harness: HostHarness) -> None:
     """`on_lead` is for observers."""
     await harness.store.ensure_shard(SHARD)
-    host = await harness.start("h1")
     seen: list[int] = []
-    host.on_lead = lambda leader: seen.append(leader.term.batch_no)
+    await harness.start("h1", on_lead=lambda leader: seen.append(leader.term.batch_no))
     await harness.leader("h1")
     await asyncio.sleep(0)
 

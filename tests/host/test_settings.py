@@ -33,10 +33,17 @@ async def change(harness: HostHarness, name: str, value: str) -> None:
     await harness.store.put_setting_override(row, None, entry(1))
 
 
+@pytest.fixture
+def changes() -> list[SchedulerSettings]:
+    """The settings passed to `on_change`."""
+    return []
+
+
 @pytest_asyncio.fixture
-async def settings(harness: HostHarness) -> AsyncIterator[Settings]:
+async def settings(harness: HostHarness, changes: list[SchedulerSettings]) -> AsyncIterator[Settings]:
     """The settings of a server that was started with an option."""
-    settings = Settings(harness.store, harness.clock, {"retries_per_second": "70", "outbox_days": "3"})
+    given = {"retries_per_second": "70", "outbox_days": "3"}
+    settings = Settings(harness.store, harness.clock, given, changes.append)
     running = asyncio.create_task(settings.run())
     yield settings
     running.cancel()
@@ -55,18 +62,18 @@ async def test_changes_override_options_and_options_override_defaults(harness: H
     assert settings.scheduler_settings.retries_per_second == 70
 
 
-async def test_on_change_is_called_only_for_changes(harness: HostHarness, settings: Settings) -> None:
-    told: list[SchedulerSettings] = []
-    settings.on_change = told.append
+async def test_on_change_is_called_only_for_changes(
+    harness: HostHarness, settings: Settings, changes: list[SchedulerSettings]
+) -> None:
 
     await change(harness, "outbox_days", "5")
     await harness.wait(5.0)
-    assert told == []
+    assert changes == []
     assert settings.retention.ages()["outbox"] == timedelta(days=5)
 
     await change(harness, "fan_out_burst", "7")
     await harness.wait(5.0)
-    assert [scheduler_settings.fan_out_burst for scheduler_settings in told] == [7]
+    assert [scheduler_settings.fan_out_burst for scheduler_settings in changes] == [7]
 
 
 async def test_a_server_ignores_values_that_it_can_not_use(harness: HostHarness, settings: Settings) -> None:

@@ -27,7 +27,7 @@ class Pair:
 
     def __init__(self, harness: HostHarness) -> None:
         self.harness = harness
-        self.rules = SharingRulesCache(harness.store, harness.clock)
+        self.rules: SharingRulesCache
         self.started: list[tuple[float, str]] = []
         """Starts: time, task and pool."""
         self._running: list[asyncio.Task[None]] = []
@@ -36,7 +36,7 @@ class Pair:
         """Start everything."""
         await self.harness.store.ensure_shard(OTHER)
         host = await self.harness.start()
-        self.rules.on_change = host.set_rules
+        self.rules = SharingRulesCache(self.harness.store, self.harness.clock, host.set_rules)
         self._running.append(asyncio.create_task(self.rules.run()))
         for pool in (SHARD, OTHER):
             self._running.append(asyncio.create_task(self._serve(pool)))

@@ -63,9 +63,7 @@ async def test_a_schedule_fires_on_time_and_its_run_is_executed(harness: HostHar
 
 async def test_a_new_schedule_fires_without_delay(harness: HostHarness, table: ScheduleHarness) -> None:
     """The sleeping loop is woken."""
-    triggers = TriggerLoop(harness.store, harness.clock, table.evaluator)
-    table.schedule_actions.follow(make_context(), triggers.wake)
-    firing = asyncio.create_task(triggers.run())
+    firing = asyncio.create_task(table.triggers.run())
     await harness.wait(0.5)
     await table.schedule(OnceTrigger(at=table.now() + SECOND / 10))
     assert await harness.until(lambda: bool(table.windows_run()), within=2) < 0.15
@@ -180,8 +178,7 @@ async def test_a_listener_is_called_after_decisions_are_written(harness: HostHar
     table = ScheduleHarness(harness, absurd)
     await table.job()
     await table.job("bad")
-    decided: list[str] = []
-    table.evaluator.on_decided = table.schedule_actions.on_decided = decided.extend
+    decided = table.decided
     good = await table.schedule(EVERY_TEN)
     bad = await table.schedule(EVERY_TEN, "bad", job="bad")
     assert decided == [good.id, bad.id]
@@ -198,14 +195,13 @@ async def test_a_listener_is_called_for_events_that_fire(harness: HostHarness, t
     """Only for the schedules concerned, and not for earlier events."""
     row = await table.schedule(EventTrigger(type="landed"))
     await table.schedule(EventTrigger(type="left"), "other")
-    decided: list[str] = []
-    table.schedule_actions.on_decided = decided.extend
+    table.decided.clear()
     event = EventRow(
         tenant="acme", source="s", id="1", type="landed", at=table.now(), received_at=table.now(), document="{}"
     )
     assert await table.schedule_actions.receive_events("acme", [event]) == [True]
     assert await table.schedule_actions.receive_events("acme", [event]) == [False]
-    assert decided == [row.id]
+    assert table.decided == [row.id]
 
 
 async def test_a_schedule_created_with_an_earlier_start_catches_up(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from inspect import signature
 from random import Random
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.requests import Request
 
-from mainspring.api.services import ALL_TENANTS, Principal, Role, Services, Shards
+from mainspring.api.auth.access import Access
+from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
+from mainspring.api.services import ServerInfo
 from mainspring.api.worker_link.http_claims import Claims
 from mainspring.protocol.errors import NotLeading, Unavailable
 from mainspring.protocol.wire import Progress
@@ -26,6 +28,8 @@ from tests.sim.server import SHARD, SimServer
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
+    from mainspring.api.auth.authentication import TokenIdentities
+    from mainspring.api.cluster.forwarding import LeaderRouter
     from tests.sim.world import World
 
 PRINCIPAL = Principal(name="token:sim", tenant=ALL_TENANTS, roles=frozenset({Role.WORKER}))
@@ -59,13 +63,15 @@ class Way:
         self._world = world
         self._server = server
         store = cast("Store", HostStore(world, f"claims:{server.process.name}"))
-        self.services = cast(
-            "Services",
-            SimpleNamespace(
-                claims=Claims(store, cast("Shards", self)), shards=self, store=store, time=self, logs=self, pool=SHARD,
-                enrollment=None, cluster_secret="secret",
-            ),
-        )  # fmt: skip
+        self._components = {
+            "claims": Claims(store, cast("LeaderRouter", self)), "leaders": self, "store": store, "time": self,
+            "logs": self, "server": ServerInfo(name="sim", address="", version="", pool=SHARD),
+            "access": Access(cast("TokenIdentities", None), world.clock, cluster_secret="secret", enrollment=None),
+        }  # fmt: skip
+
+    def components(self, route: Callable[..., Any]) -> dict[str, Any]:
+        """Return the components that a route receives."""
+        return {name: self._components[name] for name in signature(route).parameters if name in self._components}
 
     async def ask(self, shard: str, action: ClaimCall) -> ActionReply:
         """Have the leader carry something out; the checker sees the question and the answer."""

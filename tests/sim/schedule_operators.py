@@ -43,7 +43,7 @@ class Planner:
         self._world = world
         self._random = Random(f"planner:{world.mix.seed}")
         self._store = cast("Store", HostStore(world, "planner"))
-        self._book = ScheduleActions(self._store, pool=SHARD)
+        self._book = ScheduleActions(self._store, make_context(), pool=SHARD)
         self._jobs: dict[str, list[str]] = {}
         """Names of the jobs that have a schedule, by tenant."""
         self._acted = 0
@@ -102,7 +102,7 @@ class Planner:
     async def _catch_up(self) -> None:
         """The sweep that finds unrecorded ends; servers have it too, here it runs when needed."""
         evaluator = ScheduleEvaluator(self._store, make_context())
-        schedule_outbox = ScheduleOutbox(self._store, evaluator, lambda: SimLeaderClient(self._world))
+        schedule_outbox = ScheduleOutbox(self._store, evaluator, SimLeaderClient(self._world))
         try:
             await schedule_outbox.catch_up(await self._store.time())
         except Unavailable:

@@ -117,15 +117,14 @@ class SimServer:
         world = self._world
         store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
         host = self.host = Host(
-            store, world.clock, self.name, self._draw_nonce, scheduler_settings=world.scheduler_settings
-        )
-        rules = self.rules = SharingRulesCache(store, world.clock)
-        rules.on_change = host.set_rules
-        host.on_lead = self._watch
+            store, world.clock, self.name, self._draw_nonce, scheduler_settings=world.scheduler_settings,
+            on_lead=self._watch,
+        )  # fmt: skip
+        rules = self.rules = SharingRulesCache(store, world.clock, host.set_rules)
         reserved = Retention(**dict.fromkeys(_DAYS, 1), finished_runs_hours=world.mix.stay / 3600)
         sweeper = Sweeper(store, world.clock, lambda: list(host.leaders.values()), lambda: reserved)
         evaluator = ScheduleEvaluator(store, make_context())
-        schedule_outbox = ScheduleOutbox(store, evaluator, lambda: SimLeaderClient(world))
+        schedule_outbox = ScheduleOutbox(store, evaluator, SimLeaderClient(world))
         takers = {**schedule_outbox.receivers(), **Alerting(store).receivers()}
         receivers = {kind: self._watched(receiver) for kind, receiver in takers.items()}
         together = {kind: self._watched_group(group) for kind, group in schedule_outbox.group_receivers().items()}

@@ -45,16 +45,16 @@ async def play_real(scenario: Scenario, seed: int, store: Store, clock: Clock) -
         cores = sum(worker.offer.cpu_millis for worker in workers)
         while leader.shard.memory.capacity.cpu_millis < cores:
             await clock.sleep(0.01)
-        leader.rules = rules_of(scenario, 0)
+        leader.set_rules(rules_of(scenario, 0))
         began = clock.monotonic()
         start = leader.time.now()
         intake = SimulatedIntake(0.0)
         counting = Counters(scenario, 0, leader.shard.memory, intake, start)
 
-        def committed(_number: int, batch: Batch) -> None:
+        def committed(batch: Batch, _seconds: float) -> None:
             counting.batch_closed(batch, clock.monotonic() - began, clock.monotonic() - began)
 
-        leader.on_commit = committed
+        leader.add_listener(committed)
         submitting = asyncio.create_task(_submit(scenario, seed, store, clock, counting))
         while counting.next_sample_at() <= scenario.lasts:
             await clock.sleep(began + counting.next_sample_at() - clock.monotonic())
@@ -72,9 +72,9 @@ async def _leading(scenario: Scenario, store: Store, clock: Clock) -> AsyncItera
     """The leader of the pool, for as long as the block lasts."""
     leading: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
     host = Host(
-        store, clock, "real", draw_nonce=lambda: 1, lease=LEASE, scheduler_settings=scenario.scheduler_settings()
-    )
-    host.on_lead = leading.set_result
+        store, clock, "real", draw_nonce=lambda: 1, lease=LEASE, scheduler_settings=scenario.scheduler_settings(),
+        on_lead=leading.set_result,
+    )  # fmt: skip
     await store.ensure_shard(pool_name(0))
     hosting = asyncio.create_task(host.run())
     try:

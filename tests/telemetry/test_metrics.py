@@ -178,7 +178,7 @@ async def test_guarantees_and_burst_of_tenants_are_exported(harness: ApiHarness)
     async with harness.led() as leader:
         memory = leader.shard.memory
         quotas = {tenant: promise(tenant, millis) for tenant, millis in promised.items()}
-        leader.rules = SharingRules(version=99, quotas=quotas)
+        leader.set_rules(SharingRules(version=99, quotas=quotas))
         memory.rule(leader.rules)
         for tenant, millis in (("acme", 6_000), ("carl", 1_000)):
             memory.use[tenant] = Resources(cpu_millis=millis, memory_bytes=1)
@@ -206,9 +206,8 @@ async def test_a_preempted_task_is_counted_once(harness: ApiHarness) -> None:
             stop=StopRequest(StopKind.PREEMPT, "shard", "preempted for another", now, "task_b.0"),
         )  # fmt: skip
         asked = Batch(tasks=[TaskChange(task, TaskState.RUNNING, 1)])
-        assert leader.on_commit is not None
-        leader.on_commit(1, asked)
-        leader.on_commit(2, asked)
+        for listener in leader._listeners * 2:
+            listener(asked, 0.0)
     assert value(harness, "mainspring_preemptions_total", priority="P2") == 1
 
 

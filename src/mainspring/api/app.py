@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.api.http import docs_page, openapi, problems
@@ -40,8 +40,10 @@ from mainspring.api.routes.runs import (
 from mainspring.api.routes.sharing import freezes, grants, groups, pools, queue, quotas, tenants
 from mainspring.api.routes.workers import claims, identities, workers
 from mainspring.api.services import Services
+from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError
 from mainspring.protocol.ids import entropy
+from mainspring.telemetry.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -86,16 +88,16 @@ _OPERATION = "mainspring.operation"
 _FIXED_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) -> Starlette:
-    """Build the application over these services."""
+def build_app(services: Services, *, others: Sequence[BaseRoute] = ()) -> Starlette:
+    """Build the application over these components. `others` are routes beyond the API: for workers and servers."""
     app = Starlette(
-        routes=[*_routes(endpoints()), *websockets],
-        middleware=[Middleware(RequestMiddleware, services=services)],
+        routes=[*_routes(endpoints()), *others],
+        middleware=[Middleware(RequestMiddleware, clock=services.clock, metrics=services.metrics)],
         exception_handlers={MainspringError: _problem_response, HTTPException: _problem_response},
     )
     app.router.redirect_slashes = False
     app.state.services = services
-    document = cache(lambda: openapi.document(endpoints(), services.version))
+    document = cache(lambda: openapi.document(endpoints(), services.server.version))
     app.state.openapi = cache(lambda: msgspec.json.encode(document()))
     app.state.docs = cache(lambda: docs_page.render(document()))
     return app
@@ -109,9 +111,10 @@ def endpoints() -> list[Endpoint]:
 class RequestMiddleware:
     """Middleware of every request: request id, fixed headers, metrics and unhandled errors."""
 
-    def __init__(self, app: ASGIApp, services: Services) -> None:
+    def __init__(self, app: ASGIApp, clock: Clock, metrics: Metrics) -> None:
         self._app = app
-        self._services = services
+        self._clock = clock
+        self._metrics = metrics
         self._random = Random(entropy())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,15 +123,15 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         request_id = scope[REQUEST_ID] = f"req_{self._random.getrandbits(64):016x}"
-        began = self._services.clock.monotonic()
+        began = self._clock.monotonic()
         status = 0
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                said = {name.lower() for name, _ in message["headers"]}
-                own = [header for header in _FIXED_HEADERS if header[0] not in said]
+                present = {name.lower() for name, _ in message["headers"]}
+                own = [header for header in _FIXED_HEADERS if header[0] not in present]
                 message["headers"] = [*message["headers"], *own, (b"x-request-id", request_id.encode())]
             await send(message)
 
@@ -140,8 +143,8 @@ class RequestMiddleware:
             await problems.respond(error, request_id)(scope, receive, answer)
         finally:
             operation = scope.get(_OPERATION, "none")
-            seconds = self._services.clock.monotonic() - began
-            self._services.metrics.answered(operation, status, seconds)
+            seconds = self._clock.monotonic() - began
+            self._metrics.answered(operation, status, seconds)
             log.debug(
                 "request.answered", request=request_id, operation=operation, status=status, path=scope["path"],
                 seconds=round(seconds, 4),

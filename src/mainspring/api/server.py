@@ -10,48 +10,22 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
 import uvicorn
-from starlette.routing import Route, WebSocketRoute
+from starlette.applications import Starlette
 
-from mainspring import __version__
-from mainspring.api.app import build_app
-from mainspring.api.auth.authentication import TokenIdentities
-from mainspring.api.cluster.forwarding import (
-    ASK,
-    DIAGNOSE,
-    POOL_STATUS,
-    PROBE_FILE,
-    WAITING_SUMS,
-    WHAT_IF,
-    LeaderRouter,
-)
 from mainspring.api.cluster.peers import Peers
-from mainspring.api.http.certified_connections import CertifiedConnection
-from mainspring.api.http.connections import Connection
-from mainspring.api.live.transitions import TransitionFeed
-from mainspring.api.logs.log_files import LogFiles
-from mainspring.api.logs.logs import LOGS_PATH, LogStore
+from mainspring.api.http.connections import CertifiedConnection, Connection
 from mainspring.api.services import Services
-from mainspring.api.worker_link.enrollment import Enrollment
-from mainspring.api.worker_link.link import PATH, WorkerLinks
-from mainspring.background import Loop
-from mainspring.core.model.batch import Batch
+from mainspring.api.worker_link.link import WorkerLinks
+from mainspring.background import Loop, wait_for
 from mainspring.event_loop import start_task
-from mainspring.host.host import Host
-from mainspring.host.loop import Leader
-from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import MAX_FRAME_BYTES
-from mainspring.store.ports.store import Store
-from mainspring.telemetry.metrics import Metrics
-from mainspring.telemetry.run_events import Exporter, RunEventQueue
-from mainspring.telemetry.schedule_metrics import ScheduleCollector
-from mainspring.telemetry.server_gauges import BackgroundCollector, DegradationCollector
 
 _PING_SECONDS = 10.0
 _PONG_SECONDS = 20.0
@@ -94,75 +68,22 @@ class ApiServer:
     """The network side of one server."""
 
     def __init__(
-        self,
-        host: Host,
-        store: Store,
-        clock: Clock,
-        *,
-        address: str,
-        cluster_secret: str,
-        pool: str,
-        files: LogFiles,
-        open_locally: bool,
-        exporters: Sequence[Exporter] = (),
-        enrollment: Enrollment | None = None,
-        trust: ssl.SSLContext | None = None,
+        self, app: Starlette, services: Services, links: WorkerLinks, peers: Peers, loops: Mapping[str, Loop]
     ) -> None:
-        """`trust`: TLS context for calls to other servers; default: the machine's trust store."""
-        self._run_events = RunEventQueue(exporters)
-        self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret, trust=trust)
-        self._logs = LogStore(files, host, store, self._peers, clock)
-        self._live = TransitionFeed(store, clock, host.background)
-        self.leader_client = LeaderRouter(host, self._peers)
-        self.services = Services(
-            name=host.name,
-            address=address,
-            version=__version__,
-            store=store,
-            clock=clock,
-            shards=self.leader_client,
-            logs=self._logs,
-            live=self._live,
-            identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
-            cluster_secret=cluster_secret,
-            enrollment=enrollment,
-            pool=pool,
-            metrics=Metrics(__version__),
-            background=host.background,
-        )
-        self.services.rate_limiter.servers = self._peers.count
-        self._links = WorkerLinks(self.services, host, self._logs)
-        self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
-        self.app.router.routes += [
-            Route(ASK, self.leader_client.answer, methods=["POST"]),
-            Route(PROBE_FILE, self.leader_client.answer_file_probe, methods=["POST"]),
-            Route(POOL_STATUS, self.leader_client.answer_pool_status, methods=["POST"]),
-            Route(DIAGNOSE, self.leader_client.answer_diagnosis, methods=["POST"]),
-            Route(WHAT_IF, self.leader_client.answer_what_if_message, methods=["POST"]),
-            Route(WAITING_SUMS, self.leader_client.answer_sums, methods=["POST"]),
-            Route(f"{LOGS_PATH}{{attempt}}", self._logs.answer),
-        ]
-        self.services.metrics.watch(lambda: host.leaders)
-        self.services.metrics.add(DegradationCollector(lambda: self.services.degradation))
-        self.services.metrics.add(BackgroundCollector(host.background))
-        self.schedule_collector = ScheduleCollector(store, clock, self.services.metrics.registry)
-        self.on_batch: Callable[[Leader, Batch], None] | None = None
-        """Called for each batch that became durable here. Must be fast and must not raise."""
-        host.on_lead = self._follow
-
-    def loops(self) -> Mapping[str, Loop]:
-        """Return the background loops of the API server."""
-        return {
-            "logs": self._logs.run, "peers": self._peers.heartbeat, "schedule_metrics": self.schedule_collector.run,
-            "exporters": self._run_events.run,
-        }  # fmt: skip
+        self.app = app
+        self.services = services
+        self.loops = loops
+        """The background loops of the API server."""
+        self._links = links
+        self._peers = peers
 
     @asynccontextmanager
     async def running(self, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
         """Serve requests for as long as the block lasts."""
         server = _Server(_config(self.app, tls))
+        services = self.services
         try:
-            async with self.services.background.running(self.loops()):
+            async with services.background.running(self.loops):
                 # Not restarted: the health check of the process fails when it does not answer.
                 serving = start_task(server.serve(sockets=[listener]), "http_server")
                 up = asyncio.create_task(server.is_up.wait())
@@ -174,27 +95,15 @@ class ApiServer:
                 finally:
                     up.cancel()
                     self._links.end_links()
-                    self.services.claims.end()
-                    self.leader_client.end()
-                    self._live.end_followers()
-                    self._logs.end_followers()
+                    services.claims.end()
+                    services.leaders.end()
+                    services.live.end_followers()
+                    services.logs.end_followers()
                     server.stop()
                     await serving
         finally:
-            await self._logs.close()
+            await services.logs.close()
             await self._peers.leave()
-
-    def _follow(self, leader: Leader) -> None:
-        def committed(_number: int, batch: Batch) -> None:
-            if batch.transitions:
-                self._live.wake()
-            if self.on_batch is not None:
-                self.on_batch(leader, batch)
-
-        leader.on_commit = committed
-        self.services.metrics.follow(leader)
-        if self._run_events.has_exporters:
-            self._run_events.follow(leader)
 
 
 class _Server(uvicorn.Server):
@@ -215,9 +124,7 @@ class _Server(uvicorn.Server):
         counter = 0
         while not await self.on_tick(counter):
             counter += 1
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_TICK_SECONDS):
-                    await self._stopping.wait()
+            await wait_for(self._stopping, _TICK_SECONDS)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

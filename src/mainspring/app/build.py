@@ -1,7 +1,9 @@
 """Builds the adapters and wires them together; the only module that imports everything. No logic.
 
-`Engine` is a host with its background loops on one store: server processes run one, and benchmarks and end-to-end tests
-start one. `server.py` builds a server around it, `standalone.py` a server and a worker in one process.
+    Engine          a host with its background loops on one store; benchmarks and end-to-end tests start one
+    build_server    an engine and the API around it
+
+`server.py` runs them as a process, `standalone.py` together with a worker.
 """
 
 from __future__ import annotations
@@ -9,30 +11,59 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from starlette.routing import WebSocketRoute
+
+from mainspring import __version__
+from mainspring.api.app import build_app
 from mainspring.api.auth import tokens
+from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.services import ALL_TENANTS, TOKEN_ROLES, Principal, Role
-from mainspring.background import Loop
+from mainspring.api.auth.authentication import TokenIdentities
+from mainspring.api.auth.principal import ALL_TENANTS, TOKEN_ROLES, Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.cluster.peers import Peers
+from mainspring.api.live.run_jobs import RunJobs
+from mainspring.api.live.run_waits import RunWaiters
+from mainspring.api.live.transitions import TransitionFeed
+from mainspring.api.logs.log_files import LogFiles
+from mainspring.api.logs.logs import LogStore
+from mainspring.api.server import ApiServer
+from mainspring.api.services import ServerInfo, Services
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.submission.admission import AdmissionControl
+from mainspring.api.submission.apply_definitions import Definitions
+from mainspring.api.submission.rate_limits import RateLimiter
+from mainspring.api.submission.request_limits import RequestLimits
+from mainspring.api.submission.submission import Submissions
+from mainspring.api.worker_link import link
+from mainspring.api.worker_link.enrollment import Enrollment
+from mainspring.api.worker_link.http_claims import Claims
+from mainspring.background import BackgroundLoops, Loop
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.webhook_events import reference_in
 from mainspring.host.config.settings import Settings
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.degradation import DegradationMonitor
-from mainspring.host.host import Host
-from mainspring.host.leader_client import LeaderClient, LocalLeaderClient
+from mainspring.host.host import LEASE, Host
 from mainspring.host.loop import Leader
 from mainspring.host.maintenance.audit_sealer import AuditSealer
 from mainspring.host.maintenance.sweeper import DAYS_AHEAD, Sweeper
-from mainspring.host.outbox.alert_episodes import NOTIFY_KIND, Alerting
+from mainspring.host.outbox.alert_episodes import NOTIFY_KIND, Alerting, Channel
 from mainspring.host.outbox.delivery import OutboxDelivery
-from mainspring.host.outbox.webhooks import WEBHOOK_KIND, Post, Webhooks
+from mainspring.host.outbox.run_ended import RUN_ENDED
+from mainspring.host.outbox.webhooks import WEBHOOK_KIND, Post, WebhookCache, Webhooks
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
-from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, RUN_ENDED, ScheduleOutbox
+from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.notify.signed_post import SignedPost
 from mainspring.protocol.clock import Clock, SystemClock
@@ -41,15 +72,66 @@ from mainspring.protocol.ids import entropy
 from mainspring.secret_references import Secret
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.admin import WebhookRow
+from mainspring.store.ports.schedules import EvaluationResult
 from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 from mainspring.store.sqlite.store import SqliteStore
+from mainspring.telemetry.metrics import Metrics
+from mainspring.telemetry.run_events import Exporter, RunEventQueue
+from mainspring.telemetry.schedule_metrics import ScheduleCollector
+from mainspring.telemetry.server_gauges import BackgroundCollector, DegradationCollector
 
 POOL = "default"
 ResolveUrl = Callable[[str], Secret]
 """Returns the URL behind `env:NAME` or `file:/path`. Raises Refused."""
 _POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Options of an engine. Its listeners are called in the event loop, and must be fast."""
+
+    name: str = ""
+    """Name of the server; default: machine and process."""
+    address: str = ""
+    """URL for workers and other servers."""
+    cluster_secret: str = ""
+    """Shared by the servers of one store: signs tokens and webhooks, and authenticates servers to each other."""
+    pool: str = POOL
+    """Default pool of runs."""
+    trust: ssl.SSLContext | None = None
+    """TLS context for calls to other servers; default: the machine's trust store."""
+    lease: timedelta = LEASE
+    given: Mapping[str, str] | None = None
+    """The values of `--set`."""
+    jitter_seconds: int = 0
+    """Default jitter of schedules."""
+    channels: Sequence[Channel] = ()
+    """Channels of alerts."""
+    private_webhooks: bool = False
+    """Whether webhooks may also go to private addresses."""
+    resolve_url: ResolveUrl | None = None
+    """Resolves references to webhook URLs; None: they are not permitted."""
+    on_lead: Callable[[Leader], None] = lambda leader: None
+    """Takes each new leader before its first turn."""
+    on_evaluated: Callable[[EvaluationResult], None] = lambda evaluated: None
+    """Takes the results of each evaluation of due schedules."""
+    on_schedules: Callable[[Sequence[str]], None] = lambda schedules: None
+    """Takes the ids of schedules after their decisions are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions(EngineOptions):
+    """Options of an engine with an API."""
+
+    files: LogFiles
+    open_locally: bool = False
+    """Whether callers on this machine need no token."""
+    exporters: Sequence[Exporter] = ()
+    enrollment: Enrollment | None = None
+    on_batch: Callable[[Leader, Batch], None] | None = None
+    """Takes each batch that became durable here."""
 
 
 async def open_store(url: str, clock: Clock) -> Store:
@@ -73,45 +155,39 @@ async def open_store(url: str, clock: Clock) -> Store:
 class Engine:
     """A host with its background loops on one store: outbox, triggers, maintenance, audit sealing, settings, rules."""
 
-    def __init__(
-        self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0,
-        given: Mapping[str, str] | None = None, *, cluster_secret: str = "", private_webhooks: bool = False,
-        resolve_url: ResolveUrl | None = None,
-    ) -> None:  # fmt: skip
-        """`given` has the values of `--set`. Raises Refused.
-
-        The secrets of webhooks are derived from `cluster_secret`. `private_webhooks` also permits private addresses.
-        `resolve_url` resolves references to webhook URLs.
-        """
+    def __init__(self, store: Store, clock: Clock, options: EngineOptions | None = None) -> None:
+        """Raises Refused if the given settings are invalid."""
+        options = options or EngineOptions()
         self.store = store
         self.clock = clock
-        name = f"{socket.gethostname()}:{os.getpid()}"
-        self.settings = Settings(store, clock, given)
+        name = options.name or f"{socket.gethostname()}:{os.getpid()}"
+        self.background = BackgroundLoops(clock)
+        self.settings = Settings(store, clock, options.given, self._update_settings)
         self.host = Host(
-            store, clock, name, draw_nonce=lambda: entropy() >> 1, scheduler_settings=self.settings.scheduler_settings
-        )
-        self.host.background.unreadable_rows = UNREADABLE.counts
-        self.settings.on_change = self.host.update_settings
-        self.rules = SharingRulesCache(store, clock)
-        self.rules.on_change = self.host.set_rules
+            store, clock, name, lambda: entropy() >> 1, options.lease, self.settings.scheduler_settings,
+            background=self.background, on_lead=options.on_lead,
+        )  # fmt: skip
+        self.rules = SharingRulesCache(store, clock, self.host.set_rules)
         self.degradation = DegradationMonitor(
             store, clock, lambda: self.host.leaders, lambda: self.settings.scheduler_settings
         )
-        self.leader_client: LeaderClient = LocalLeaderClient(self.host)
-        """Client of the leaders; replaced by one that also reaches other servers."""
-        self.context = make_context(
-            default_jitter_seconds,
-            rules=lambda: self.rules.now,
-            scheduler_settings=lambda: self.settings.scheduler_settings,
+        self.peers = Peers(
+            store, clock, name=name, address=options.address, secret=options.cluster_secret, trust=options.trust
         )
-        self.evaluator = ScheduleEvaluator(store, self.context)
-        self.triggers = TriggerLoop(store, clock, self.evaluator)
-        schedule_outbox = ScheduleOutbox(store, self.evaluator, lambda: self.leader_client)
-        post = _webhook_sender(clock, cluster_secret, allow_private=private_webhooks, resolve_url=resolve_url)
-        webhooks = Webhooks(store, clock, post)
-        receivers = {**(alerting or Alerting(store)).receivers(), **schedule_outbox.receivers(), **webhooks.receivers()}
+        self.leaders = LeaderRouter(self.host, self.peers)
+        self.context = make_context(
+            options.jitter_seconds, rules=lambda: self.rules.now,
+            scheduler_settings=lambda: self.settings.scheduler_settings,
+        )  # fmt: skip
+        evaluator = ScheduleEvaluator(store, self.context, options.on_schedules)
+        self.triggers = TriggerLoop(store, clock, evaluator, options.on_evaluated)
+        schedule_outbox = ScheduleOutbox(store, evaluator, self.leaders)
+        alerting = Alerting(store, options.channels, options.address)
+        self.webhooks = WebhookCache(store, clock)
+        webhooks = Webhooks(store, self.webhooks, _webhook_sender(clock, options))
         self._outbox = OutboxDelivery(
-            store, clock, name, receivers, concurrent_kinds={NOTIFY_KIND, WEBHOOK_KIND, *CONCURRENT_KINDS},
+            store, clock, name, {**alerting.receivers(), **schedule_outbox.receivers(), **webhooks.receivers()},
+            concurrent_kinds={NOTIFY_KIND, WEBHOOK_KIND, *CONCURRENT_KINDS},
             group_receivers={RUN_ENDED: webhooks.after(schedule_outbox.runs_ended)},
         )  # fmt: skip
 
@@ -122,6 +198,9 @@ class Engine:
             store, clock, lambda: list(self.host.leaders.values()), lambda: self.settings.retention, record_run_ends
         )
         self._sealer = AuditSealer(store, clock)
+
+    def _update_settings(self, scheduler_settings: SchedulerSettings) -> None:
+        self.host.update_settings(scheduler_settings)
 
     def loops(self) -> Mapping[str, Loop]:
         """The background loops around the host."""
@@ -134,7 +213,7 @@ class Engine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
         """Run the host and its loops for the duration of the block, then hand over all leases."""
-        async with self.host.background.running(self.loops()):
+        async with self.background.running(self.loops()):
             hosting = asyncio.create_task(self.host.run())
             try:
                 yield self.host
@@ -151,17 +230,84 @@ class Engine:
                 await self.clock.sleep(_POLL_SECONDS)
 
 
-def _webhook_sender(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_url: ResolveUrl | None) -> Post:
+def build_server(store: Store, clock: Clock, options: ServerOptions) -> tuple[Engine, ApiServer]:
+    """Build an engine and the API around it. Raises Refused if the given settings are invalid."""
+    metrics = Metrics(__version__)
+    schedule_collector = ScheduleCollector(store, clock, metrics.registry)
+    run_events = RunEventQueue(options.exporters)
+
+    def on_lead(leader: Leader) -> None:
+        options.on_lead(leader)
+        metrics.follow(leader)
+        if options.exporters:
+            run_events.follow(leader)
+        leader.add_listener(lambda batch, _: live.committed(batch))
+        if options.on_batch is not None:
+            on_batch = options.on_batch
+            leader.add_listener(lambda batch, _: on_batch(leader, batch))
+
+    engine = Engine(store, clock, replace(options, on_lead=on_lead, on_evaluated=schedule_collector.evaluated))
+    live = TransitionFeed(store, clock, engine.background)
+    metrics.watch(lambda: engine.host.leaders)
+    metrics.add(DegradationCollector(engine.degradation))
+    metrics.add(BackgroundCollector(engine.background, UNREADABLE.counts))
+    services = _services(engine, options, metrics, live)
+    links = link.WorkerLinks(engine.host, services.access, engine.leaders, services.logs, store, services.time, clock)
+    others = [WebSocketRoute(link.PATH, links.serve), *engine.leaders.routes(), *services.logs.routes()]
+    loops = {
+        "logs": services.logs.run, "peers": engine.peers.heartbeat, "schedule_metrics": schedule_collector.run,
+        "exporters": run_events.run,
+    }  # fmt: skip
+    return engine, ApiServer(build_app(services, others=others), services, links, engine.peers, loops)
+
+
+def _services(engine: Engine, options: ServerOptions, metrics: Metrics, live: TransitionFeed) -> Services:
+    """Create the components of routes."""
+    store, clock, leaders = engine.store, engine.clock, engine.leaders
+    server = ServerInfo(
+        name=engine.host.name, address=options.address, version=__version__, pool=options.pool,
+        has_url_references=options.resolve_url is not None,
+    )  # fmt: skip
+    time = StoreTimeCache(store, clock)
+    identities = TokenIdentities(
+        store, clock, time, cluster_secret=options.cluster_secret, open_locally=options.open_locally
+    )
+    rate_limiter = RateLimiter(store, clock, engine.peers.count)
+    admission = AdmissionControl(
+        store, time, engine.rules, engine.settings, engine.degradation, rate_limiter, metrics, options.pool
+    )
+    submissions = Submissions(store, clock, time, admission, limits=server.limits, is_watched=engine.webhooks.has_any)
+    schedule_actions = ScheduleActions(
+        store, engine.context, pool=options.pool, limits=server.limits, wake=engine.triggers.wake,
+        on_decided=options.on_schedules,
+    )  # fmt: skip
+    definitions = Definitions(
+        store=store, time=time, admission=admission, submissions=submissions, schedule_actions=schedule_actions,
+        limits=server.limits,
+    )  # fmt: skip
+    return Services(
+        server=server, clock=clock, store=store, time=time,
+        access=Access(identities, clock, cluster_secret=options.cluster_secret, enrollment=options.enrollment),
+        request_limits=RequestLimits(rate_limiter, engine.settings, submissions, metrics), admission=admission,
+        leaders=leaders, claims=Claims(store, leaders), settings=engine.settings, rules=engine.rules,
+        submissions=submissions, definitions=definitions, schedule_actions=schedule_actions,
+        webhooks=engine.webhooks, logs=LogStore(options.files, engine.host, store, engine.peers, clock), live=live,
+        waits=RunWaiters(store, live, clock, engine.background), run_jobs=RunJobs(store),
+        degradation=engine.degradation, background=engine.background, metrics=metrics,
+    )  # fmt: skip
+
+
+def _webhook_sender(clock: Clock, options: EngineOptions) -> Post:
     """Create the function that posts to webhooks."""
 
     async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
-        secret = Secret(tokens.webhook_secret(cluster_secret, webhook.id))
+        secret = Secret(tokens.webhook_secret(options.cluster_secret, webhook.id))
         reference = reference_in(webhook.url)
         url = Secret(webhook.url)
-        if reference is not None and resolve_url is not None:
-            url = await asyncio.to_thread(resolve_url, reference)
+        if reference is not None and options.resolve_url is not None:
+            url = await asyncio.to_thread(options.resolve_url, reference)
         sender = SignedPost(
-            url, secret, clock, allow_private=allow_private,
+            url, secret, clock, allow_private=options.private_webhooks,
             allowed_by="the server was not started with --private-webhooks",
         )  # fmt: skip
         return await sender.post(delivery, body, "application/cloudevents+json")

@@ -125,7 +125,7 @@ class PipelineScheduler:
         self._stack = AsyncExitStack()
         self._stack.callback(self._lock.release)
         try:
-            beginning = await self._begin()
+            summary = await self._begin()
         except BaseException as error:
             await self._stack.aclose()
             if isinstance(error, StoreDamaged):
@@ -134,7 +134,7 @@ class PipelineScheduler:
         self._is_running, self.is_lost = True, False
         self.stopped.clear()
         self._emit(SchedulerStatus(status="running"))
-        return beginning
+        return summary
 
     async def _begin(self) -> FolderSummary:
         self._emit(SchedulerStatus(status="starting"))
@@ -159,10 +159,10 @@ class PipelineScheduler:
         )  # fmt: skip
         self._has_source = True
         self._stack.push_async_callback(self._source.close)
-        beginning = await self._source.begin()
+        summary = await self._source.begin()
         await self._run_until_stopped(self._source.run())
         self._standalone.release()
-        return beginning
+        return summary
 
     async def stop(self, timeout_ms: float = 30_000) -> bool:
         """Stop gracefully: wait for running tasks, up to the timeout. False: some tasks had to be stopped.
@@ -280,16 +280,16 @@ class PipelineScheduler:
     def _emit(self, event: FolderEvent) -> None:
         for listener in list(self._listeners[event.event]):
             try:
-                told = listener(event)
+                result = listener(event)
             except Exception:
                 # A failing listener does not stop the scheduler.
                 log.exception("listener.failed", about=event.event)
                 continue
-            if inspect.iscoroutine(told):
-                self._start_background(told)
+            if inspect.iscoroutine(result):
+                self._start_background(result)
 
     def _start_background(self, work: Coroutine[Any, Any, object]) -> None:
-        start_task(work, "scheduler_start")
+        start_task(work, "folder_scheduler")
 
     # background work
 

@@ -1,4 +1,4 @@
-"""Builds and runs a server process: the engine and the API, in one event loop.
+"""A server process: the engine and the API in one event loop (`app/build.py`).
 
     start   check the security settings, bind the port, open the store, start scheduling, serve, report readiness
     stop    SIGTERM or SIGINT: end streams and links, finish requests in progress, hand over the shards; a second signal
@@ -14,7 +14,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -29,13 +29,14 @@ from mainspring import __version__
 from mainspring.api.auth.authentication import is_loopback
 from mainspring.api.cluster.peers import SECRET_SETTING
 from mainspring.api.logs.log_files import MAX_DIRECTORY_BYTES, MAX_LOG_BYTES, RETENTION, LogFiles
-from mainspring.api.server import ApiServer, Tls, listen
+from mainspring.api.server import Tls, listen
 from mainspring.api.worker_link.enrollment import MAX_LIFETIME, MIN_LIFETIME, Enrollment
-from mainspring.app.build import POOL, Engine, open_store
+from mainspring.app.build import POOL, Engine, ServerOptions, build_server, open_store
 from mainspring.atomic_files import write_atomically
+from mainspring.core.model.batch import Batch
 from mainspring.core.model.settings import parse_pairs, read_scheduler_settings
 from mainspring.event_loop import fast_loop
-from mainspring.host.outbox.alert_episodes import Alerting
+from mainspring.host.loop import Leader
 from mainspring.notify.channels import load_channels
 from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, check_installed
 from mainspring.protocol.clock import SystemClock
@@ -157,13 +158,12 @@ class Assembly(NamedTuple):
     """A running server."""
 
     engine: Engine
-    api_server: ApiServer
     ready: Ready
 
 
 async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
     stop_requested = _install_signal_handlers()
-    async with assemble(settings, listener) as (_, _, ready):
+    async with assemble(settings, listener) as (_, ready):
         log.info("server.ready", address=ready.address, pid=ready.pid)
         tune_garbage_collector()
         if settings.ready_file is not None:
@@ -177,47 +177,45 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
 
 @asynccontextmanager
 async def assemble(
-    settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, ApiServer], None] | None = None
-) -> AsyncIterator[Assembly]:
-    """Run a server in this event loop for the duration of the block. `prepare` is called before it starts."""
+    settings: ServerSettings, listener: socket.socket, *, fires: bool = True,
+    on_batch: Callable[[Leader, Batch], None] | None = None,
+    on_schedules: Callable[[Sequence[str]], None] = lambda schedules: None,
+) -> AsyncIterator[Assembly]:  # fmt: skip
+    """Run a server in this event loop for the duration of the block. Unless `fires`, schedules are held at first.
+
+    `on_batch` and `on_schedules` are called after each change (`app/build.py`).
+    """
     clock = SystemClock()
     channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
     name = f"{socket.gethostname()}:{os.getpid()}"
-    exporters = make_exporters(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__)
     store = await open_store(settings.store, clock)
     try:
         await store.ensure_shard(settings.pool)
         secret = await store.setting(SECRET_SETTING, "".join(f"{entropy():016x}" for _ in range(4)))
         ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
-        engine = Engine(
-            store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
-            parse_pairs(settings.scheduler_settings), cluster_secret=secret, private_webhooks=settings.private_webhooks,
-            resolve_url=partial(resolve_url_reference, environment=os.environ) if settings.webhook_references else None,
-        )  # fmt: skip
-        api_server = ApiServer(
-            engine.host,
-            store,
-            clock,
+        options = ServerOptions(
+            name=name,
             address=ready.address,
             cluster_secret=secret,
             pool=settings.pool,
+            trust=None if settings.ca_cert is None else tls_context("https", ca_cert=settings.ca_cert),
+            given=parse_pairs(settings.scheduler_settings),
+            jitter_seconds=settings.jitter_seconds,
+            channels=channels,
+            private_webhooks=settings.private_webhooks,
+            resolve_url=partial(resolve_url_reference, environment=os.environ) if settings.webhook_references else None,
             files=_log_files(settings),
             open_locally=not ready.token_needed,
-            exporters=exporters,
+            exporters=make_exporters(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__),
             enrollment=_enrollment(settings),
-            trust=None if settings.ca_cert is None else tls_context("https", ca_cert=settings.ca_cert),
+            on_batch=on_batch,
+            on_schedules=on_schedules,
         )
-        engine.triggers.on_evaluated = api_server.schedule_collector.evaluated
-        engine.leader_client = api_server.leader_client
-        api_server.services.settings = engine.settings
-        api_server.services.rules = engine.rules
-        api_server.services.degradation = engine.degradation
-        api_server.services.has_url_references = settings.webhook_references
-        api_server.services.schedule_actions.follow(engine.context, engine.triggers.wake)
-        if prepare is not None:
-            prepare(engine, api_server)
+        engine, api_server = build_server(store, clock, options)
+        if not fires:
+            engine.triggers.hold()
         async with engine.running(), api_server.running(listener, _tls(settings)):
-            yield Assembly(engine, api_server, ready)
+            yield Assembly(engine, ready)
     finally:
         await store.close()
 

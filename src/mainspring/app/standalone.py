@@ -19,6 +19,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -29,7 +30,7 @@ import msgspec
 import psutil
 import structlog
 
-from mainspring.api.server import ApiServer, listen
+from mainspring.api.server import listen
 from mainspring.app.build import POOL, Engine
 from mainspring.app.server import DEFAULT_PORT, ServerSettings, assemble
 from mainspring.atomic_files import write_atomically
@@ -96,7 +97,7 @@ class Standalone:
         settings: StandaloneSettings,
         *,
         on_run: Callable[[RunChange], None] | None = None,
-        on_schedules: Callable[[Sequence[str]], None] | None = None,
+        on_schedules: Callable[[Sequence[str]], None] = lambda schedules: None,
     ) -> None:
         """`on_run` and `on_schedules` are called in the event loop after each change; they must be fast."""
         self._settings = settings
@@ -165,37 +166,20 @@ class Standalone:
             store=f"sqlite:///{directory / 'mainspring.db'}", port=listener.getsockname()[1], private_webhooks=True,
             webhook_references=True, scheduler_settings=SINGLE_USER_SETTINGS,
         )  # fmt: skip
-        assembly = await self._stack.enter_async_context(assemble(server, listener, self._prepare))
+        on_batch = None if self._on_run is None else partial(_notify_runs, self._on_run)
+        assembly = await self._stack.enter_async_context(
+            assemble(server, listener, fires=settings.fires, on_batch=on_batch, on_schedules=self._on_schedules)
+        )
         self._engine, self.address = assembly.engine, assembly.ready.address
         self.client = await self._stack.enter_async_context(AsyncClient(self.address, token="", tenant=""))
         await self._engine.leader(POOL)
         self._agent = Agent(self._worker(), SystemClock(), Random(entropy()))
         self._worker_task = start_task(self._agent.run(), "worker")
         self._stack.push_async_callback(self._leave)
-        told = directory / ADDRESS_FILE
-        write_atomically(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
-        self._stack.callback(told.unlink, missing_ok=True)
+        address_file = directory / ADDRESS_FILE
+        write_atomically(address_file, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
+        self._stack.callback(address_file.unlink, missing_ok=True)
         log.info("standalone.ready", address=self.address)
-
-    def _prepare(self, engine: Engine, api_server: ApiServer) -> None:
-        if not self._settings.fires:
-            engine.triggers.hold()
-        if self._on_run is not None:
-            api_server.on_batch = self._notify_runs
-        if self._on_schedules is not None:
-            engine.evaluator.on_decided = api_server.services.schedule_actions.on_decided = self._on_schedules
-
-    def _notify_runs(self, leader: Leader, batch: Batch) -> None:
-        """Report the changes of schedule runs in a batch."""
-        assert self._on_run is not None
-        for run in batch.runs:
-            if run.schedule_id is not None:
-                self._on_run(RunChange(schedule=run.schedule_id, run=run.id))
-        for transition in batch.transitions:
-            if transition.end is TaskState.PENDING and transition.attempt:
-                found = leader.shard.memory.runs.get(transition.run_id)
-                if found is not None and found.run.schedule_id is not None:
-                    self._on_run(RunChange(schedule=found.run.schedule_id, run=found.run.id))
 
     def _worker(self) -> AgentSettings:
         settings = self._settings
@@ -213,6 +197,18 @@ class Standalone:
         """Stop the worker. Unfinished attempts are returned, and start again with the next start."""
         self._agent.leave()
         await asyncio.gather(self._worker_task, return_exceptions=True)
+
+
+def _notify_runs(on_run: Callable[[RunChange], None], leader: Leader, batch: Batch) -> None:
+    """Report the changes of schedule runs in a batch."""
+    for run in batch.runs:
+        if run.schedule_id is not None:
+            on_run(RunChange(schedule=run.schedule_id, run=run.id))
+    for transition in batch.transitions:
+        if transition.end is TaskState.PENDING and transition.attempt:
+            found = leader.shard.memory.runs.get(transition.run_id)
+            if found is not None and found.run.schedule_id is not None:
+                on_run(RunChange(schedule=found.run.schedule_id, run=found.run.id))
 
 
 def make_private(directory: Path) -> None:

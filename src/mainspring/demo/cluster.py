@@ -104,7 +104,7 @@ class DemoCluster:
             port=listener.getsockname()[1],
             scheduler_settings=(*SILENCE, *SINGLE_USER_SETTINGS),
         )
-        _, _, ready = await self._stack.enter_async_context(assemble(settings, listener))
+        _, ready = await self._stack.enter_async_context(assemble(settings, listener))
         self.address = ready.address
         _clear_environment()
         self.client = await self._stack.enter_async_context(AsyncClient(self.address))

@@ -56,7 +56,7 @@ class DegradationMonitor:
         self._store = store
         self._clock = clock
         self._leaders = leaders
-        self._tuning = scheduler_settings
+        self._scheduler_settings = scheduler_settings
         self._levels = {_UNKNOWN: PoolLevel(since=clock.monotonic())}
         self._waiting: dict[str, int] = {}
         self._turns: dict[str, int] = {}
@@ -88,7 +88,7 @@ class DegradationMonitor:
 
     def shedding(self, pool: str) -> str:
         """Describe what a pool refuses or slows down because of its backlog; empty: nothing."""
-        return shed_classes(self.waiting(pool), self._tuning())
+        return shed_classes(self.waiting(pool), self._scheduler_settings())
 
     def part(self, pool: str, priority: Priority) -> float:
         """Return the factor for the normal rate limits of a priority."""
@@ -96,7 +96,7 @@ class DegradationMonitor:
 
     def verdict(self, pool: str, priority: Priority) -> Verdict:
         """Decide on a submission. Call once for each: shedding half of the P2 submissions means every second call."""
-        scheduler_settings, waiting = self._tuning(), self.waiting(pool)
+        scheduler_settings, waiting = self._scheduler_settings(), self.waiting(pool)
         turn = self._turns.get(pool, 0)
         if priority is Priority.P2 and waiting >= scheduler_settings.shed_half_p2_at:
             self._turns[pool] = turn + 1
@@ -161,7 +161,7 @@ class DegradationMonitor:
             return f"the store is slow; {leader.batch_sizer.hold.name} and lower priorities are held"
         if self._slow_checks > 1:
             return "the store is slow"
-        if self.waiting(pool) >= self._tuning().shed_half_p2_at:
+        if self.waiting(pool) >= self._scheduler_settings().shed_half_p2_at:
             return "too many runs are waiting"
         return ""
 
@@ -179,7 +179,7 @@ class DegradationMonitor:
 
     async def count(self) -> None:
         """Count the waiting runs of each pool. Raises Unavailable."""
-        most = self._tuning().slow_p1_at
+        most = self._scheduler_settings().slow_p1_at
         for pool in sorted(self.pools()):
             in_intake = await self._store.count_intake(pool, most)
             self._waiting[pool] = sum(in_intake.values()) + self._waiting_in_memory(pool)

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from mainspring.background import BackgroundLoops
+from mainspring.background import BackgroundLoops, wait_for
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.run import Run
 from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
@@ -35,24 +35,25 @@ class Host:
 
     def __init__(
         self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE,
-        scheduler_settings: SchedulerSettings = DEFAULTS,
+        scheduler_settings: SchedulerSettings = DEFAULTS, *, background: BackgroundLoops | None = None,
+        on_lead: Callable[[Leader], None] = lambda leader: None,
     ) -> None:  # fmt: skip
+        """`background` has all background loops of this server. `on_lead` is called with each new leader before its
+        first turn."""
         self.name = name
         self.leaders: dict[str, Leader] = {}
         self._store = store
         self._clock = clock
-        self.background = BackgroundLoops(clock)
-        """All background loops of this server."""
+        self.background = background or BackgroundLoops(clock)
         self.introspection_budget = IntrospectionBudget(clock)
         self._draw_nonce = draw_nonce
         self._lease = lease
-        self._tuning = scheduler_settings
+        self._scheduler_settings = scheduler_settings
         self._jobs = JobCache(store)
         self._leading: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
+        self._on_lead = on_lead
         store.on_work(self._wake)
-        self.on_lead: Callable[[Leader], None] | None = None
-        """Called with each new leader before its first turn."""
 
     def leader(self, shard: str) -> Leader:
         """Return the leader of a shard if it is on this host. Raises NotLeading."""
@@ -66,16 +67,14 @@ class Host:
 
         Timers that were set with the old settings may still fire once (`ShardMemory.update_settings`).
         """
-        self._tuning = scheduler_settings
+        self._scheduler_settings = scheduler_settings
         for leader in self.leaders.values():
-            leader.scheduler_settings = scheduler_settings
-            leader.inbox.wake()
+            leader.update_settings(scheduler_settings)
 
     def set_rules(self, rules: AllRules) -> None:
         """Apply new sharing rules: in effect for leaders from their next turn. Later leaders read them."""
         for shard, leader in self.leaders.items():
-            leader.rules = rules_for(shard, rules)
-            leader.inbox.wake()
+            leader.set_rules(rules_for(shard, rules))
 
     async def run(self) -> None:
         """Run until `stop`, or until cancelled; cancellation is like a crash: nothing is handed over."""
@@ -95,11 +94,7 @@ class Host:
     async def _campaign_loop(self) -> None:
         while not self._stopping.is_set():
             await self._campaign_for_free_shards()
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self._stopping, POLL_SECONDS)
 
     async def _campaign_for_free_shards(self) -> None:
         """Campaign for every shard whose lease has expired."""
@@ -118,12 +113,11 @@ class Host:
         if term is None:
             return
         leader = Leader(
-            self._store, self._clock, term, self._lease, self._jobs, began=began, scheduler_settings=self._tuning,
-            background=self.background,
+            self._store, self._clock, term, self._lease, self._jobs, began=began,
+            scheduler_settings=self._scheduler_settings, background=self.background,
         )  # fmt: skip
         self.leaders[row.id] = leader
-        if self.on_lead is not None:
-            self.on_lead(leader)
+        self._on_lead(leader)
         log.info("lead.begun", host=self.name, shard=row.id, epoch=term.epoch)
         self._leading[row.id] = asyncio.create_task(self._lead(leader))
 

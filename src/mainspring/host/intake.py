@@ -19,6 +19,7 @@ from itertools import chain
 
 import structlog
 
+from mainspring.background import wait_for
 from mainspring.core.admission.intake import UNBOUNDED, IntakeRequest, Waiting, choose, plan_intake, tasks_in_transit
 from mainspring.core.model.job import Job
 from mainspring.core.model.run import Run
@@ -152,11 +153,7 @@ class IntakeReader:
                 self._has_new_work = True  # the announced work was not read
             except Broken as fault:  # an unreadable row: the runs in memory continue
                 log.warning("intake.broken", shard=self._shard, fault=str(fault))
-            try:
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self._wake, wait)
 
     async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
         """Hand over as many runs as there is capacity for; True if there were any, and there may be more."""

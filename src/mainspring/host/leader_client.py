@@ -77,7 +77,7 @@ class LocalLeaderClient:
             message = f"no worker of {shard} answered the file probe within {FILE_PROBE_SECONDS:.0f} s"
             raise Unavailable(message, reason="no_answer") from None
 
-    def pool_status(self, shard: str, tenant: str | None) -> PoolStatus:
+    async def pool_status(self, shard: str, tenant: str | None) -> PoolStatus:
         """Return the status of a pool that is led here, with details of one tenant or of all.
 
         Raises NotLeading or Overloaded.
@@ -120,7 +120,7 @@ class LocalLeaderClient:
             snapshot = _snapshot(memory, task_id, now)
         return await _run_in_thread(forecast.what_if, snapshot, hypothesis)
 
-    def summarize_waiting(self, shard: str, tenant: str | None) -> list[WaitingSummary]:
+    async def summarize_waiting(self, shard: str, tenant: str | None) -> list[WaitingSummary]:
         """Count the waiting tasks of a pool that is led here by reason, of one tenant or of all.
 
         Raises NotLeading or Overloaded.

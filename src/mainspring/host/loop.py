@@ -30,7 +30,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import structlog
 
@@ -66,6 +66,8 @@ from mainspring.store.ports.store import Store, Term
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
+CommitListener: TypeAlias = Callable[[Batch, float], None]
+"""Takes a durable batch, and the seconds that its commit took. Must be fast and must not raise."""
 
 LEASE_MARGIN = timedelta(seconds=1)
 """The leader stops this long before its lease expires by its own clock."""
@@ -120,14 +122,27 @@ class Leader:
         self.is_ready = False
         """Whether the shard is loaded."""
         self._stopping = False
-        self.on_commit: Callable[[int, Batch], None] | None = None
-        """Called with each durable batch: for metrics and checks."""
+        self._listeners: list[CommitListener] = []
 
     # interface of a leader
 
     def job_name(self, job_id: str) -> str | None:
         """Return the name of a cached job."""
         return self._jobs.name_of(job_id)
+
+    def add_listener(self, listener: CommitListener) -> None:
+        """Call a listener with each durable batch: for metrics and checks."""
+        self._listeners.append(listener)
+
+    def update_settings(self, scheduler_settings: SchedulerSettings) -> None:
+        """Apply new settings from the next turn."""
+        self.scheduler_settings = scheduler_settings
+        self.inbox.wake()
+
+    def set_rules(self, rules: SharingRules) -> None:
+        """Apply new sharing rules from the next turn."""
+        self.rules = rules
+        self.inbox.wake()
 
     def stop(self) -> None:
         """End the term after the current turn."""
@@ -290,10 +305,11 @@ class Leader:
             self._renewed_at = began
             self._trusted_until = began + self._trusted_seconds
             self.time.heard(at)
-            self.batch_sizer.observe(batch.rows(), self._clock.monotonic() - began)
+            seconds = self._clock.monotonic() - began
+            self.batch_sizer.observe(batch.rows(), seconds)
             self.intake.mark_committed(batch.runs)
-            if self.on_commit is not None:
-                self.on_commit(self.batch_no, batch)
+            for listener in self._listeners:
+                listener(batch, seconds)
             return
 
     def _release(self, effects: Sequence[Effect]) -> None:

@@ -27,7 +27,6 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from mainspring.core.model.batch import Batch
-from mainspring.host.batch_sizer import BatchSizer
 from mainspring.host.loop import Leader
 from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.meters import LeaderMeter, Meters
@@ -81,23 +80,16 @@ class Metrics:
         """Count a rejected submission."""
         self._refused.labels(reason.value).inc()
 
-    def commit_took(self, rows: int, seconds: float) -> None:
-        """Count a commit to the store."""
-        self._rows.inc(rows)
-        self._commit_seconds.observe(seconds)
-
     def follow(self, leader: Leader) -> None:
-        """Count the commits of a leader, in addition to existing listeners. For `Host.on_lead`."""
-        others = leader.on_commit
+        """Count the commits of a leader."""
         meter = LeaderMeter(self._meters, leader)
 
-        def committed(number: int, batch: Batch) -> None:
+        def committed(batch: Batch, seconds: float) -> None:
             meter.committed(batch)
-            if others is not None:
-                others(number, batch)
+            self._rows.inc(batch.rows())
+            self._commit_seconds.observe(seconds)
 
-        leader.on_commit = committed
-        leader.batch_sizer = _MeasuredBatchSizer(self)
+        leader.add_listener(committed)
 
     def watch(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
         """Collect gauges of these leaders at scrape time."""
@@ -110,16 +102,3 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in the Prometheus format."""
         return generate_latest(self.registry)
-
-
-class _MeasuredBatchSizer(BatchSizer):
-    """A batch sizer that also reports the commits."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        super().__init__()
-        self._metrics = metrics
-
-    def observe(self, rows: int, seconds: float) -> None:
-        """Record the duration of a commit with this number of rows."""
-        super().observe(rows, seconds)
-        self._metrics.commit_took(rows, seconds)

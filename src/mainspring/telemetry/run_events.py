@@ -82,16 +82,13 @@ class RunEventQueue:
         return bool(self._exporters)
 
     def follow(self, leader: Leader) -> None:
-        """Queue events of a leader's commits, in addition to existing listeners. For `Host.on_lead`."""
-        others = leader.on_commit
+        """Queue events of a leader's commits."""
 
-        def committed(number: int, batch: Batch) -> None:
+        def committed(batch: Batch, _seconds: float) -> None:
             for event in self.events_of(leader, batch):
                 self._put(event)
-            if others is not None:
-                others(number, batch)
 
-        leader.on_commit = committed
+        leader.add_listener(committed)
 
     def events_of(self, leader: Leader, batch: Batch) -> Iterator[TelemetryEvent]:
         """Yield the events of a batch: starts of runs, attempts, ends of runs."""

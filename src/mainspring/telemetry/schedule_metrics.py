@@ -56,7 +56,7 @@ class ScheduleCollector(Collector):
         registry.register(self)
 
     def evaluated(self, evaluated: EvaluationResult) -> None:
-        """Record the lag of fired windows. For `Triggers.on_evaluated`."""
+        """Record the lag of fired windows. For `TriggerLoop`."""
         for decision in evaluated.decisions:
             for fire in decision.fires:
                 if fire.outcome is Outcome.RAN and not fire.is_catch_up and not fire.by:

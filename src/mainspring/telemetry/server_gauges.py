@@ -9,7 +9,7 @@ mainspring_unreadable_rows_total{kind}        rows of the store that could not b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,12 +22,12 @@ from mainspring.telemetry.gauges import gauge
 class DegradationCollector(Collector):
     """Collects the degradation levels, as this server sees them."""
 
-    def __init__(self, degradation: Callable[[], DegradationMonitor]) -> None:
-        self._levels = degradation
+    def __init__(self, degradation: DegradationMonitor) -> None:
+        self._degradation = degradation
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return level and waiting runs by pool."""
-        degradation = self._levels()
+        degradation = self._degradation
         pools = sorted(degradation.pools().items())
         levels = [((pool,), level.severity) for pool, level in pools]
         waiting = [((pool,), degradation.waiting(pool)) for pool, _ in pools]
@@ -38,8 +38,9 @@ class DegradationCollector(Collector):
 class BackgroundCollector(Collector):
     """Collects the state of the supervised loops."""
 
-    def __init__(self, background: BackgroundLoops) -> None:
+    def __init__(self, background: BackgroundLoops, unreadable_rows: Mapping[str, int]) -> None:
         self._background = background
+        self._unreadable_rows = unreadable_rows
 
     def collect(self) -> Iterator[Metric]:
         """Return failures and current state by loop, and unreadable rows by kind."""
@@ -52,7 +53,7 @@ class BackgroundCollector(Collector):
             "mainspring_unreadable_rows",
             "Rows of the store that could not be read.",
             "kind",
-            background.unreadable_rows,
+            self._unreadable_rows,
         )
 
 

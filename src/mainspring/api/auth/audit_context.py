@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.api.services import Principal
+from mainspring.api.auth.principal import Principal
 from mainspring.core.model.audit_entry import AuditEntry
 
 MAX_SIDE_BYTES = 16 * 1024

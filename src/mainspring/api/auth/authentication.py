@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from mainspring.api.auth import tokens
-from mainspring.api.services import ALL_TENANTS, TOKEN_ROLES, Principal, Role, WorkerIdentity
+from mainspring.api.auth.principal import ALL_TENANTS, TOKEN_ROLES, Principal, Role, WorkerIdentity
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.worker_link.enrollment import ENROLL_HINT
 from mainspring.event_loop import start_task
@@ -42,11 +42,13 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 class TokenIdentities:
     """Authenticates users and services by token, attempts by attempt token, and optionally local callers."""
 
-    def __init__(self, store: Store, clock: Clock, *, cluster_secret: str, open_locally: bool) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, time: StoreTimeCache, *, cluster_secret: str, open_locally: bool
+    ) -> None:
         """`open_locally`: the server listens on loopback only and requires no token there."""
         self._store = store
         self._clock = clock
-        self._time = StoreTimeCache(store, clock)
+        self._time = time
         self._secret = cluster_secret
         self._open_locally = open_locally
         self._tokens = _RowCache(clock, store.find_token)

@@ -14,7 +14,7 @@ route and every role.
 
 from __future__ import annotations
 
-from mainspring.api.services import ALL_TENANTS, DEFAULT_TENANT, Principal, Role
+from mainspring.api.auth.principal import ALL_TENANTS, DEFAULT_TENANT, Principal, Role
 from mainspring.protocol.errors import Forbidden
 
 R = Role

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from mainspring.api.services import Role
+from mainspring.api.auth.principal import Role
 from mainspring.protocol.ids import entropy
 from mainspring.store.ports.front import TokenRow
 from mainspring.store.ports.workers import JoinTokenRow

@@ -1,8 +1,7 @@
 """Access to shard leaders for routes: each request goes to the leader, wherever it is.
 
 local     the leader's own queue
-remote    POST /internal/v1/ask on the leader's server, once; /internal/v1/probe-file to probe files on a worker, and
-          /internal/v1/pool-status, diagnose, suppose and sums to read the leader's state
+remote    a POST to the leader's server, once: /internal/v1/ask for actions, and a path for each read-only call
 none      NotLeading: the client retries
 """
 
@@ -10,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, Union
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar, Union
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from mainspring.api.cluster.peers import Peers
 from mainspring.api.http import bodies
-from mainspring.api.worker_link.http_claims import unless_disconnected
+from mainspring.api.http.disconnects import unless_disconnected
 from mainspring.core.explain.diagnosis import Diagnosis, WaitingSummary
 from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.fairness.pool_status import PoolStatus
@@ -37,37 +39,68 @@ WHAT_IF = "/internal/v1/what-if"
 WAITING_SUMS = "/internal/v1/waiting"
 _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _NOT_LEADING, _OVERLOADED = 421, 503
-Q = TypeVar("Q", bound=msgspec.Struct)
 
 
-class _ActionMessage(msgspec.Struct, frozen=True, kw_only=True):
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
     shard: str
+
+
+class _ActionMessage(_Message, frozen=True, kw_only=True):
     action: msgspec.Raw
 
 
-class _FileProbeMessage(msgspec.Struct, frozen=True, kw_only=True):
-    shard: str
+class _FileProbeMessage(_Message, frozen=True, kw_only=True):
     path: str
 
 
-class _PoolStatusMessage(msgspec.Struct, frozen=True, kw_only=True):
-    shard: str
+class _PoolStatusMessage(_Message, frozen=True, kw_only=True):
     tenant: str | None
 
 
-class _DiagnoseMessage(msgspec.Struct, frozen=True, kw_only=True):
-    shard: str
+class _DiagnoseMessage(_Message, frozen=True, kw_only=True):
     subject: str
 
 
-class _WhatIfMessage(msgspec.Struct, frozen=True, kw_only=True):
-    shard: str
+class _WhatIfMessage(_Message, frozen=True, kw_only=True):
     task: str
     hypothesis: Hypothesis
 
 
+M = TypeVar("M", bound=_Message)
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[M, A]):
+    """A read-only call of a leader: its internal path, its types, and its implementation on the leader's server."""
+
+    path: str
+    message: type[M]
+    reply: object
+    """Type of the reply."""
+    answer: Callable[[LocalLeaderClient, M], Awaitable[A]]
+
+
+_PROBE = _Call(PROBE_FILE, _FileProbeMessage, bool, lambda here, message: here.probe_file(message.shard, message.path))
+_STATUS = _Call(
+    POOL_STATUS, _PoolStatusMessage, PoolStatus, lambda here, message: here.pool_status(message.shard, message.tenant)
+)
+_DIAGNOSIS = _Call(
+    DIAGNOSE, _DiagnoseMessage, Diagnosis | None, lambda here, message: here.diagnose(message.shard, message.subject)
+)
+_FORECAST = _Call(
+    WHAT_IF, _WhatIfMessage, Outcome | None,
+    lambda here, message: here.what_if(message.shard, message.task, message.hypothesis),
+)  # fmt: skip
+_WAITING = _Call(
+    WAITING_SUMS, _PoolStatusMessage, list[WaitingSummary],
+    lambda here, message: here.summarize_waiting(message.shard, message.tenant),
+)  # fmt: skip
+_CALLS: tuple[_Call[Any, Any], ...] = (_PROBE, _STATUS, _DIAGNOSIS, _FORECAST, _WAITING)
+
+
 class LeaderRouter:
-    """Implements `services.Shards` and `leader_client.Reach` over the local host and remote servers."""
+    """Client of all leaders (`host/leader_client.py`), on this server and on others."""
 
     def __init__(self, host: Host, peers: Peers) -> None:
         self._host = host
@@ -92,48 +125,40 @@ class LeaderRouter:
             return await self._here.ask(shard, action)
         message = _ActionMessage(shard=shard, action=msgspec.Raw(msgspec.msgpack.encode(action)))
         extra_seconds = action.wait_seconds if isinstance(action, ClaimWork) else 0.0
-        return msgspec.msgpack.decode(await self._call_leader(shard, ASK, message, extra_seconds), type=ActionReply)
+        return msgspec.msgpack.decode(await self._call_leader(ASK, message, extra_seconds), type=ActionReply)
 
     async def probe_file(self, shard: str, path: str) -> bool:
         """Return whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
-        if shard in self._host.leaders:
-            return await self._here.probe_file(shard, path)
-        message = _FileProbeMessage(shard=shard, path=path)
-        return msgspec.msgpack.decode(await self._call_leader(shard, PROBE_FILE, message), type=bool)
+        return await self._call(_PROBE, _FileProbeMessage(shard=shard, path=path))
 
     async def pool_status(self, shard: str, tenant: str | None = None) -> PoolStatus:
         """Return the status of a pool, detailed for one tenant or all. Raises NotLeading."""
-        if shard in self._host.leaders:
-            return self._here.pool_status(shard, tenant)
-        message = _PoolStatusMessage(shard=shard, tenant=tenant)
-        return msgspec.msgpack.decode(await self._call_leader(shard, POOL_STATUS, message), type=PoolStatus)
+        return await self._call(_STATUS, _PoolStatusMessage(shard=shard, tenant=tenant))
 
     async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
         """Diagnose a task, or the most informative task of a run; None if the leader does not have it in memory.
 
         Raises NotLeading.
         """
-        if shard in self._host.leaders:
-            return await self._here.diagnose(shard, subject)
-        message = _DiagnoseMessage(shard=shard, subject=subject)
-        return msgspec.msgpack.decode(await self._call_leader(shard, DIAGNOSE, message), type=Diagnosis | None)
+        return await self._call(_DIAGNOSIS, _DiagnoseMessage(shard=shard, subject=subject))
 
     async def what_if(self, shard: str, task_id: str, hypothesis: Hypothesis) -> Outcome | None:
         """Forecast a task under a hypothesis; None if the task does not wait. Raises NotLeading."""
-        if shard in self._host.leaders:
-            return await self._here.what_if(shard, task_id, hypothesis)
-        message = _WhatIfMessage(shard=shard, task=task_id, hypothesis=hypothesis)
-        return msgspec.msgpack.decode(await self._call_leader(shard, WHAT_IF, message), type=Outcome | None)
+        return await self._call(_FORECAST, _WhatIfMessage(shard=shard, task=task_id, hypothesis=hypothesis))
 
     async def summarize_waiting(self, shard: str, tenant: str | None = None) -> list[WaitingSummary]:
         """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
-        if shard in self._host.leaders:
-            return self._here.summarize_waiting(shard, tenant)
-        message = _PoolStatusMessage(shard=shard, tenant=tenant)
-        return msgspec.msgpack.decode(await self._call_leader(shard, WAITING_SUMS, message), type=list[WaitingSummary])
+        return await self._call(_WAITING, _PoolStatusMessage(shard=shard, tenant=tenant))
 
-    async def _call_leader(self, shard: str, path: str, message: msgspec.Struct, extra_seconds: float = 0.0) -> bytes:
+    async def _call(self, call: _Call[M, A], message: M) -> A:
+        if message.shard in self._host.leaders:
+            return await call.answer(self._here, message)
+        reply: A = msgspec.msgpack.decode(await self._call_leader(call.path, message), type=call.reply)
+        return reply
+
+    async def _call_leader(self, path: str, message: _Message, extra_seconds: float = 0.0) -> bytes:
         """Call the server that leads a shard. Raises Overloaded or NotLeading."""
+        shard = message.shard
         address = await self._peers.leader_address(shard)
         if address is None:
             raise NotLeading(f"{shard} has no leader")
@@ -150,68 +175,47 @@ class LeaderRouter:
             raise Overloaded(answer.body.decode("utf-8", "replace"))
         raise NotLeading(f"{address} no longer leads {shard}")
 
-    async def answer(self, request: Request) -> Response:
-        """Answer an action from another server. It is not forwarded: the caller looks up the new leader."""
-        self._peers.check(request)
-        message = msgspec.msgpack.decode(await bodies.read(request, _MAX_MESSAGE_BYTES), type=_ActionMessage)
-        action = self._action_decoder.decode(message.action)
-        try:
-            pending = self._host.leader(message.shard).ask(action)
-            reply = await (
-                unless_disconnected(request, pending, self._ending) if isinstance(action, ClaimWork) else pending
-            )
-        except NotLeading as fault:
-            return Response(str(fault), _NOT_LEADING)
-        except Overloaded as fault:
-            return Response(str(fault), _OVERLOADED)
-        if reply is None:
-            return Response("the server is stopping", _NOT_LEADING)
-        return Response(msgspec.msgpack.encode(reply), media_type="application/msgpack")
+    # the other side, on the server that leads
+
+    def routes(self) -> list[Route]:
+        """Return the routes for other servers. Requests are not forwarded: the caller looks up the new leader."""
+        calls = [Route(call.path, partial(self._answer, call), methods=["POST"]) for call in _CALLS]
+        return [Route(ASK, self._answer_action, methods=["POST"]), *calls]
 
     def end(self) -> None:
         """Reject waiting claims of other servers, so that the server can stop."""
         self._ending.set()
 
-    async def answer_file_probe(self, request: Request) -> Response:
-        """Answer a file probe from another server."""
-        return await self._answer(request, _FileProbeMessage, lambda one: self._here.probe_file(one.shard, one.path))
+    async def _answer_action(self, request: Request) -> Response:
+        message = await self._read(request, _ActionMessage)
+        action = self._action_decoder.decode(message.action)
 
-    async def answer_pool_status(self, request: Request) -> Response:
-        """Answer a request from another server for the status of a pool that is led here."""
+        async def execute() -> ActionReply:
+            pending = self._host.leader(message.shard).ask(action)
+            if not isinstance(action, ClaimWork):
+                return await pending
+            reply = await unless_disconnected(request, pending, self._ending)
+            if reply is None:
+                raise NotLeading("the server is stopping")
+            return reply
 
-        async def read_status(message: _PoolStatusMessage) -> PoolStatus:
-            return self._here.pool_status(message.shard, message.tenant)
+        return await _respond(execute())
 
-        return await self._answer(request, _PoolStatusMessage, read_status)
+    async def _answer(self, call: _Call[M, A], request: Request) -> Response:
+        return await _respond(call.answer(self._here, await self._read(request, call.message)))
 
-    async def answer_diagnosis(self, request: Request) -> Response:
-        """Answer a diagnosis request from another server."""
-        return await self._answer(request, _DiagnoseMessage, lambda one: self._here.diagnose(one.shard, one.subject))
-
-    async def answer_what_if_message(self, request: Request) -> Response:
-        """Answer a what-if request from another server."""
-        return await self._answer(
-            request, _WhatIfMessage, lambda one: self._here.what_if(one.shard, one.task, one.hypothesis)
-        )
-
-    async def answer_sums(self, request: Request) -> Response:
-        """Answer a request from another server for the waiting reasons of a pool that is led here."""
-
-        async def read_sums(message: _PoolStatusMessage) -> list[WaitingSummary]:
-            return self._here.summarize_waiting(message.shard, message.tenant)
-
-        return await self._answer(request, _PoolStatusMessage, read_sums)
-
-    async def _answer(self, request: Request, kind: type[Q], call: Callable[[Q], Awaitable[object]]) -> Response:
+    async def _read(self, request: Request, kind: type[M]) -> M:
         self._peers.check(request)
-        message = msgspec.msgpack.decode(await bodies.read(request, _MAX_MESSAGE_BYTES), type=kind)
-        try:
-            answer = await call(message)
-        except NotLeading as fault:
-            return Response(str(fault), _NOT_LEADING)
-        except Unavailable as fault:
-            return Response(str(fault), _OVERLOADED)
-        return Response(msgspec.msgpack.encode(answer), media_type="application/msgpack")
+        return msgspec.msgpack.decode(await bodies.read(request, _MAX_MESSAGE_BYTES), type=kind)
+
+
+async def _respond(answer: Awaitable[object]) -> Response:
+    try:
+        return Response(msgspec.msgpack.encode(await answer), media_type="application/msgpack")
+    except NotLeading as fault:
+        return Response(str(fault), _NOT_LEADING)
+    except Unavailable as fault:
+        return Response(str(fault), _OVERLOADED)
 
 
 def _leaf_types(kind: type[ActionRequest]) -> list[type[ActionRequest]]:

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import ssl
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import httpx2
 import msgspec
@@ -46,14 +46,7 @@ class Peers:
     """The servers of a store, as seen by one of them."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        name: str,
-        address: str,
-        secret: str,
-        trust: ssl.SSLContext | None = None,
+        self, store: Store, clock: Clock, *, name: str, address: str, secret: str, trust: ssl.SSLContext | None = None
     ) -> None:
         self.name = name
         self.address = address
@@ -62,6 +55,7 @@ class Peers:
         self._secret = secret
         # Calls between servers bypass the machine's proxies.
         self._http = httpx2.AsyncClient(timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or machine_trust())
+        self._started_at: datetime | None = None
         self._servers: list[ServerRow] = []
         self._leaders: dict[str, str] = {}
         self._refreshed_at = float("-inf")
@@ -69,24 +63,23 @@ class Peers:
 
     async def heartbeat(self) -> None:
         """Write this server's heartbeat until cancelled."""
-        started_at = None
         while True:
             try:
-                now = await self._store.time()
-                started_at = started_at or now
-                await self._store.record_server_heartbeat(
-                    ServerRow(
-                        name=self.name,
-                        address=self.address,
-                        version=__version__,
-                        started_at=started_at,
-                        last_heartbeat_at=now,
-                    )
-                )
-                self._servers = await self._store.servers(ALIVE_WITHIN)
+                await self._record_heartbeat()
             except Unavailable as fault:
                 log.warning("server.unheard", fault=str(fault))
             await self._clock.sleep(HEARTBEAT_SECONDS)
+
+    async def _record_heartbeat(self) -> None:
+        now = await self._store.time()
+        self._started_at = self._started_at or now
+        await self._store.record_server_heartbeat(
+            ServerRow(
+                name=self.name, address=self.address, version=__version__, started_at=self._started_at,
+                last_heartbeat_at=now,
+            )
+        )  # fmt: skip
+        self._servers = await self._store.servers(ALIVE_WITHIN)
 
     async def leave(self) -> None:
         """Delete this server's row and close connections."""

@@ -11,11 +11,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import msgspec
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from mainspring.api.http.peer_certificates import STATE
 from mainspring.api.http.problems import MEDIA_TYPE, problem_of
+from mainspring.protocol.certificates import read_peer
 from mainspring.protocol.errors import MainspringError, Refused, TooLarge
+
+log = structlog.get_logger()
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_DISCARDED_BYTES = 1024 * 1024
@@ -123,3 +131,26 @@ class Connection(HttpToolsProtocol):
             return
         self.transport.write_eof()
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+
+
+class CertifiedConnection(Connection):
+    """A connection with an optional client certificate (SEC-3), which uvicorn does not pass on.
+
+    TLS has verified it: signed by the CA of workers, for client use, not expired. It is in the state of every scope,
+    including WebSockets; `api/auth/authentication.py` maps it to a caller.
+    """
+
+    app_state: dict[str, Any]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Read the client certificate of a new connection."""
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        shown = tls.getpeercert(binary_form=True) if tls is not None else None
+        if not shown:
+            return
+        try:
+            self.app_state = {**self.app_state, STATE: read_peer(shown)}
+        except Refused as error:
+            # An unreadable certificate counts as none.
+            log.warning("certificate.unreadable", error=str(error))

@@ -56,13 +56,7 @@ JOB = {
         {"name": "load", "needs": [{"task": "extract"}], "work": {"run": ["python", "load.py"]}, "max_attempts": 5},
     ],
 }
-EVENT = {
-    "specversion": "1.0",
-    "id": "order-4711",
-    "source": "/shop",
-    "type": "orders.ready",
-    "data": {"orders": 12},
-}
+EVENT = {"specversion": "1.0", "id": "order-4711", "source": "/shop", "type": "orders.ready", "data": {"orders": 12}}
 
 _EXPECTED = {"kind": "range", "basis": "its tasks usually take 4m 10s", "earliest": _AT, "latest": _LATER}
 _DIAGNOSIS = {
@@ -150,11 +144,7 @@ BODY_EXAMPLES: Mapping[object, object] = {
     },
     rest_schedules.ScheduleRequest: {"definition": _SCHEDULE, "why": "loads yesterday's orders"},
     rest_apply.ApplyRequest: {"items": [{"job": JOB, "schedules": [{"definition": _SCHEDULE}]}], "dry_run": True},
-    rest_apply.AppliedSchedule: {
-        "name": "nightly",
-        "id": "sched_018f3c2e7f00-0e1b2c3d4a5f6978",
-        "change": "created",
-    },
+    rest_apply.AppliedSchedule: {"name": "nightly", "id": "sched_018f3c2e7f00-0e1b2c3d4a5f6978", "change": "created"},
     rest_diagnosis.WhatIfRequest: {"changes": ["cpu 2", "burst 8"]},
     rest_diagnosis.DiagnosisView: _DIAGNOSIS,
     rest_diagnosis.ExpectedView: _EXPECTED,

@@ -26,11 +26,7 @@ def _shown(struct: type[msgspec.Struct], instead: Mapping[str, object]) -> type[
         else:
             fields.append((field.name, kind, msgspec.field(default_factory=field.default_factory)))
     return msgspec.defstruct(
-        struct.__name__,
-        fields,
-        kw_only=True,
-        forbid_unknown_fields=True,
-        namespace={"__doc__": struct.__doc__},
+        struct.__name__, fields, kw_only=True, forbid_unknown_fields=True, namespace={"__doc__": struct.__doc__}
     )
 
 

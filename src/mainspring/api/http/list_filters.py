@@ -11,13 +11,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from mainspring.api.auth import permissions
-from mainspring.api.services import Principal, Services
+from mainspring.api.auth.principal import Principal
+from mainspring.api.http.problems import refuse
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.core.query.filters import MAX_FILTER_LENGTH, Filter, ListKind, read_filter
-from mainspring.protocol.errors import Fault, Refused, refusal
+from mainspring.protocol.errors import Fault, Refused
 from mainspring.protocol.rest.runs import Count
 from mainspring.store.ports.front import RunFilter, TaskFilter
+from mainspring.store.ports.store import Store
 
 Query = Annotated[str, msgspec.Meta(max_length=MAX_FILTER_LENGTH)]
 CountMode = Literal["exact", "bounded"]
@@ -28,7 +31,7 @@ _IN_QUERY = "query:q"
 
 
 async def parse_filter(
-    services: Services,
+    time: StoreTimeCache,
     principal: Principal,
     listed: ListKind,
     q: str,
@@ -44,7 +47,7 @@ async def parse_filter(
     states: Sequence[RunState | TaskState] | None = None,
 ) -> Filter:
     """Combine a filter with parameters; the tenant is the one to list. Raises Refused, or Forbidden."""
-    parsed = read_filter(q, listed, now=await services.time.now(), where=where)
+    parsed = read_filter(q, listed, now=await time.now(), where=where)
     parameters = {
         "tenant": tenant,
         "job": job,
@@ -61,13 +64,12 @@ async def parse_filter(
         for field, value in given.items()
         if getattr(parsed, field) not in {None, (), value}
     ]
-    if faults:
-        raise refusal("the request has", faults)
+    refuse("the request", faults)
     merged = msgspec.structs.replace(parsed, **given)
     return msgspec.structs.replace(merged, tenant=permissions.tenant_to_read(principal, merged.tenant))
 
 
-async def run_filter(services: Services, principal: Principal, wanted: Filter, where: str = _IN_QUERY) -> RunFilter:
+async def run_filter(store: Store, principal: Principal, wanted: Filter, where: str = _IN_QUERY) -> RunFilter:
     """Return the store's filter for runs. Raises Refused if there is no such schedule."""
     return RunFilter(
         tenant=wanted.tenant,
@@ -75,7 +77,7 @@ async def run_filter(services: Services, principal: Principal, wanted: Filter, w
         labels=wanted.labels,
         states=tuple(map(RunState, wanted.states)),
         priority=wanted.priority,
-        schedule_id=await _schedule_id(services, principal, wanted, where),
+        schedule_id=await _schedule_id(store, principal, wanted, where),
         created_since=wanted.created_since,
         created_before=wanted.created_before,
     )
@@ -94,14 +96,14 @@ def task_filter(wanted: Filter) -> TaskFilter:
     )
 
 
-async def count_runs(services: Services, wanted: RunFilter, mode: CountMode | None) -> Count | None:
+async def count_runs(store: Store, wanted: RunFilter, mode: CountMode | None) -> Count | None:
     """Count the matches, if requested."""
-    return None if mode is None else counted(await services.store.count_runs(wanted, _MAX_COUNTED[mode]), mode)
+    return None if mode is None else counted(await store.count_runs(wanted, _MAX_COUNTED[mode]), mode)
 
 
-async def count_tasks(services: Services, wanted: TaskFilter, mode: CountMode | None) -> Count | None:
+async def count_tasks(store: Store, wanted: TaskFilter, mode: CountMode | None) -> Count | None:
     """Count the matches, if requested."""
-    return None if mode is None else counted(await services.store.count_tasks(wanted, _MAX_COUNTED[mode]), mode)
+    return None if mode is None else counted(await store.count_tasks(wanted, _MAX_COUNTED[mode]), mode)
 
 
 def counted(found: int, mode: CountMode | None) -> Count | None:
@@ -112,11 +114,11 @@ def counted(found: int, mode: CountMode | None) -> Count | None:
     return Count(value=min(found, most), at_least=found >= most)
 
 
-async def _schedule_id(services: Services, principal: Principal, wanted: Filter, where: str) -> str | None:
+async def _schedule_id(store: Store, principal: Principal, wanted: Filter, where: str) -> str | None:
     if wanted.schedule is None:
         return None
     tenant = permissions.tenant_to_write(principal, wanted.tenant)
-    row = await services.store.find_schedule(tenant, wanted.schedule)
+    row = await store.find_schedule(tenant, wanted.schedule)
     if row is None or not principal.sees(row.tenant):
         why = f"there is no schedule {wanted.schedule[:200]!a} of {tenant}"
         raise Refused("the filter has 1 fault", [Fault(where=where, why=why)])

@@ -80,12 +80,7 @@ def _parameter(parameter: Parameter, schema_of: dict[str, Part]) -> Part:
     schema = schema_of[repr(parameter.type)]
     if not parameter.required and parameter.default is not None:
         schema = {**schema, "default": msgspec.to_builtins(parameter.default)}
-    return {
-        "name": parameter.wire_name,
-        "in": parameter.source,
-        "required": parameter.required,
-        "schema": schema,
-    }
+    return {"name": parameter.wire_name, "in": parameter.source, "required": parameter.required, "schema": schema}
 
 
 def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
@@ -97,10 +92,7 @@ def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
     if endpoint.method == "GET" and _takes_header(endpoint, "If-None-Match"):
         answers["304"] = {"description": "Not modified: If-None-Match names the current version."}
     if _takes_header(endpoint, "Range"):
-        answers["206"] = {
-            "description": "The requested range.",
-            "content": {endpoint.answers: {"schema": schema}},
-        }
+        answers["206"] = {"description": "The requested range.", "content": {endpoint.answers: {"schema": schema}}}
     for status, words in _problems(endpoint):
         content = {MEDIA_TYPE: {"schema": schema_of[repr(Problem)]}}
         answers[status] = {"description": words, "content": content}

@@ -1,4 +1,4 @@
-"""The client certificate of a request, from the scope state set by `certified_connections.py`."""
+"""The client certificate of a request, from the scope state set by `connections.py`."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from http import HTTPStatus
 from math import ceil
 from typing import TypeGuard
@@ -27,6 +28,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from mainspring.core.admission.validate_job import Faults
 from mainspring.protocol.errors import (
     Broken,
     Closed,
@@ -142,6 +144,14 @@ def pointer(where: str) -> str:
 def not_found(kind: str, id: str) -> NotFound:
     """Return NotFound with the same message for missing and for invisible resources."""
     return NotFound(f"there is no {kind} {id[:200]}")
+
+
+def refuse(subject: str, faults: Faults | Collection[Fault]) -> None:
+    """Raise Refused if there are faults."""
+    total = faults.total() if isinstance(faults, Faults) else len(faults)
+    if total:
+        found = faults.all() if isinstance(faults, Faults) else list(faults)
+        raise Refused(f"{subject} has {total} fault{'s' if total > 1 else ''}", found)
 
 
 def refusal(summary: str, where: str, why: str) -> Refused:

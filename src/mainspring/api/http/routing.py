@@ -3,17 +3,19 @@
     router = Router()
 
     @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER)
-    async def get_run(run_id: str, principal: Principal, services: Services) -> RunView:
+    async def get_run(run_id: str, principal: Principal, store: Store) -> RunView:
         \"\"\"One run.\"\"\"
 
 | an argument | is |
 |---|---|
-| `principal: Principal`, `services: Services`, `request: Request` | the caller, the services, the request |
+| `principal: Principal`, `request: Request` | the caller, the request |
+| of the type of a component (`api/services.py`) | that component: `store: Store`, `leaders: LeaderRouter` .. |
 | `audit: Auditor` | creates the audit entry; required for routes that change something, unless `audited=False` |
 | named as a part of the path | that part |
 | `body: SomeStruct` | the body, read as JSON; all faults are reported |
 | `body: bytes` | the raw body |
 | `Annotated[.., Header("Idempotency-Key")]` | that header |
+| `paging: PageRequest` | the query parameters `limit` and `cursor` |
 | anything else | a query parameter; a list is repeatable; limits are `msgspec.Meta` |
 
 1. A route names the role that it requires; None makes it public. There is no default.
@@ -32,25 +34,25 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Required, TypedDict, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.access import client_of
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, paging
-from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services, client_of
-from mainspring.api.submission.admission import counted
-from mainspring.api.submission.rate_limits import RateClass, action_charge, query_charge, submission_charges
-from mainspring.core.admission.validate_job import NAME
-from mainspring.core.admission.validate_submission import MAX_KEY_LENGTH
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRequest
+from mainspring.api.http.problems import refuse
+from mainspring.api.services import COMPONENTS, Services
+from mainspring.api.submission.rate_limits import RateClass
 from mainspring.core.text.strict_json import fault_in_text, split_error
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import Broken, Fault, Refused, refusal
+from mainspring.protocol.errors import Broken, Fault, Refused
 from mainspring.protocol.rest.runs import Page
-from mainspring.telemetry.metrics import RefusalReason
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -65,7 +67,7 @@ MAX_PARAMETERS = 100
 Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
 REQUEST_ID = "mainspring.request"
 """Key of the request id in the scope."""
-_INJECTED = {Principal, Services, Request, Auditor}
+_INJECTED = {Principal, Request, Auditor, *COMPONENTS}
 _MISSING = inspect.Parameter.empty
 
 
@@ -128,6 +130,10 @@ _FIELDS = Parameter(
     default=None,
 )
 """The fields of list items, comma-separated."""
+_PAGE = (
+    Parameter(name="limit", source="query", wire_name="limit", type=Limit, default=DEFAULT_PAGE_SIZE),
+    Parameter(name="cursor", source="query", wire_name="cursor", type=Cursor, default=""),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,30 +161,34 @@ class Endpoint:
     injected: Mapping[str, type]
     audited: bool
     """Whether each answered request has an audit entry."""
+    all_tenants: bool
+    """Whether it requires access to all tenants."""
     also: int | None
     """Another success status: 201 instead of 200 for a created resource, or vice versa."""
     rate_class: RateClass
     texts: tuple[str, ...] = ()
     """Alternative text media types, by content negotiation."""
+    paging: str | None = None
+    """The argument that takes the query parameters `limit` and `cursor`."""
 
     async def answer(self, request: Request) -> Response:
         """Authenticate the caller, bind the arguments, call the function, and build the response."""
         services: Services = request.app.state.services
-        arguments: dict[str, object] = {}
-        given: dict[type, object] = {Services: services, Request: request}
+        given: dict[type, object] = {Request: request}
         principal: Principal | None = None
         auditor: Auditor | None = None
         if self.role is not None:
-            principal = await services.authenticate(request)
+            principal = given[Principal] = await services.access.authenticate(request)
             permissions.check(principal, self.role, self.operation)
-            given[Principal] = principal
-            auditor = Auditor(
+            if self.all_tenants:
+                permissions.check_all_tenants(principal)
+            auditor = given[Auditor] = Auditor(
                 principal, request_id=request.scope[REQUEST_ID], source=client_of(request), action=self.operation
             )
-            given[Auditor] = auditor
-            await self._charge(request, principal)
-        for name, kind in self.injected.items():
-            arguments[name] = given[kind]
+            await services.request_limits.charge(request, principal, self.rate_class)
+        arguments = {
+            name: given[kind] if kind in given else services.component(kind) for name, kind in self.injected.items()
+        }
         if len(request.query_params.multi_items()) > MAX_PARAMETERS:
             raise Refused(
                 "the query is too long", [Fault(where="query:", why=f"has more than {MAX_PARAMETERS} values")]
@@ -191,51 +201,23 @@ class Endpoint:
         if item is not None:
             del arguments[_FIELDS.name]
             faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
-        if faults:
-            raise refusal("the request has", faults)
+        if self.paging is not None:
+            arguments[self.paging] = PageRequest(arguments.pop("limit"), arguments.pop("cursor"))  # type: ignore[arg-type]
+        refuse("the request", faults)
         if self.body is not None and self.body is not Request:
-            arguments["body"] = await self._read_body(request, services)
+            arguments["body"] = await self._read_body(request, services.server.max_body_bytes)
         if principal is not None and self.rate_class is RateClass.SUBMISSION:
-            await self._charge_submission(request, principal, arguments)
+            payload = arguments.get("body")
+            await services.request_limits.charge_submission(
+                request, principal, tenant=getattr(payload, "tenant", None) or arguments.get("tenant"),
+                job=getattr(payload, "job", ""), priority=getattr(payload, "priority", ""),
+            )  # fmt: skip
         result = await self.call(**arguments)
         if self.audited and (auditor is None or not auditor.is_done):
             raise Broken(f"{self.operation} was answered without an audit entry")
         if isinstance(result, Page) and item is not None:
             return paging.respond(result, request)
         return result if isinstance(result, Response) else json_response(result, self.status)
-
-    async def _charge(self, request: Request, principal: Principal) -> None:
-        """Charge a query or an action to its rate limit; requests of attempts are exempt. Raises Overloaded."""
-        services: Services = request.app.state.services
-        if principal.attempt is not None:
-            return
-        if self.rate_class is RateClass.QUERY:
-            await services.rate_limiter.admit(
-                rate_limit_key(request, principal),
-                [query_charge(services.settings.scheduler_settings, principal.tenant)],
-            )
-        elif self.rate_class is RateClass.ACTION:
-            await services.rate_limiter.admit(
-                rate_limit_key(request, principal),
-                [action_charge(services.settings.scheduler_settings, principal.name)],
-            )
-
-    async def _charge_submission(self, request: Request, principal: Principal, arguments: Mapping[str, object]) -> None:
-        """Charge a submission to its tenant's rate limit. Raises Overloaded."""
-        services: Services = request.app.state.services
-        tenant = principal.tenant
-        if principal.sees_all_tenants():
-            requested_tenant = getattr(arguments.get("body"), "tenant", None) or arguments.get("tenant")
-            tenant = (
-                requested_tenant
-                if isinstance(requested_tenant, str) and NAME.fullmatch(requested_tenant)
-                else DEFAULT_TENANT
-            )
-        payload = arguments.get("body")
-        part = services.submissions.part(tenant, getattr(payload, "job", ""), getattr(payload, "priority", ""))
-        charges = submission_charges(services.settings.scheduler_settings, principal.name, {tenant: 1}, part=part)
-        with counted(services.metrics, RefusalReason.RATE):
-            await services.rate_limiter.admit(rate_limit_key(request, principal), charges)
 
     def _misspelled(self, request: Request) -> Iterator[Fault]:
         """Report unknown parameters that resemble known ones: ignoring `stat=FAILED` would return wrong results."""
@@ -245,14 +227,34 @@ class Endpoint:
             if hint:
                 yield Fault(where=f"query:{name[:40]}", why=f"is unknown{hint}")
 
-    async def _read_body(self, request: Request, services: Services) -> object:
+    async def _read_body(self, request: Request, max_raw_bytes: int) -> object:
         if self.body is bytes:
-            return await bodies.read(request, self.max_body_bytes or services.max_body_bytes)
+            return await bodies.read(request, self.max_body_bytes or max_raw_bytes)
         text = await bodies.read(request, self.max_body_bytes or MAX_STRUCT_BYTES)
         assert self.body is not None
         if len(text) > bodies.LARGE_BYTES:
             return await asyncio.to_thread(bodies.decode, text, self.body)
         return bodies.decode(text, self.body)
+
+
+class RouteOptions(TypedDict, total=False):
+    """Options of a route; see the fields of `Endpoint`."""
+
+    operation: Required[str]
+    role: Required[Role | None]
+    status: int
+    takes: str
+    answers: str
+    reads: type | None
+    returns: object
+    max_body_bytes: int | None
+    audited: bool
+    """Default: all but GET."""
+    all_tenants: bool
+    also: int | None
+    rate_class: RateClass
+    """Default: GET is a query, others are actions."""
+    texts: tuple[str, ...]
 
 
 class Router:
@@ -262,96 +264,61 @@ class Router:
         self.routes: list[Endpoint] = []
         self._prefix = prefix
 
-    def get(
-        self, path: str, *, operation: str, role: Role | None, answers: str = JSON, returns: object = None,
-        rate_class: RateClass = RateClass.QUERY, texts: tuple[str, ...] = (),
-    ) -> Callable[[Call], Call]:  # fmt: skip
+    def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[Call], Call]:
         """Register a GET route."""
-        return self._route(
-            "GET",
-            path,
-            operation=operation,
-            role=role,
-            answers=answers,
-            returns=returns,
-            rate_class=rate_class,
-            texts=texts,
-        )
+        return self._route("GET", path, {"rate_class": RateClass.QUERY, "audited": False, **options})
 
-    def post(
-        self, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
-        answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
-        audited: bool = True, also: int | None = None, rate_class: RateClass = RateClass.ACTION,
-        texts: tuple[str, ...] = (),
-    ) -> Callable[[Call], Call]:  # fmt: skip
+    def post(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[Call], Call]:
         """Register a POST route."""
-        return self._route(
-            "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
-            returns=returns, max_body_bytes=max_body_bytes, audited=audited, also=also, rate_class=rate_class,
-            texts=texts,
-        )  # fmt: skip
+        return self._route("POST", path, options)
 
-    def put(
-        self,
-        path: str,
-        *,
-        operation: str,
-        role: Role | None,
-        takes: str = JSON,
-        returns: object = None,
-        max_body_bytes: int | None = None,
-        also: int | None = None,
-    ) -> Callable[[Call], Call]:
+    def put(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[Call], Call]:
         """Register a PUT route."""
-        return self._route(
-            "PUT",
-            path,
-            operation=operation,
-            role=role,
-            takes=takes,
-            returns=returns,
-            max_body_bytes=max_body_bytes,
-            audited=True,
-            also=also,
-        )
+        return self._route("PUT", path, options)
 
-    def delete(self, path: str, *, operation: str, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
+    def delete(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[Call], Call]:
         """Register a DELETE route."""
-        return self._route("DELETE", path, operation=operation, role=role, returns=returns, audited=True)
+        return self._route("DELETE", path, options)
 
-    def _route(
-        self, method: str, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
-        answers: str = JSON, reads: type | None = None, returns: object = None, max_body_bytes: int | None = None,
-        audited: bool = False, also: int | None = None, rate_class: RateClass = RateClass.ACTION,
-        texts: tuple[str, ...] = (),
-    ) -> Callable[[Call], Call]:  # fmt: skip
+    def _route(self, method: str, path: str, options: RouteOptions) -> Callable[[Call], Call]:
         def register(call: Call) -> Call:
-            whole = self._prefix + path
-            hints = get_type_hints(call, include_extras=True)
-            annotated = hints.pop("return")
-            injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
-            if role is None and Principal in injected.values():
-                raise TypeError(f"{operation} is public: it has no Principal")
-            if audited and Auditor not in injected.values():
-                raise TypeError(f"{operation} changes something: it needs an Auditor")
-            body: type | None = hints.get("body")
-            if body is None and method in {"POST", "PUT"} and Request in injected.values():
-                body = Request
-            answer = annotated if returns is None and _is_answer(annotated) else returns
-            parameters = _parameters(call, whole, hints, set(injected) | {"body"})
-            if method == "GET" and paging.item_of(answer) is not None:
-                parameters.append(_FIELDS)
-            self.routes.append(
-                Endpoint(
-                    method=method, path=whole, operation=operation, call=call, role=role, status=status, takes=takes,
-                    answers=answers, reads=reads or body, returns=answer, max_body_bytes=max_body_bytes, body=body,
-                    injected=injected, audited=audited, also=also, parameters=tuple(parameters),
-                    rate_class=RateClass.NONE if role is None else rate_class, texts=texts,
-                )
-            )  # fmt: skip
+            self.routes.append(_endpoint(method, self._prefix + path, call, options))
             return call
 
         return register
+
+
+def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endpoint:
+    """Bind the arguments of a function. Raises TypeError if it lacks a required one."""
+    operation, role = options["operation"], options["role"]
+    hints = get_type_hints(call, include_extras=True)
+    annotated = hints.pop("return")
+    injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
+    audited = options.get("audited", True)
+    if role is None and Principal in injected.values():
+        raise TypeError(f"{operation} is public: it has no Principal")
+    if audited and Auditor not in injected.values():
+        raise TypeError(f"{operation} changes something: it needs an Auditor")
+    body: type | None = hints.get("body")
+    if body is None and method in {"POST", "PUT"} and Request in injected.values():
+        body = Request
+    returns = options.get("returns")
+    if returns is None and _is_answer(annotated):
+        returns = annotated
+    parameters = _parameters(call, path, hints, {*injected, "body"})
+    page_request = next((name for name, kind in hints.items() if kind is PageRequest), None)
+    if page_request is not None:
+        parameters += _PAGE
+    if method == "GET" and paging.item_of(returns) is not None:
+        parameters.append(_FIELDS)
+    return Endpoint(
+        method=method, path=path, operation=operation, call=call, role=role, status=options.get("status", 200),
+        takes=options.get("takes", JSON), answers=options.get("answers", JSON), reads=options.get("reads") or body,
+        returns=returns, max_body_bytes=options.get("max_body_bytes"), body=body, injected=injected, audited=audited,
+        all_tenants=options.get("all_tenants", False),
+        also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()), paging=page_request,
+        rate_class=RateClass.NONE if role is None else options.get("rate_class", RateClass.ACTION),
+    )  # fmt: skip
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -359,22 +326,10 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
     return Response(msgspec.json.encode(value), status, headers, JSON)
 
 
-def rate_limit_key(request: Request, principal: Principal) -> str:
-    """Return the identity of a client for rate limits, stable across retries; several clients may share one principal.
-
-    The idempotency key identifies a retried request; without it the connection does.
-    """
-    key = request.headers.get("Idempotency-Key", "")
-    if 1 <= len(key) <= MAX_KEY_LENGTH:
-        return f"{principal.name} {key}"
-    client = request.client
-    return principal.name if client is None else f"{principal.name} {client.host}:{client.port}"
-
-
 def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[str]) -> list[Parameter]:
     found = []
     for name, argument in inspect.signature(call).parameters.items():
-        if name in others:
+        if name in others or hints[name] is PageRequest:
             continue
         source, wire_name = ("path", name) if f"{{{name}}}" in path else ("query", name)
         for mark in get_args(hints[name])[1:]:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import structlog
 
-from mainspring.background import BackgroundLoops
+from mainspring.api.live.transitions import TransitionFeed
+from mainspring.background import BackgroundLoops, wait_for
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.store import Store
-
-if TYPE_CHECKING:
-    from mainspring.api.services import LiveStream
 
 log = structlog.get_logger()
 
@@ -33,7 +30,7 @@ _RETRY_SECONDS = 1.0
 class RunWaiters:
     """Requests that wait for runs to end."""
 
-    def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
+    def __init__(self, store: Store, live: TransitionFeed, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
         self._background = background
         self._live = live
@@ -53,7 +50,8 @@ class RunWaiters:
             async with asyncio.timeout(seconds):
                 while not self._live.is_stopping and not await self._has_ended(run_id):
                     await self._clock.sleep(_MIN_CHECK_SECONDS)
-                    await _wait(wakeup)
+                    await wait_for(wakeup, _POLL_SECONDS)  # a missed transition is found by the check
+                    wakeup.clear()
         except TimeoutError:
             pass  # the response has the current state of the run
         finally:
@@ -96,12 +94,3 @@ class RunWaiters:
 def _wake(waiting: Iterable[asyncio.Event]) -> None:
     for wakeup in waiting:
         wakeup.set()
-
-
-async def _wait(wakeup: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(_POLL_SECONDS):
-            await wakeup.wait()
-    except TimeoutError:
-        pass  # no transition seen: check anyway
-    wakeup.clear()

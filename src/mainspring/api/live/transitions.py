@@ -19,7 +19,8 @@ from urllib.parse import quote, unquote
 
 import structlog
 
-from mainspring.background import BackgroundLoops
+from mainspring.background import BackgroundLoops, wait_for
+from mainspring.core.model.batch import Batch
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Refused, Unavailable
 from mainspring.store.ports.front import TransitionRecord
@@ -66,16 +67,12 @@ class _Follower:
         """Return the next group; an empty one after 5 s of silence or after a disconnect."""
         if not self._waiting and not self.is_disconnected:
             self._wakeup.clear()
-            try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._wakeup.wait()
-            except TimeoutError:
-                return []
+            await wait_for(self._wakeup, HEARTBEAT_SECONDS)
         return self._waiting.popleft() if self._waiting else []
 
 
 class TransitionFeed:
-    """Implements `services.LiveStream`."""
+    """The live stream of one server."""
 
     def __init__(self, store: Store, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
@@ -88,9 +85,10 @@ class TransitionFeed:
         self._starting = asyncio.Lock()
         self.is_stopping = False
 
-    def wake(self) -> None:
+    def committed(self, batch: Batch) -> None:
         """Wake the tail after a commit of a local leader."""
-        self._committed.set()
+        if batch.transitions:
+            self._committed.set()
 
     def end_followers(self) -> None:
         """Disconnect all followers, because the server is stopping."""
@@ -168,11 +166,8 @@ class TransitionFeed:
                     await self._read(shard)
             except Unavailable as fault:
                 log.warning("live.unavailable", fault=str(fault))
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._committed.wait()
-            except TimeoutError:
-                pass  # another server may lead, whose commits are only visible in the store
+            # Another server may lead, whose commits are only visible in the store.
+            await wait_for(self._committed, POLL_SECONDS)
             self._committed.clear()
 
     async def _read(self, shard: str) -> None:

@@ -23,10 +23,11 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from mainspring.api.cluster.peers import Peers
 from mainspring.api.logs.log_files import LogFiles, is_attempt
-from mainspring.api.services import LogPiece
+from mainspring.background import wait_for
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.protocol.clock import Clock
@@ -47,6 +48,17 @@ _PAUSE_SECONDS = 0.5
 _LAST_WRITE_SECONDS = 2.0
 _NO_OWNER = ""
 LOGS_PATH = "/internal/v1/logs/"
+
+
+class LogPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an attempt's log."""
+
+    offset: int
+    data: bytes
+    size: int
+    """Current size of the log."""
+    complete: bool
+    """Whether the process has ended and `size` is final."""
 
 
 class LogPart(LogPiece, frozen=True, kw_only=True):
@@ -101,11 +113,7 @@ class LogStore:
     async def run(self) -> None:
         """Write queued pieces and sweep, until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(SWEEP_EVERY_SECONDS):
-                    await self._has_pieces.wait()
-            except TimeoutError:
-                pass  # time to sweep
+            await wait_for(self._has_pieces, SWEEP_EVERY_SECONDS)
             self._has_pieces.clear()
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self._has_capacity.set()
@@ -231,8 +239,11 @@ class LogStore:
         for followers in self._followers.values():
             _wake(followers)
 
-    async def answer(self, request: Request) -> Response:
-        """Answer a request from another server for the local part of a log."""
+    def routes(self) -> list[Route]:
+        """Return the route for other servers, which read the local part of a log."""
+        return [Route(f"{LOGS_PATH}{{attempt}}", self._answer)]
+
+    async def _answer(self, request: Request) -> Response:
         self._peers.check(request)
         attempt = request.path_params["attempt"]
         offset, limit = int(request.query_params["offset"]), int(request.query_params["limit"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.problems import refusal
-from mainspring.api.services import Services
 from mainspring.protocol.errors import Conflict, NotFound
 from mainspring.protocol.rest.runs import ActionResult
 from mainspring.shard.effects import ActionStatus
@@ -19,9 +19,9 @@ def reason(why: str) -> str:
     return why
 
 
-async def execute(services: Services, shard: str, action: ActionRequest) -> ActionResult:
+async def execute(leaders: LeaderRouter, shard: str, action: ActionRequest) -> ActionResult:
     """Execute an action; returns once it is durable. Raises NotFound, or Conflict if the state does not allow it."""
-    answered = await services.shards.ask(shard, action)
+    answered = await leaders.ask(shard, action)
     match answered.reply:
         case ActionStatus.DONE:
             return ActionResult(changed=True, detail=answered.detail)

@@ -24,8 +24,10 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal
 from mainspring.api.http.problems import problem_of
-from mainspring.api.services import Principal, Services
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.definitions import (
     ReadJob,
     faults_in,
@@ -35,17 +37,19 @@ from mainspring.api.submission.definitions import (
     read_job,
     schedule_entry,
 )
+from mainspring.api.submission.submission import Submissions
 from mainspring.core.admission.job_routing import requirements_of_spec
-from mainspring.core.admission.validate_job import Faults
+from mainspring.core.admission.validate_job import Faults, Limits
 from mainspring.core.model.job import JobRow
 from mainspring.core.schedules.schedule_actions import check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
-from mainspring.host.schedules.schedule_actions import NewScheduleRequest
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest, ScheduleActions
 from mainspring.protocol.errors import Conflict, Fault, MainspringError, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.apply import AppliedSchedule, ApplyItem, ApplyItemResult
 from mainspring.store.ports.schedules import ScheduleRow
+from mainspring.store.ports.store import Store
 
 MAX_GROUP = 100
 CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
@@ -111,11 +115,29 @@ class _JobName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """Stores the definitions of jobs and schedules."""
+
+    store: Store
+    time: StoreTimeCache
+    admission: AdmissionControl
+    submissions: Submissions
+    schedule_actions: ScheduleActions
+    limits: Limits
+
+    def writer(self, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> DefinitionWriter:
+        """Begin an apply request."""
+        return DefinitionWriter(self, principal, audit, why, dry_run=dry_run)
+
+
 class DefinitionWriter:
     """One apply request in progress."""
 
-    def __init__(self, services: Services, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> None:
-        self._services = services
+    def __init__(
+        self, definitions: Definitions, principal: Principal, audit: Auditor, why: str, *, dry_run: bool
+    ) -> None:
+        self._definitions = definitions
         self._principal = principal
         self._audit = audit
         self._why = why
@@ -144,7 +166,7 @@ class DefinitionWriter:
             item.refuse(error)
             return item
         with _collecting_faults(item, "job"):
-            item.job = read_job(bytes(requested.job), self._services.limits)
+            item.job = read_job(bytes(requested.job), self._definitions.limits)
         names: set[str] = set()
         for place, wanted in enumerate(requested.schedules):
             with _collecting_faults(item, f"schedules[{place}].definition"):
@@ -159,7 +181,7 @@ class DefinitionWriter:
         return item
 
     async def _put_group(self, group: Sequence[_Item]) -> None:
-        now = await self._services.time.now()
+        now = await self._definitions.time.now()
         await self._look_up(group)
         for item in group:
             await self._check_routing(item)
@@ -171,7 +193,7 @@ class DefinitionWriter:
 
     async def _look_up(self, group: Sequence[_Item]) -> None:
         """Read the existing definitions and determine the changes."""
-        store, tenant = self._services.store, group[0].tenant
+        store, tenant = self._definitions.store, group[0].tenant
         names = [item.name for item in group if item.job is not None]
         jobs = {row.name: row for row in await store.latest_jobs(tenant, names)}
         wanted = [one for item in group for one in item.schedules]
@@ -185,7 +207,7 @@ class DefinitionWriter:
 
     async def _check_routing(self, item: _Item) -> None:
         """Check the routing of the job and the priorities of its schedules."""
-        admission = self._services.admission
+        admission = self._definitions.admission
         if item.job is None or all(
             change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
         ):
@@ -205,7 +227,7 @@ class DefinitionWriter:
                 with _collecting_faults(item, f"schedules[{one.place}]"):
                     start = one.since = check_since(one.since, now)
             if one.change != UNCHANGED:
-                for fault in check_schedule(one.spec, start, self._services.limits):
+                for fault in check_schedule(one.spec, start, self._definitions.limits):
                     item.faults.add(f"{one.where}.{fault.where}", fault.why)
         total = item.faults.total()
         if total:
@@ -220,11 +242,11 @@ class DefinitionWriter:
                 item.refuse(end)
             else:
                 item.version = end.version
-                await self._services.submissions.jobs.submitted(end)
+                await self._definitions.submissions.jobs.submitted(end)
 
     async def _insert_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
         who = self._principal.name
-        return await self._services.store.insert_jobs(
+        return await self._definitions.store.insert_jobs(
             [
                 (
                     new_job(item.job, tenant=item.tenant, by=who, now=now, random=self._random),
@@ -251,7 +273,7 @@ class DefinitionWriter:
         entry = schedule_entry(self._audit, row, wanted.spec, why=self._why)
         try:
             with faults_in(wanted.where):
-                await self._services.schedule_actions.change(
+                await self._definitions.schedule_actions.change(
                     row.id, wanted.spec, by=self._principal.name, why=self._why, audit=entry
                 )
         except MainspringError as error:
@@ -270,7 +292,7 @@ class DefinitionWriter:
             )
             for one in new
         ]
-        return await self._services.schedule_actions.create_all(
+        return await self._definitions.schedule_actions.create_all(
             tenant, requests, by=self._principal.name, why=self._why
         )
 

@@ -142,7 +142,7 @@ class _Limit:
     def __init__(self, name: str) -> None:
         self.name = name
         self.most = 1
-        self.line = RetryAfterSlots()
+        self.slots = RetryAfterSlots()
         self._taken: deque[tuple[float, int]] = deque()
         """Allowances with their expiry, oldest first."""
         self.more_at = 0.0
@@ -163,7 +163,7 @@ class _Limit:
         self._count(now)
         self._used += amount
         self._consume(amount)
-        self.line.leave(client)
+        self.slots.leave(client)
 
     def claim(self, amount: int, now: float) -> int:
         """Keep unused allowances for requests that wait for other limits, so that they do not expire meanwhile."""
@@ -189,13 +189,13 @@ class _Limit:
 
     def must_wait(self, client: str, now: float) -> bool:
         """Return whether a client is known to have to wait."""
-        return now < self.more_at or (self.line.is_ahead_of(client, now) and not self._is_mostly_free(now))
+        return now < self.more_at or (self.slots.is_ahead_of(client, now) and not self._is_mostly_free(now))
 
     def grant_request(self, needed: int, now: float) -> RateRequest:
         """Build the request to the store for the needed amount beyond what is held."""
         self._count(now)
         prefetch = 0
-        if self._is_mostly_free(now) and not self.line:
+        if self._is_mostly_free(now) and not self.slots:
             prefetch = min(self.most // _PREFETCH_DIVISOR, max(self._used, self._used_before) // 2)
         wanted = min(self.most, needed + prefetch)
         return RateRequest(limit=self.name, most=self.most, per_seconds=PERIOD_SECONDS, wanted=wanted)
@@ -207,11 +207,11 @@ class _Limit:
         self._left, self._left_at = answer.left, now
         self.more_at = now + answer.wait_seconds if answer.more_at is not None else 0.0
 
-    def tell(self, client: str, now: float, servers: int) -> float:
+    def assign_retry(self, client: str, now: float, servers: int) -> float:
         """Assign a client its retry time, in seconds from now."""
         gap = servers * PERIOD_SECONDS / (self.most * ASSIGNED_FRACTION)
         earliest = max(self.more_at, now + gap) if servers == 1 else max(self.more_at, now + PERIOD_SECONDS)
-        return self.line.tell(client, now, earliest=earliest, gap=gap, period=PERIOD_SECONDS) - now
+        return self.slots.tell(client, now, earliest=earliest, gap=gap, period=PERIOD_SECONDS) - now
 
     def _is_mostly_free(self, now: float) -> bool:
         """Return whether at least half of the limit is left, or unknown."""
@@ -230,7 +230,7 @@ class RateLimiter:
 
     def __init__(self, store: SharedLimits, clock: Clock, servers: Callable[[], int] = lambda: 1) -> None:
         """`servers`: returns the number of live servers."""
-        self.servers = servers
+        self._servers = servers
         self._store = store
         self._clock = clock
         self._limits: OrderedDict[str, _Limit] = OrderedDict()
@@ -245,7 +245,7 @@ class RateLimiter:
         `client` identifies the client across retries.
         """
         now = self._clock.monotonic()
-        is_due = any(self._limit(charge).line.is_due(client, now) for charge in charges)
+        is_due = any(self._limit(charge).slots.is_due(client, now) for charge in charges)
         ticket = _Ticket(client=client, charges=charges, received_at=now, is_due=is_due)
         while not self._try(ticket, now):
             seconds = self._wait(ticket, now)
@@ -339,7 +339,7 @@ class RateLimiter:
         return limit
 
     def _refusal(self, limit: _Limit, client: str, now: float) -> Overloaded:
-        seconds = limit.tell(client, now, max(1, self.servers()))
+        seconds = limit.assign_retry(client, now, max(1, self._servers()))
         why = f"{_format_limit(limit.name, limit.most)}; retry after {ceil(seconds * 10) / 10:g}s"
         return Overloaded(why, retry_after_seconds=seconds)
 

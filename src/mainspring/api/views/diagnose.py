@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from mainspring.api.services import Services
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain import from_rows
 from mainspring.core.explain.diagnosis import Diagnosis, Reason, WaitingSummary
@@ -31,6 +32,7 @@ from mainspring.host.host import LEASE
 from mainspring.protocol.errors import Conflict, NotLeading, Overloaded
 from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter
 from mainspring.store.ports.schedules import ScheduleFilter
+from mainspring.store.ports.store import Store
 
 ANSWER_TIMEOUT_SECONDS = 1.0
 """Timeout of a leader's answer."""
@@ -45,77 +47,77 @@ _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 T = TypeVar("T")
 
 
-async def diagnose_task(services: Services, task: Task) -> Diagnosis:
+async def diagnose_task(store: Store, time: StoreTimeCache, leaders: LeaderRouter, task: Task) -> Diagnosis:
     """Diagnose a task: why it waits, or how it ended."""
     if task.state not in FINAL:
         try:
-            found = await _ask_leader(services, task.shard, task.id)
+            found = await _ask_leader(leaders, task.shard, task.id)
         except (NotLeading, Overloaded):
-            lead, now = await _leader_state(services, task.shard)
-            return from_rows.of_task(task, await _job_of(services, task.run_id), now, lead)
+            lead, now = await _leader_state(store, task.shard)
+            return from_rows.of_task(task, await _job_of(store, task.run_id), now, lead)
         if found is not None:
             return found
-        task = await services.store.find_task(task.id) or task
-    job, now = await _job_of(services, task.run_id), await services.time.now()
+        task = await store.find_task(task.id) or task
+    job, now = await _job_of(store, task.run_id), await time.now()
     if task.state not in FINAL:
         return from_rows.of_unknown_task(task, job, now)
-    cause = None if task.cause is None else await services.store.find_task(task.cause)
+    cause = None if task.cause is None else await store.find_task(task.cause)
     return from_rows.of_ended_task(task, job, now, cause)
 
 
-async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
+async def diagnose_run(store: Store, time: StoreTimeCache, leaders: LeaderRouter, listed: ListedRun) -> Diagnosis:
     """Diagnose a run by its most informative task, or by how it ended."""
     run = listed.run
     if run.state in FINAL_RUN:
-        failed = await _failed_task(services, listed)
-        return from_rows.of_ended_run(run, listed.job_name, await services.time.now(), failed)
+        failed = await _failed_task(store, listed)
+        return from_rows.of_ended_run(run, listed.job_name, await time.now(), failed)
     if run.adopted_at is None:
-        counts = await services.store.count_intake(run.shard, MAX_COUNTED)
+        counts = await store.count_intake(run.shard, MAX_COUNTED)
         before = sum(count for priority, count in counts.items() if priority <= run.priority)
-        lead, now = await _leader_state(services, run.shard)
+        lead, now = await _leader_state(store, run.shard)
         return from_rows.of_waiting_run(run, listed.job_name, now, before, lead)
     try:
-        found = await _ask_leader(services, run.shard, run.id)
+        found = await _ask_leader(leaders, run.shard, run.id)
     except (NotLeading, Overloaded):
-        lead, now = await _leader_state(services, run.shard)
+        lead, now = await _leader_state(store, run.shard)
         return from_rows.of_run(run, listed.job_name, now, lead)
     if found is not None:
         return replace(found, subject=run.id)
-    again = await services.store.find_run(run.id) or listed
+    again = await store.find_run(run.id) or listed
     if again.run.state in FINAL_RUN:
-        return await diagnose_run(services, again)
-    return from_rows.of_open_run(run, listed.job_name, await services.time.now())
+        return await diagnose_run(store, time, leaders, again)
+    return from_rows.of_open_run(run, listed.job_name, await time.now())
 
 
-async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
+async def diagnose_job(store: Store, time: StoreTimeCache, leaders: LeaderRouter, job: JobRow) -> Diagnosis:
     """Diagnose a job: an open run, a stopped schedule, else what comes next, or how it failed."""
     going = RunFilter(tenant=job.tenant, job=job.name, states=_OPEN, with_history=False)
-    runs = await services.store.list_runs(going, 1)
-    schedules = await services.store.list_schedules(ScheduleFilter(tenant=job.tenant, job=job.name), _MAX_SCHEDULES)
-    found = [await diagnose_run(services, listed) for listed in runs]
+    runs = await store.list_runs(going, 1)
+    schedules = await store.list_schedules(ScheduleFilter(tenant=job.tenant, job=job.name), _MAX_SCHEDULES)
+    found = [await diagnose_run(store, time, leaders, listed) for listed in runs]
     called = job.name if len(schedules) == 1 else ""
-    found += [await diagnose_schedule_row(services, row, called) for row in schedules]
+    found += [await diagnose_schedule_row(store, row, called) for row in schedules]
     if not found:
-        latest = await services.store.list_runs(RunFilter(tenant=job.tenant, job=job.name), 1)
+        latest = await store.list_runs(RunFilter(tenant=job.tenant, job=job.name), 1)
         if not latest or latest[0].run.state not in UNSUCCESSFUL_RUN:
-            return from_rows.of_job(job, await services.time.now(), latest[0].run if latest else None)
-        found.append(await diagnose_run(services, latest[0]))
+            return from_rows.of_job(job, await time.now(), latest[0].run if latest else None)
+        found.append(await diagnose_run(store, time, leaders, latest[0]))
     return replace(min(found, key=_sort_key), subject=job.id)
 
 
-async def what_if(services: Services, task: Task, hypothesis: Hypothesis) -> Outcome:
+async def what_if(leaders: LeaderRouter, task: Task, hypothesis: Hypothesis) -> Outcome:
     """Forecast a task under a hypothesis. Raises NotLeading, or Conflict if it has started."""
     if task.state not in FINAL:
-        answer = services.shards.what_if(task.shard, task.id, hypothesis)
+        answer = leaders.what_if(task.shard, task.id, hypothesis)
         outcome = await _within(WHAT_IF_SECONDS, task.shard, answer)
         if outcome is not None:
             return outcome
     raise Conflict(f"{task.id} is {task.state}: what-if needs a task that has not started")
 
 
-async def summarize_waiting(services: Services, pool: str, tenant: str | None) -> list[WaitingSummary]:
+async def summarize_waiting(leaders: LeaderRouter, pool: str, tenant: str | None) -> list[WaitingSummary]:
     """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
-    return await _within(ANSWER_TIMEOUT_SECONDS, pool, services.shards.summarize_waiting(pool, tenant))
+    return await _within(ANSWER_TIMEOUT_SECONDS, pool, leaders.summarize_waiting(pool, tenant))
 
 
 def _sort_key(found: Diagnosis) -> tuple[bool, bool, bool, datetime]:
@@ -125,10 +127,10 @@ def _sort_key(found: Diagnosis) -> tuple[bool, bool, bool, datetime]:
     return (not found.is_problem(), found.reason is None or is_next, found.run is None, comes_at or found.at)
 
 
-async def _ask_leader(services: Services, pool: str, subject: str) -> Diagnosis | None:
+async def _ask_leader(leaders: LeaderRouter, pool: str, subject: str) -> Diagnosis | None:
     """Ask the leader for a diagnosis; a local leader has no timeout, as it is never slower than the rows."""
-    answer = services.shards.diagnose(pool, subject)
-    return await (answer if pool in services.shards.leads() else _within(ANSWER_TIMEOUT_SECONDS, pool, answer))
+    answer = leaders.diagnose(pool, subject)
+    return await (answer if pool in leaders.leads() else _within(ANSWER_TIMEOUT_SECONDS, pool, answer))
 
 
 async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
@@ -140,10 +142,10 @@ async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
         raise NotLeading(f"the leader of {pool} has not answered in {seconds:g} s") from None
 
 
-async def _leader_state(services: Services, pool: str) -> tuple[Lead, datetime]:
+async def _leader_state(store: Store, pool: str) -> tuple[Lead, datetime]:
     """Read the leader of a pool, and the time. A lease is renewed with every batch."""
-    now = await services.store.time()
-    row = next((row for row in await services.store.shards() if row.id == pool), None)
+    now = await store.time()
+    row = next((row for row in await store.shards() if row.id == pool), None)
     if row is None:
         return Lead(pool=pool, server="", is_held=False, age_seconds=0.0, batch=0), now
     renewed_at = row.lease_until - LEASE
@@ -157,19 +159,19 @@ async def _leader_state(services: Services, pool: str) -> tuple[Lead, datetime]:
     return lead, now
 
 
-async def _job_of(services: Services, run_id: str) -> str:
-    listed = await services.store.find_run(run_id)
+async def _job_of(store: Store, run_id: str) -> str:
+    listed = await store.find_run(run_id)
     return "?" if listed is None else listed.job_name
 
 
-async def _failed_task(services: Services, listed: ListedRun) -> Task | None:
+async def _failed_task(store: Store, listed: ListedRun) -> Task | None:
     """Return the first failed task, if known."""
     run = listed.run
     if run.state is RunState.SUCCEEDED:
         return None
     if run.failed_task is not None:
-        return await services.store.find_task(run.failed_task)
+        return await store.find_task(run.failed_task)
     if listed.in_history:
-        return next((task for task in await services.store.tasks(run.id) if task.state in _FAILED), None)
-    failed = await services.store.list_tasks(TaskFilter(run_id=run.id, states=_FAILED), 1)
+        return next((task for task in await store.tasks(run.id) if task.state in _FAILED), None)
+    failed = await store.list_tasks(TaskFilter(run_id=run.id, states=_FAILED), 1)
     return failed[0] if failed else None

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 from starlette.responses import Response
 
+from mainspring.api.auth.principal import Principal
 from mainspring.api.http.routing import JSON, Header, json_response
-from mainspring.api.services import Principal
+from mainspring.api.views.view_of import view_of
 from mainspring.core.explain import diagnosis_report
-from mainspring.core.explain.diagnosis import Blocker, Diagnosis, Expected, Suggestion, WaitingSummary
+from mainspring.core.explain.diagnosis import Diagnosis, WaitingSummary
 from mainspring.core.explain.what_if import Outcome, Victim
 from mainspring.core.model.task import Priority
 from mainspring.protocol.rest.diagnosis import (
@@ -69,59 +70,26 @@ def redacted(found: Diagnosis, principal: Principal) -> Diagnosis:
 
 def diagnosis_view(found: Diagnosis) -> DiagnosisView:
     """Convert a diagnosis."""
-    return DiagnosisView(
-        subject=found.subject,
-        name=found.name,
-        tenant=found.tenant,
-        state=found.state,
-        since=found.since,
-        reason=None if found.reason is None else found.reason.value,
-        verdict=found.verdict,
-        is_problem=found.is_problem(),
-        expected=None if found.expected is None else _expected_view(found.expected),
-        gates=[GateView(name=gate.name, passed=gate.passed.value, says=gate.says) for gate in found.gates],
-        blockers=[_in_the_way_view(one) for one in found.blockers],
-        more_blockers=found.more_blockers,
-        ruled_out=list(found.ruled_out),
-        suggestions=[_act_view(action) for action in found.suggestions],
-        at=found.at,
-        by=found.by,
-        age_seconds=found.age_seconds,
-        is_stale=found.is_stale(),
-        batch=found.batch,
-        run_id=found.run,
-        task_id=found.task,
-        pool=found.pool,
-        priority=_name(found.priority),
-        numbers=found.numbers,
-    )
+    return view_of(
+        DiagnosisView, found, reason=None if found.reason is None else found.reason.value,
+        is_problem=found.is_problem(), is_stale=found.is_stale(),
+        expected=None if found.expected is None else view_of(ExpectedView, found.expected),
+        gates=[view_of(GateView, gate) for gate in found.gates],
+        blockers=[view_of(BlockerView, one, priority=_name(one.priority)) for one in found.blockers],
+        suggestions=[view_of(SuggestedActionView, action) for action in found.suggestions],
+        run_id=found.run, task_id=found.task, priority=_name(found.priority),
+    )  # fmt: skip
 
 
 def sum_view(one: WaitingSummary) -> WaitingSumView:
     """Convert the count of one reason."""
-    return WaitingSumView(
-        reason=one.reason.value, tasks=one.tasks, oldest=one.oldest, example=one.example, says=one.says
-    )
+    return view_of(WaitingSumView, one)
 
 
 def _accepted(accept: str) -> Form:
     """Return the first supported format in a header; JSON if none."""
     named = (part.partition(";")[0].strip() for part in accept.split(","))
     return next((_FORMS[name] for name in named if name in _FORMS), "json")
-
-
-def _expected_view(expected: Expected) -> ExpectedView:
-    return ExpectedView(
-        kind=expected.kind.value, basis=expected.basis, earliest=expected.earliest, latest=expected.latest
-    )
-
-
-def _in_the_way_view(one: Blocker) -> BlockerView:
-    return BlockerView(kind=one.kind, id=one.id, says=one.says, tenant=one.tenant, priority=_name(one.priority))
-
-
-def _act_view(action: Suggestion) -> SuggestedActionView:
-    return SuggestedActionView(kind=action.kind.value, says=action.says, command=action.command, effect=action.effect)
 
 
 def _redacted_outcome(outcome: Outcome, principal: Principal) -> Outcome:
@@ -134,25 +102,15 @@ def _redacted_outcome(outcome: Outcome, principal: Principal) -> Outcome:
 
 
 def _what_if_view(outcome: Outcome, changes: Sequence[str]) -> WhatIfView:
-    return WhatIfView(
-        changes=list(changes),
-        starts_now=outcome.starts_now,
-        worker=outcome.worker,
+    return view_of(
+        WhatIfView, outcome, changes=list(changes), expected=view_of(ExpectedView, outcome.expected),
         preempts=[
             VictimView(
-                task=one.task or None,
-                tenant=one.tenant or None,
-                priority=one.priority.name,
-                worker=one.worker or None,
+                task=one.task or None, tenant=one.tenant or None, priority=one.priority.name, worker=one.worker or None
             )
             for one in outcome.victims
         ],
-        expected=_expected_view(outcome.expected),
-        holds=outcome.holds,
-        reason=None if outcome.reason is None else outcome.reason.value,
-        notes=list(outcome.notes),
-        at=outcome.at,
-    )
+    )  # fmt: skip
 
 
 def _name(priority: Priority | None) -> str | None:

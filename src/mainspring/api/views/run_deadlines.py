@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainspring.api.http.problems import not_found
-from mainspring.api.services import Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import run_graphs
 from mainspring.core.graph.run_graph import GraphNode
 from mainspring.core.lifecycle.deadlines import DeadlineForecast, forecast_deadline, remaining_seconds
@@ -16,18 +16,19 @@ from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.rest.overviews import DeadlineTaskView, DeadlineView
 from mainspring.store.ports.front import ListedRun, TaskFilter
+from mainspring.store.ports.store import Store
 
 _MAX_RUNNING = 1_000
 
 
-async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
+async def deadline_of(store: Store, time: StoreTimeCache, found: ListedRun) -> DeadlineView:
     """Return the deadline of a run. Raises NotFound if it has none, Refused if its graph is too large."""
-    row, now = found.run, await services.time.now()
+    row, now = found.run, await time.now()
     if row.finish_by is None:
         raise not_found("deadline of run", row.id)
-    nodes = await run_graphs.nodes_of(services, found)
-    usual = await _usual_seconds(services, found, nodes)
-    left = await _left(services, found, nodes, usual, now) if row.ended_at is None else {}
+    nodes = await run_graphs.nodes_of(store, found)
+    usual = await _usual_seconds(store, found, nodes)
+    left = await _left(store, found, nodes, usual, now) if row.ended_at is None else {}
     places = {node.name: place for place, node in enumerate(nodes)}
     children: list[list[int]] = [[] for _ in nodes]
     for place, node in enumerate(nodes):
@@ -49,21 +50,21 @@ async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
     )
 
 
-async def _usual_seconds(services: Services, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
+async def _usual_seconds(store: Store, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
     """Return the usual duration of each task in the pool of the run, or its expected one by definition."""
-    rows = await services.store.durations(found.run.tenant, found.job_name)
+    rows = await store.durations(found.run.tenant, found.job_name)
     known = {row.task: row.p90_seconds for row in rows if row.shard == found.run.shard}
     return {node.name: known.get(node.name, node.expected_seconds) for node in nodes}
 
 
 async def _left(
-    services: Services, found: ListedRun, nodes: list[GraphNode], usual: dict[str, float | None], now: datetime
+    store: Store, found: ListedRun, nodes: list[GraphNode], usual: dict[str, float | None], now: datetime
 ) -> dict[int, float | None]:
     """Return the remaining time of each open node: if all its open tasks run, the longest remaining one."""
-    states = await services.store.task_states(found.run.id, found.run.task_count)
+    states = await store.task_states(found.run.id, found.run.task_count)
     wanted = TaskFilter(run_id=found.run.id, states=(TaskState.RUNNING,))
     elapsed: dict[str, float] = {}
-    for task in await services.store.list_tasks(wanted, _MAX_RUNNING):
+    for task in await store.list_tasks(wanted, _MAX_RUNNING):
         ran = max(0.0, (now - (task.started_at or now)).total_seconds())
         elapsed[task.name] = min(ran, elapsed.get(task.name, ran))
     left: dict[int, float | None] = {}

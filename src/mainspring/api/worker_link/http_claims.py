@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from starlette.requests import Request
 
+from mainspring.api.auth.principal import Principal
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.disconnects import unless_disconnected
 from mainspring.api.http.problems import not_found
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.worker import CLAIMANT
 from mainspring.protocol.errors import AttemptOver, ClaimExpired, Conflict, Overloaded, WrongWorker
-from mainspring.shard.effects import ActionReply
-from mainspring.shard.workers.claim_events import ClaimWork
+from mainspring.shard.effects import ActionReply, ActionStatus
+from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
 from mainspring.store.ports.store import Store
 
-if TYPE_CHECKING:
-    from mainspring.api.services import Principal, Shards
-
-T = TypeVar("T")
 MAX_WAITING = 10_000
 """Maximum number of waiting claims on one server."""
 _MAX_CACHED = 50_000
@@ -56,9 +53,9 @@ class AttemptLocation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Claims:
     """Claimed attempts, and waiting claims."""
 
-    def __init__(self, store: Store, shards: Shards) -> None:
+    def __init__(self, store: Store, leaders: LeaderRouter) -> None:
         self._store = store
-        self._shards = shards
+        self._leaders = leaders
         self._known: OrderedDict[str, AttemptLocation] = OrderedDict()
         self._waiting = 0
         self._ending = asyncio.Event()
@@ -70,7 +67,7 @@ class Claims:
         self._waiting += 1
         try:
             async with asyncio.timeout(action.wait_seconds + _SLACK_SECONDS):
-                reply = await unless_disconnected(request, self._shards.ask(shard, action), self._ending)
+                reply = await unless_disconnected(request, self._leaders.ask(shard, action), self._ending)
         except TimeoutError:
             return None
         finally:
@@ -82,6 +79,27 @@ class Claims:
     def end(self) -> None:
         """Answer all waiting claims empty, because the server is stopping."""
         self._ending.set()
+
+    async def running(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
+        """Return a worker's own attempt. Raises NotFound, WrongWorker, or the fault of an attempt that has ended."""
+        known = await self.known(attempt, principal, worker_id)
+        if known.end is not None:
+            raise known.fault(attempt, "")
+        return known
+
+    async def report(
+        self, known: AttemptLocation, action: ClaimStarted | ClaimHeartbeat, principal: Principal, worker_id: str | None
+    ) -> ActionReply:
+        """Report on a running attempt to its leader. Raises the fault of the attempt if the leader rejects it."""
+        reply = await self._leaders.ask(known.shard, action)
+        if reply.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
+            now = await self.known_now(action.attempt, principal, worker_id)
+            raise now.fault(action.attempt, reply.detail)
+        return reply
+
+    async def end_attempt(self, known: AttemptLocation, action: ClaimEnded) -> ActionReply:
+        """Report the end of an attempt to its leader."""
+        return await self._leaders.ask(known.shard, action)
 
     async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
         """Return a worker's own attempt, which may have ended. Raises NotFound, or WrongWorker."""
@@ -114,23 +132,6 @@ def worker_in_pool(principal: Principal, worker_id: str) -> str:
     return f"{_prefix(principal)}{worker_id}"
 
 
-async def unless_disconnected(
-    request: Request, waiting: Coroutine[None, None, T], ending: asyncio.Event | None = None
-) -> T | None:
-    """Await a result; None if the client disconnects first, or the server stops."""
-    pending = asyncio.create_task(waiting)
-    others = [asyncio.create_task(_wait_for_disconnect(request))]
-    if ending is not None:
-        others.append(asyncio.create_task(_wait_for_event(ending)))
-    try:
-        await asyncio.wait([pending, *others], return_when=asyncio.FIRST_COMPLETED)
-        return pending.result() if pending.done() else None
-    finally:
-        for task in (pending, *others):
-            task.cancel()
-        await asyncio.gather(pending, *others, return_exceptions=True)
-
-
 def _prefix(principal: Principal) -> str:
     return f"{CLAIMANT}{principal.name}/"
 
@@ -140,12 +141,3 @@ def _own(known: AttemptLocation, attempt: str, principal: Principal, worker_id: 
     if not known.worker.startswith(_prefix(principal)) or known.worker != expected_worker:
         raise WrongWorker(f"{attempt} belongs to another worker")
     return known
-
-
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass  # the rest of the body, which was read before
-
-
-async def _wait_for_event(ending: asyncio.Event) -> None:
-    await ending.wait()

@@ -7,7 +7,7 @@
 1. A frame is decoded once, by types that carry their own limits. An invalid frame closes this link only.
 2. Outgoing messages are those that the leader put into this worker's link: none of another worker can be among them.
 3. A worker's id belongs to the token under which it is connected, until that link is closed; a worker with a
-   certificate owns its id (`worker_access.py`).
+   certificate owns its id (`api/auth/access.py`).
 4. A link ends with the token or certificate that opened it.
 5. Browsers are rejected (any Origin header): they would act with the trust of their user's machine.
 
@@ -20,7 +20,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -28,16 +28,17 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from mainspring.api.auth.session_validity import VALIDITY_CHECK_SECONDS, SessionValidity
-from mainspring.api.auth.tokens import make_attempt_token
+from mainspring.api.auth.access import VALIDITY_CHECK_SECONDS, Access, SessionValidity, client_of
+from mainspring.api.auth.principal import Principal
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import problems
 from mainspring.api.logs.logs import LogStore
-from mainspring.api.services import Principal, Services, client_of
-from mainspring.api.worker_link.worker_access import check_worker, check_worker_name
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.core.model.worker import CLAIMANT, is_claimant
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
+from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Fault, Forbidden, MainspringError, NotLeading, Refused, Unavailable
 from mainspring.protocol.wire import (
     MAX_FRAME_BYTES,
@@ -53,15 +54,12 @@ from mainspring.protocol.wire import (
     RunEndsRequest,
     ToWorker,
 )
+from mainspring.store.ports.store import Store
 
 log = structlog.get_logger()
 
 PATH = "/api/v1/worker-link"
 REGISTER_TIMEOUT_SECONDS = 10.0
-TOKEN_LIFETIME = timedelta(days=367)
-"""Longer than any attempt may run, including extensions: a token is valid only while its attempt runs, which is checked
-with every request.
-"""
 
 NORMAL, MALFORMED, TOO_LARGE, SESSION_ENDED = 1000, 1008, 1009, 1012
 """WebSocket close codes: another server leads; protocol violation by the worker; oversized frame, not received; the
@@ -88,10 +86,17 @@ _encoder = msgspec.msgpack.Encoder()
 class WorkerLinks:
     """All worker links of one server."""
 
-    def __init__(self, services: Services, host: Host, logs: LogStore) -> None:
-        self._services = services
+    def __init__(
+        self, host: Host, access: Access, leaders: LeaderRouter, logs: LogStore, store: Store, time: StoreTimeCache,
+        clock: Clock,
+    ) -> None:  # fmt: skip
         self._host = host
+        self._access = access
+        self._leaders = leaders
         self._logs = logs
+        self._store = store
+        self._time = time
+        self._clock = clock
         self._open: dict[str, tuple[str, Link]] = {}
         """By worker: the principal under which it connected, and its link."""
         self._ending = False
@@ -127,20 +132,20 @@ class WorkerLinks:
     async def _admit(self, socket: WebSocket) -> Principal:
         if "origin" in socket.headers:
             raise Forbidden("the worker link is not for browsers")
-        principal = await self._services.authenticate(socket)
-        check_worker(self._services, principal)
+        principal = await self._access.authenticate(socket)
+        self._access.check_worker(principal)
         return principal
 
     async def _session(self, socket: WebSocket, principal: Principal) -> tuple[int, str]:
         """Register a worker and run its session until one side ends; return the close code and reason."""
         register = await _read_register(socket)
-        await check_worker_name(self._services, principal, name=register.worker, pool=register.pool)
+        await self._access.check_worker_name(principal, name=register.worker, pool=register.pool)
         if self._ending:
             return SESSION_ENDED, "the server is stopping"
         try:
             leader = self._host.leader(register.pool)
         except NotLeading:
-            address = await self._services.shards.leader_address(register.pool) or ""
+            address = await self._leaders.leader_address(register.pool) or ""
             log.info("link.elsewhere", worker=register.worker, pool=register.pool, address=address)
             await socket.send_bytes(_encoder.encode([Redirect(address)]))
             return NORMAL, "another server leads the pool"
@@ -151,7 +156,7 @@ class WorkerLinks:
             for part in (
                 self._send(socket, leader, link),
                 self._receive(socket, leader, link),
-                self._watch(SessionValidity(self._services, socket)),
+                self._watch(self._access.session(socket)),
             )
         ]
         try:
@@ -197,13 +202,12 @@ class WorkerLinks:
     def _with_token(self, assignment: Assignment, now: datetime) -> Assignment:
         if assignment.work == _NO_WORK:
             return assignment
-        token = make_attempt_token(self._services.cluster_secret, assignment.attempt, now + TOKEN_LIFETIME)
-        return replace(assignment, token=token)
+        return replace(assignment, token=self._access.attempt_token(assignment.attempt, now))
 
     async def _watch(self, validity: SessionValidity) -> None:
         """Raise Refused when the worker's token or certificate is no longer valid."""
         while await validity.is_valid():
-            await self._services.clock.sleep(VALIDITY_CHECK_SECONDS)
+            await self._clock.sleep(VALIDITY_CHECK_SECONDS)
         raise _fault("the token or certificate is no longer valid")
 
     async def _receive(self, socket: WebSocket, leader: Leader, link: Link) -> None:
@@ -220,10 +224,10 @@ class WorkerLinks:
 
     async def _run_ends(self, question: RunEndsRequest) -> RunEnds:
         """Read the ages of ended runs."""
-        now = await self._services.time.now()
+        now = await self._time.now()
         ends: dict[str, float | None] = {}
         for run_id in filter(str.isprintable, question.runs):
-            run = await self._services.store.run(run_id)
+            run = await self._store.run(run_id)
             if run is not None:
                 ends[run_id] = None if run.ended_at is None else max(0.0, (now - run.ended_at).total_seconds())
         return RunEnds(ends)

@@ -34,21 +34,22 @@ POLL_SECONDS = 2.0
 class Settings:
     """The effective settings of one server."""
 
-    def __init__(self, store: SettingOverrides, clock: Clock, given: Mapping[str, str] | None = None) -> None:
-        """`given` has the values of `--set`. Raises Refused."""
+    def __init__(
+        self, store: SettingOverrides, clock: Clock, given: Mapping[str, str] | None = None,
+        on_change: Callable[[SchedulerSettings], None] = lambda scheduler_settings: None,
+    ) -> None:  # fmt: skip
+        """`given` has the values of `--set`. `on_change` is called with the settings after each change.
+
+        Raises Refused.
+        """
         self._store = store
         self._clock = clock
         self._given = dict(given or {})
         self._changed: dict[str, str] = {}
         self._values = self._defaults = read_values(self._given)
-        self._tuning = scheduler_settings_of(self._values)
-        self.on_change: Callable[[SchedulerSettings], None] = lambda scheduler_settings: None
-        """Called with the scheduler settings after each change."""
-
-    @property
-    def scheduler_settings(self) -> SchedulerSettings:
+        self.scheduler_settings = scheduler_settings_of(self._values)
         """The current scheduler settings."""
-        return self._tuning
+        self._on_change = on_change
 
     @property
     def retention(self) -> Retention:
@@ -97,7 +98,7 @@ class Settings:
         except Refused as refused:
             log.warning("settings.refused", fault=str(refused), settings=self._changed)
             return
-        self._tuning = scheduler_settings_of(self._values)
+        self.scheduler_settings = scheduler_settings_of(self._values)
         log.info("settings.changed", settings=self._changed)
         if self.scheduler_settings != before:
-            self.on_change(self.scheduler_settings)
+            self._on_change(self.scheduler_settings)

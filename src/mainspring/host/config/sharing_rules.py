@@ -26,13 +26,13 @@ POLL_SECONDS = 1.0
 class SharingRulesCache:
     """The sharing rules, as one server knows them."""
 
-    def __init__(self, store: Rules, clock: Clock) -> None:
+    def __init__(self, store: Rules, clock: Clock, on_change: Callable[[AllRules], None] = lambda rules: None) -> None:
+        """`on_change` is called with the rules after each read that found changes."""
         self._store = store
         self._clock = clock
         self._known: AllRules | None = None
         self._reading = asyncio.Lock()
-        self.on_change: Callable[[AllRules], None] = lambda rules: None
-        """Called with the rules after each read that found changes."""
+        self._on_change = on_change
 
     @property
     def now(self) -> AllRules:
@@ -60,5 +60,5 @@ class SharingRulesCache:
             before, self._known = self._known, await self._store.rules()
             if before is not None or self._known.version:
                 log.info("rules.changed", version=self._known.version)
-            self.on_change(self._known)
+            self._on_change(self._known)
             return self._known

@@ -90,10 +90,8 @@ class Sweeper:
 
     async def report_silent_workers(self, leader: Leader) -> int:
         """Report workers without a recent heartbeat to the shard; return their number."""
-        silent, claimant_silent = (
-            silent_after(leader.scheduler_settings),
-            claimant_silent_after(leader.scheduler_settings),
-        )
+        settings = leader.scheduler_settings
+        silent, claimant_silent = silent_after(settings), claimant_silent_after(settings)
         rows = await self._store.silent_workers(leader.term.shard, silent, MAX_SILENT_WORKERS, claimant_silent)
         for row in rows:
             leader.inbox.put(WorkerSilent(row=row))

@@ -22,10 +22,10 @@ import msgspec
 import structlog
 
 from mainspring.core.model.batch import OutboxRow
-from mainspring.core.model.run import RunState
 from mainspring.core.model.task import TaskState
 from mainspring.core.model.webhook_events import CloudEvent, is_subscribed, message_id, run_ended_event
 from mainspring.host.outbox.delivery import GroupReceiver, Receiver
+from mainspring.host.outbox.run_ended import RunEnded, decode_run_ended
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.store.ports.admin import DeliveryRow, WebhookRow
@@ -48,20 +48,10 @@ _MAX_CACHED_TENANTS = 10_000
 _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 
 
-class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The message of a shard that a run ended (`shard/turn.py`)."""
-
-    run: str
-    tenant: str
-    state: RunState
-    generation: int
-
-
 class _ToSend(msgspec.Struct, frozen=True, kw_only=True):
     delivery: str
 
 
-_RUN_ENDED = msgspec.json.Decoder(_RunEnded)
 _TO_SEND = msgspec.json.Decoder(_ToSend)
 
 
@@ -97,8 +87,8 @@ class WebhookCache:
 class Webhooks:
     """The outbox receivers of webhooks."""
 
-    def __init__(self, store: Store, clock: Clock, post: Post) -> None:
-        self.cache = WebhookCache(store, clock)
+    def __init__(self, store: Store, cache: WebhookCache, post: Post) -> None:
+        self._cache = cache
         self._store = store
         self._post = post
         self._semaphores: dict[str, asyncio.Semaphore] = {}
@@ -120,8 +110,8 @@ class Webhooks:
         """Create a delivery for each webhook that is subscribed to an ended run."""
         deliveries = []
         for row in rows:
-            ended = _RUN_ENDED.decode(row.payload)
-            webhooks = await self.cache.of(ended.tenant)
+            ended = decode_run_ended(row)
+            webhooks = await self._cache.of(ended.tenant)
             if webhooks:
                 deliveries += await self._messages(ended, webhooks, row.created_at)
         if deliveries:
@@ -161,7 +151,7 @@ class Webhooks:
             raise Unavailable(fault)
         log.warning("webhook.given_up", webhook=delivery.webhook_id, delivery=delivery.id, fault=fault)
 
-    async def _messages(self, ended: _RunEnded, webhooks: Sequence[WebhookRow], at: datetime) -> list[DeliveryRow]:
+    async def _messages(self, ended: RunEnded, webhooks: Sequence[WebhookRow], at: datetime) -> list[DeliveryRow]:
         found = await self._store.find_run(ended.run)
         if found is None or found.run.generation != ended.generation or found.run.state is not ended.state:
             return []  # The run was retried since, or a database failover lost it.

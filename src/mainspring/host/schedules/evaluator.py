@@ -28,11 +28,13 @@ Fallback = Callable[[EvaluationBatch, str], Sequence[ScheduleDecision]]
 class ScheduleEvaluator:
     """Evaluates schedules by rules that may fail."""
 
-    def __init__(self, store: Schedules, context: Context) -> None:
+    def __init__(
+        self, store: Schedules, context: Context, on_decided: Callable[[Sequence[str]], None] = lambda schedules: None
+    ) -> None:
+        """`on_decided` is called with the ids of schedules after their decisions are written."""
         self._store = store
         self._context = context
-        self.on_decided: Callable[[Sequence[str]], None] | None = None
-        """Called with the ids of schedules after their decisions are written."""
+        self._on_decided = on_decided
 
     async def evaluate_schedules(
         self,
@@ -102,8 +104,8 @@ class ScheduleEvaluator:
         self._notify([schedule])
 
     def _notify(self, schedules: Sequence[str]) -> None:
-        if schedules and self.on_decided is not None:
-            self.on_decided(schedules)
+        if schedules:
+            self._on_decided(schedules)
 
 
 def isolate_failures(rule: Rule, context: Context, fallback: Fallback = evaluation.pause_broken) -> Decide:

@@ -41,7 +41,6 @@ from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
-from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import isolate_failures
 from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused, refusal
 from mainspring.protocol.ids import entropy, new_id
@@ -115,21 +114,19 @@ class ScheduleActions:
     """All actions on schedules."""
 
     def __init__(
-        self, store: ScheduleStore, *, pool: str, limits: Limits | None = None, context: Context | None = None
-    ):
+        self, store: ScheduleStore, context: Context, *, pool: str, limits: Limits | None = None,
+        wake: Callable[[], None] = lambda: None,
+        on_decided: Callable[[Sequence[str]], None] = lambda schedules: None,
+    ) -> None:  # fmt: skip
+        """`wake` is called when a schedule may be due earlier, and `on_decided` after a write with the ids of the
+        schedules that were created or changed."""
         self._store = store
+        self._context = context
         self._pool = pool
         self._limits = limits or Limits()
-        self._context = context or make_context()
+        self._wake = wake
+        self._on_decided = on_decided
         self._random = Random(entropy())
-        self._on_change: Callable[[], None] = lambda: None
-        self.on_decided: Callable[[Sequence[str]], None] | None = None
-        """Called with the ids of schedules that were created or changed, after the write."""
-
-    def follow(self, context: Context, on_change: Callable[[], None]) -> None:
-        """Share the context of this server's trigger loop, and wake it when a schedule may be due earlier."""
-        self._context = context
-        self._on_change = on_change
 
     async def create(
         self,
@@ -150,7 +147,7 @@ class ScheduleActions:
         pool = await self._check(tenant, spec, start, self._pool)
         new = self._new(tenant, NewScheduleRequest(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
         await self._store.insert_schedule(new.row, new.change, new.audit)
-        self._on_change()
+        self._wake()
         self._notify([new.row.id])
         return new.row
 
@@ -161,7 +158,7 @@ class ScheduleActions:
         now = await self._store.time()
         new = [self._new(tenant, command, by, why, now) for command in requests]
         await self._store.insert_schedules(new)
-        self._on_change()
+        self._wake()
         self._notify([one.row.id for one in new])
         return [one.row for one in new]
 
@@ -192,7 +189,7 @@ class ScheduleActions:
         decision = await self._evaluate(
             id, partial(rules.change, spec=spec, by=by, why=why, version=version), audit, unreadable=True
         )
-        self._on_change()
+        self._wake()
         return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
@@ -206,7 +203,7 @@ class ScheduleActions:
         Raises Conflict if its definition disables it.
         """
         decision = await self._evaluate(id, partial(rules.resume, by=by, why=why), audit)
-        self._on_change()
+        self._wake()
         return decision.schedule
 
     async def delete(
@@ -348,8 +345,8 @@ class ScheduleActions:
         return evaluated
 
     def _notify(self, schedules: Sequence[str]) -> None:
-        if schedules and self.on_decided is not None:
-            self.on_decided(schedules)
+        if schedules:
+            self._on_decided(schedules)
 
     async def _replay_trigger(self, run_id: str) -> Triggered:
         for fire in await self._store.fires_of_runs([run_id]):

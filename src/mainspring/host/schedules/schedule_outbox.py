@@ -2,14 +2,14 @@
 
     run.ended     record the ends of runs on their fires, then evaluate the schedules that wait for them
     run.cancel    cancel a run that is to be replaced by the next: a request to its leader
-    file.probe     probe a file that a window depends on through a worker of the pool, then evaluate the window
+    file.probe    probe a file that a window depends on through a worker of the pool, then evaluate the window
 
 All are idempotent: a recorded end stays recorded, and an outdated file probe is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -17,7 +17,6 @@ import msgspec
 import structlog
 
 from mainspring.core.model.batch import OutboxRow
-from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import EndedRun
 from mainspring.core.schedules import evaluate
 from mainspring.core.schedules.evaluate import Ended, FileProbeResult
@@ -25,6 +24,7 @@ from mainspring.core.schedules.evaluation import CANCEL_RUN, PROBE_FILE, CancelR
 from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.host.leader_client import LeaderClient
 from mainspring.host.outbox.delivery import GroupReceiver, Receiver
+from mainspring.host.outbox.run_ended import RUN_ENDED, decode_run_ended
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
 from mainspring.protocol.errors import Broken
 from mainspring.shard.events import CancelRun
@@ -33,23 +33,12 @@ from mainspring.store.ports.schedules import FireFilter, Schedules
 
 log = structlog.get_logger()
 
-RUN_ENDED = "run.ended"
 CONCURRENT_KINDS = frozenset({CANCEL_RUN, PROBE_FILE})
 """Kinds whose receivers wait for leaders or workers; they are delivered concurrently."""
 MISSED_AFTER = timedelta(minutes=2)
 """After this time, an end that the outbox has not delivered counts as lost."""
 MAX_PER_PASS = 200
 _MAX_GENERATIONS = 1_000
-
-
-class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The message of a shard that a run ended (`shard/turn.py`)."""
-
-    run: str
-    state: RunState
-
-
-_RUN_ENDED = msgspec.json.Decoder(_RunEnded)
 
 
 class ScheduleRunStore(Schedules, Protocol):
@@ -63,9 +52,7 @@ class ScheduleRunStore(Schedules, Protocol):
 class ScheduleOutbox:
     """The outbox receivers of schedules."""
 
-    def __init__(
-        self, store: ScheduleRunStore, evaluator: ScheduleEvaluator, leader_client: Callable[[], LeaderClient]
-    ) -> None:
+    def __init__(self, store: ScheduleRunStore, evaluator: ScheduleEvaluator, leader_client: LeaderClient) -> None:
         self._store = store
         self._evaluator = evaluator
         self._leader_client = leader_client
@@ -80,7 +67,7 @@ class ScheduleOutbox:
 
     async def runs_ended(self, rows: Sequence[OutboxRow]) -> None:
         """Record the ends of runs, and evaluate the schedules that created them."""
-        ended_runs = [(_RUN_ENDED.decode(row.payload), row.created_at) for row in rows]
+        ended_runs = [(decode_run_ended(row), row.created_at) for row in rows]
         await self._record_ends([EndedRun(run_id=one.run, state=one.state, ended_at=at) for one, at in ended_runs])
 
     async def catch_up(self, now: datetime) -> int:
@@ -125,7 +112,7 @@ class ScheduleOutbox:
         request = msgspec.json.decode(row.payload, type=CancelRunRequest)
         action = CancelRun(run_id=request.run, by="schedule", why=request.why)
         found = await self._store.find_run(request.run)
-        answered = await self._leader_client().ask(request.shard if found is None else found.run.shard, action)
+        answered = await self._leader_client.ask(request.shard if found is None else found.run.shard, action)
         log.info("schedule.cancelled_run", run=request.run, reply=answered.reply)
 
     async def probe_file(self, row: OutboxRow) -> None:
@@ -135,7 +122,7 @@ class ScheduleOutbox:
         fires = await self._store.fires(wanted, _MAX_GENERATIONS)
         if not any(fire.generation == request.generation and fire.asked_at == request.asked_at for fire in fires):
             return
-        exists = await self._leader_client().probe_file(request.pool, request.path)
+        exists = await self._leader_client.probe_file(request.pool, request.path)
         looked = FileProbeResult(key=(request.window_at, request.generation), asked_at=request.asked_at, exists=exists)
         await self._evaluator.evaluate_schedules(
             [request.schedule],

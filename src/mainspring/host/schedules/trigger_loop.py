@@ -20,7 +20,7 @@ from datetime import datetime
 
 import structlog
 
-from mainspring.background import Steps
+from mainspring.background import Steps, wait_for
 from mainspring.core.model.schedule_rows import Decide
 from mainspring.core.schedules import evaluate
 from mainspring.host.schedules.evaluator import Rule, ScheduleEvaluator
@@ -41,7 +41,11 @@ SWEEP_SECONDS = 5.0
 class TriggerLoop:
     """Fires schedules on one server."""
 
-    def __init__(self, store: Schedules, clock: Clock, evaluator: ScheduleEvaluator) -> None:
+    def __init__(
+        self, store: Schedules, clock: Clock, evaluator: ScheduleEvaluator,
+        on_evaluated: Callable[[EvaluationResult], None] = lambda evaluated: None,
+    ) -> None:  # fmt: skip
+        """`on_evaluated` is called with the results of each evaluation: for metrics."""
         self._store = store
         self._clock = clock
         self._evaluator = evaluator
@@ -51,8 +55,7 @@ class TriggerLoop:
         self._sweep_at = clock.monotonic()
         self._store_time: tuple[datetime, float] | None = None
         """The store's time, and the monotonic time at which it was read."""
-        self.on_evaluated: Callable[[EvaluationResult], None] | None = None
-        """Called with the results of each evaluation: for metrics."""
+        self._on_evaluated = on_evaluated
 
     def wake(self) -> None:
         """Signal that a schedule may be due earlier."""
@@ -83,7 +86,7 @@ class TriggerLoop:
             except Unavailable as fault:
                 log.warning("triggers.unavailable", fault=str(fault))
                 wait = POLL_SECONDS
-            await self._wait(wait)
+            await wait_for(self._woken, wait)
 
     async def fire(self) -> int:
         """Evaluate all due schedules; return their number."""
@@ -105,8 +108,7 @@ class TriggerLoop:
                 continue
             total += evaluated.schedules
             self._store_time = evaluated.now, self._clock.monotonic()
-            if self.on_evaluated is not None:
-                self.on_evaluated(evaluated)
+            self._on_evaluated(evaluated)
             if evaluated.schedules < MAX_PER_PASS:
                 return total
 
@@ -117,10 +119,3 @@ class TriggerLoop:
         now, heard = self._store_time
         wait = (due_at - now).total_seconds() - (self._clock.monotonic() - heard)
         return min(max(wait, MIN_WAIT_SECONDS), POLL_SECONDS)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return

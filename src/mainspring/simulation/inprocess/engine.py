@@ -46,8 +46,7 @@ class LocalEngine:
     def __init__(self, jobs: Sequence[Job[..., Any]], clock: Clock, on_threads: Callable[[int], None]) -> None:
         self.clock = clock
         self.store = SqliteStore.open(":memory:", clock=clock, run=inline)
-        self.host = Host(self.store, clock, "local", draw_nonce=lambda: entropy() >> 1, lease=LEASE)
-        self.host.on_lead = self._lead
+        self.host = Host(self.store, clock, "local", draw_nonce=lambda: entropy() >> 1, lease=LEASE, on_lead=self._lead)
         self._job_ids: dict[str, str] = {}
         """Ids of stored jobs, by name."""
         self._random = Random(entropy())
@@ -144,11 +143,11 @@ class LocalEngine:
         )
 
     def _lead(self, leader: Leader) -> None:
-        leader.on_commit = self._committed
+        leader.add_listener(self._committed)
         if not self._leading.done():
             self._leading.set_result(leader)
 
-    def _committed(self, _number: int, batch: Batch) -> None:
+    def _committed(self, batch: Batch, _seconds: float) -> None:
         for run in batch.runs:
             is_over = run.ended_at is not None or run.held is not None or run.state is RunState.PAUSED
             if is_over and run.id in self._ended_events:

@@ -83,9 +83,10 @@ class World:
         engine = LocalEngine(self._given, self._clock, self._loop.count_threads)
         self._engine = await self._running.enter_async_context(engine.running())
         self._loop.set_idle_estimate(self._idle_seconds)
-        evaluator = ScheduleEvaluator(engine.store, make_context())
+        context = make_context()
+        evaluator = ScheduleEvaluator(engine.store, context)
         triggers = TriggerLoop(engine.store, self._clock, evaluator)
-        schedule_outbox = ScheduleOutbox(engine.store, evaluator, lambda: LocalLeaderClient(engine.host))
+        schedule_outbox = ScheduleOutbox(engine.store, evaluator, LocalLeaderClient(engine.host))
         receivers = {**Alerting(engine.store).receivers(), **schedule_outbox.receivers()}
         outbox = OutboxDelivery(
             engine.store,
@@ -95,7 +96,7 @@ class World:
             concurrent_kinds=CONCURRENT_KINDS,
             group_receivers=schedule_outbox.group_receivers(),
         )
-        schedule_actions = ScheduleActions(engine.store, pool=POOL)
+        schedule_actions = ScheduleActions(engine.store, context, pool=POOL)
         for job in self._given:
             await engine.keep(job)
         for job in self._given:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
+from mainspring.store.ports.schedules import AlertRow
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -20,28 +24,23 @@ AlertState = Literal["open", "resolved"]
 
 @router.get("/alerts", operation="list_alerts", role=Role.VIEWER)
 async def list_alerts(
-    principal: Principal,
-    services: Services,
-    state: AlertState | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, state: AlertState | None = None, tenant: str | None = None
 ) -> Page[AlertView]:
     """List alerts, latest first: open ones, resolved ones, or all."""
-    (before,) = run_views.read_cursor(cursor, 1)
     scope = permissions.tenant_to_read(principal, tenant)
-    rows = await services.store.list_alerts(scope, None if state is None else state == "open", before, limit)
-    return run_views.page(rows, map(schedule_views.alert_view, rows), limit, [rows[-1].id] if rows else [])
+    is_open = None if state is None else state == "open"
+    rows = await store.list_alerts(scope, is_open, paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.id])
 
 
 @router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
-async def list_breakers(principal: Principal, services: Services) -> Page[BreakerView]:
+async def list_breakers(principal: Principal, store: Store) -> Page[BreakerView]:
     """List open circuits. Callers of one tenant see those of its own jobs."""
     own = f"{principal.tenant}/"
     return Page(
         items=[
-            schedule_views.breaker_view(row)
-            for row in await services.store.breakers()
+            view_of(BreakerView, row, pool=row.shard)
+            for row in await store.breakers()
             if principal.sees_all_tenants() or (row.kind == "job" and row.subject.startswith(own))
         ]
     )
@@ -49,10 +48,14 @@ async def list_breakers(principal: Principal, services: Services) -> Page[Breake
 
 @router.get("/jobs/{name}/durations", operation="list_durations", role=Role.VIEWER)
 async def list_durations(
-    name: str, principal: Principal, services: Services, tenant: str | None = None
+    name: str, principal: Principal, store: Store, tenant: str | None = None
 ) -> Page[DurationView]:
     """List duration statistics of a job: the whole run, without a name, then its tasks by name."""
     tenant = permissions.tenant_to_write(principal, tenant)
-    if await services.store.find_job(tenant, name) is None:
+    if await store.find_job(tenant, name) is None:
         raise not_found("job", name)
-    return Page(items=[schedule_views.duration_view(row) for row in await services.store.durations(tenant, name)])
+    return Page(items=[view_of(DurationView, row) for row in await store.durations(tenant, name)])
+
+
+def _view(row: AlertRow) -> AlertView:
+    return view_of(AlertView, row, details=msgspec.Raw(row.details))

@@ -10,23 +10,22 @@ from typing import Annotated
 import msgspec
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import raw, view_of
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import Instant
 from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 MAX_FAULTS = 100
 _ROWS_AT_ONCE = 1_000
 _HEADS_AT_ONCE = 100
-_NULL = msgspec.Raw(b"null")
 
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -34,46 +33,37 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 @router.get("/audit", operation="list_audit", role=Role.ADMIN)
 async def list_audit(
     principal: Principal,
-    services: Services,
+    store: Store,
+    paging: PageRequest,
     tenant: str | None = None,
     actor: str | None = None,
     action: str | None = None,
     object: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[AuditView]:
     """List audit entries, latest first, including those of the last second, which are not sealed yet."""
     wanted = AuditFilter(
         tenant=permissions.tenant_to_read(principal, tenant), actor=actor, action=action, object=object, since=since,
         before=before,
     )  # fmt: skip
-    rows = await services.store.list_audit(wanted, read_position(cursor), limit)
-    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, map(_view, rows), limit, position)
+    rows = await store.list_audit(wanted, paging.position(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.at.isoformat(), row.id])
 
 
 @router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
-async def list_audit_heads(
-    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[HeadView]:
+async def list_audit_heads(principal: Principal, store: Store, paging: PageRequest) -> Page[HeadView]:
     """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
     if not principal.sees_all_tenants():
-        head = await _head_of(services, principal.tenant)
+        head = await _head_of(store, principal.tenant)
         return Page(items=[] if head is None else [_head_view(head)])
-    (after,) = run_views.read_cursor(cursor, 1)
-    heads = await services.store.audit_heads(after, limit)
-    return run_views.page(heads, map(_head_view, heads), limit, [heads[-1].tenant] if heads else [])
+    heads = await store.audit_heads(paging.after(), paging.limit)
+    return paging.page(heads, _head_view, lambda row: [row.tenant])
 
 
 @router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
 async def list_audit_chain(
-    principal: Principal,
-    services: Services,
-    tenant: str | None = None,
-    after: Seq = 0,
-    limit: Limit = DEFAULT_PAGE_SIZE,
+    principal: Principal, store: Store, tenant: str | None = None, after: Seq = 0, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[AuditView]:
     """List the sealed entries of one chain after number `after`, in order, for independent verification.
 
@@ -82,23 +72,23 @@ async def list_audit_chain(
     of
     `before` and `after` as strings, or null.
     """
-    rows = await services.store.audit_chain(_chain(principal, tenant), after, limit)
+    rows = await store.audit_chain(_chain(principal, tenant), after, limit)
     return Page(items=[_view(row) for row in rows])
 
 
 @router.get("/audit/verification", operation="verify_audit", role=Role.ADMIN)
-async def verify_audit(principal: Principal, services: Services, tenant: str | None = None) -> VerificationView:
+async def verify_audit(principal: Principal, store: Store, tenant: str | None = None) -> VerificationView:
     """Verify one chain as far as it is retained, and report entries that differ from what was sealed."""
     chain = _chain(principal, tenant)
-    head = await _head_of(services, chain)
+    head = await _head_of(store, chain)
     check = ChainCheck(chain)
     faults: list[AuditFault] = []
     entries = first_seq = after = 0
     while head is None or after < head.seq:
-        rows = await services.store.audit_chain(chain, after, _ROWS_AT_ONCE)
+        rows = await store.audit_chain(chain, after, _ROWS_AT_ONCE)
         if not rows:
             break
-        head = head or await _head_of(services, chain)
+        head = head or await _head_of(store, chain)
         if head is None:
             faults.append(AuditFault(tenant=chain, seq=rows[0].seq, id="", why="the head of the chain is missing"))
             break
@@ -116,7 +106,7 @@ async def verify_audit(principal: Principal, services: Services, tenant: str | N
         entries=entries,
         first_seq=first_seq,
         head=None if head is None else _head_view(head),
-        faults=[msgspec.convert(fault, AuditFaultView, from_attributes=True) for fault in faults[:MAX_FAULTS]],
+        faults=[view_of(AuditFaultView, fault) for fault in faults[:MAX_FAULTS]],
     )
 
 
@@ -125,10 +115,10 @@ def _chain(principal: Principal, tenant: str | None) -> str:
     return permissions.tenant_to_read(principal, tenant) or INSTALLATION
 
 
-async def _head_of(services: Services, tenant: str) -> ChainHead | None:
+async def _head_of(store: Store, tenant: str) -> ChainHead | None:
     """Return the head of a tenant's chain, by listing from just before its name."""
     after = tenant[:-1]
-    while heads := await services.store.audit_heads(after, _HEADS_AT_ONCE):
+    while heads := await store.audit_heads(after, _HEADS_AT_ONCE):
         for head in heads:
             if head.tenant == tenant:
                 return head
@@ -139,16 +129,8 @@ async def _head_of(services: Services, tenant: str) -> ChainHead | None:
 
 
 def _view(row: AuditRow) -> AuditView:
-    return AuditView(
-        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, action=row.action,
-        object=row.object,
-        why=row.why, before=_side(row.before), after=_side(row.after), seq=row.seq, hash=row.hash,
-    )  # fmt: skip
-
-
-def _side(text: str | None) -> msgspec.Raw:
-    return _NULL if text is None else msgspec.Raw(text)
+    return view_of(AuditView, row, before=raw(row.before), after=raw(row.after))
 
 
 def _head_view(head: ChainHead) -> HeadView:
-    return HeadView(tenant=head.tenant, seq=head.seq, hash=head.hash)
+    return view_of(HeadView, head)

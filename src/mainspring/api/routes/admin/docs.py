@@ -36,6 +36,6 @@ def _errors() -> Iterator[str]:
     yield "<h1>Errors</h1><p>Every error response has one of these codes.</p><main>"
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, MainspringError)]
     for kind in sorted(kinds, key=lambda kind: kind.code):
-        words = inspect.cleandoc(kind.__doc__ or "")
-        yield f'<article><h3 id="{escape(kind.code)}">{escape(kind.code)}</h3><p>{escape(words)}</p></article>'
+        text = inspect.cleandoc(kind.__doc__ or "")
+        yield f'<article><h3 id="{escape(kind.code)}">{escape(kind.code)}</h3><p>{escape(text)}</p></article>'
     yield "</main>"

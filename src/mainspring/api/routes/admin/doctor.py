@@ -9,13 +9,16 @@ import asyncio
 from datetime import datetime, timedelta
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.services import ServerInfo
+from mainspring.background import BackgroundLoops
+from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.overviews import FailingLoopView, LeaseView, OverdueView, PeerView, ServerHealthView
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.schedules import ScheduleRow
-from mainspring.store.ports.store import ShardRow
+from mainspring.store.ports.store import ShardRow, Store
 
 router = Router()
 
@@ -28,12 +31,13 @@ _MAX_OVERDUE = 100
 
 
 @router.get("/server-health", operation="get_server_health", role=Role.VIEWER)
-async def get_server_health(principal: Principal, services: Services) -> ServerHealthView:
+async def get_server_health(
+    principal: Principal, server: ServerInfo, store: Store, background: BackgroundLoops, clock: Clock
+) -> ServerHealthView:
     """Report the health of this server and its store, the leaders and leases of pools, and overdue schedules.
 
     Callers of one tenant get neither server addresses nor the store's error message.
     """
-    store, clock = services.store, services.clock
     began = clock.monotonic()
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
@@ -47,15 +51,15 @@ async def get_server_health(principal: Principal, services: Services) -> ServerH
         why = str(fault) if principal.sees_all_tenants() else ""
         why = why or f"no answer within {ANSWER_TIMEOUT_SECONDS:.0f} s"
         return ServerHealthView(
-            name=services.name, version=services.version, at=clock.wall(), store_seconds=None, store_fault=why,
-            failing=_failing(services),
+            name=server.name, version=server.version, at=clock.wall(), store_seconds=None, store_fault=why,
+            failing=_failing(background),
         )  # fmt: skip
     return ServerHealthView(
-        name=services.name,
-        version=services.version,
+        name=server.name,
+        version=server.version,
         at=wall,
         store_seconds=took,
-        failing=_failing(services),
+        failing=_failing(background),
         ahead_seconds=(wall - now).total_seconds(),
         leases=[_lease(row, now) for row in shards],
         servers=[_peer(row, now, with_address=principal.sees_all_tenants()) for row in servers],
@@ -63,10 +67,10 @@ async def get_server_health(principal: Principal, services: Services) -> ServerH
     )
 
 
-def _failing(services: Services) -> list[FailingLoopView]:
+def _failing(background: BackgroundLoops) -> list[FailingLoopView]:
     return [
         FailingLoopView(name=one.name, pool=one.shard, failures=one.failures, code=one.code)
-        for one in services.background.failing()
+        for one in background.failing()
     ]
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.settings import SETTINGS, Setting
@@ -22,33 +21,37 @@ from mainspring.protocol.errors import Fault, NotFound, Refused, summary_of
 from mainspring.protocol.rest.admin import SettingRequest, SettingView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import SettingOverride
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 
-@router.get("/settings", operation="list_settings", role=Role.VIEWER)
-async def list_settings(principal: Principal, services: Services) -> Page[SettingView]:
+@router.get("/settings", operation="list_settings", role=Role.VIEWER, all_tenants=True)
+async def list_settings(settings: Settings) -> Page[SettingView]:
     """List all settings, with their limits and the origin of their values."""
-    permissions.check_all_tenants(principal)
-    rows = await services.settings.refresh()
-    return Page(items=[_view(services.settings, setting, rows) for setting in SETTINGS.values()])
+    rows = await settings.refresh()
+    return Page(items=[_view(settings, setting, rows) for setting in SETTINGS.values()])
 
 
-@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
-async def get_setting(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView, all_tenants=True)
+async def get_setting(name: str, settings: Settings, known: IfNoneMatch = None) -> Response:
     """Get a setting."""
-    permissions.check_all_tenants(principal)
-    view = _view(services.settings, _find(name), await services.settings.refresh())
+    view = _view(settings, _find(name), await settings.refresh())
     return etags.answer(view, view.version, known)
 
 
-@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView)
+@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView, all_tenants=True)
 async def put_setting(
-    name: str, body: SettingRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str,
+    body: SettingRequest,
+    principal: Principal,
+    store: Store,
+    settings: Settings,
+    audit: Auditor,
+    match: IfMatch = None,
 ) -> Response:
     """Change a setting, on this server at once and on all others within 5 s."""
-    permissions.check_all_tenants(principal)
-    setting, settings = _find(name), services.settings
+    setting = _find(name)
     before = _view(settings, setting, await settings.refresh())
     expected = etags.expected(match, before.version, f"setting {name}")
     text = _text(body.value)
@@ -57,24 +60,23 @@ async def put_setting(
         name=name, value=text, version=0, updated_at=EPOCH, updated_by=principal.name, why=reason(body.why)
     )
     entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=before.value, after=setting.read(text))
-    kept = await services.store.put_setting_override(row, expected, entry)
+    kept = await store.put_setting_override(row, expected, entry)
     return etags.answer(_view(settings, setting, await settings.refresh()), kept.version)
 
 
-@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN)
+@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN, all_tenants=True)
 async def reset_setting(
-    name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
+    name: str, store: Store, settings: Settings, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> ActionResult:
     """Reset a setting to each server's default."""
-    permissions.check_all_tenants(principal)
-    setting, settings = _find(name), services.settings
+    setting = _find(name)
     before = _view(settings, setting, await settings.refresh())
     etags.expected(match, before.version, f"setting {name}")
     _check(settings, name, None)
     entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=before.value, after=before.default)
-    changed = await services.store.drop_setting_override(name, entry)
+    changed = await store.drop_setting_override(name, entry)
     if not changed:
-        await services.store.record([entry])
+        await store.record([entry])
     await settings.refresh()
     return ActionResult(changed=changed)
 

@@ -9,12 +9,16 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Role
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.routing import API, JSON, Router
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
+from mainspring.background import BackgroundLoops
 from mainspring.protocol.errors import NotLeading, NotReady
 from mainspring.protocol.rest.runs import ServerView
+from mainspring.store.ports.store import Store
+from mainspring.telemetry.metrics import Metrics
 
 router = Router(prefix="")
 
@@ -34,13 +38,13 @@ async def get_health() -> Health:
 
 
 @router.get("/readyz", operation="get_readiness", role=None)
-async def get_readiness(services: Services) -> Health:
+async def get_readiness(store: Store, background: BackgroundLoops) -> Health:
     """Check that the store answers, every shard has a leader, and no background loop keeps failing."""
-    now = await services.store.time()
-    lost = [shard for shard in await services.store.shards() if shard.lease_until <= now]
+    now = await store.time()
+    lost = [shard for shard in await store.shards() if shard.lease_until <= now]
     if lost:
         raise NotLeading(f"{len(lost)} shards have no leader")
-    failing = services.background.failing()
+    failing = background.failing()
     if failing:
         loops = ", ".join(f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in failing)
         raise NotReady(f"background loops keep failing: {loops}")
@@ -48,23 +52,29 @@ async def get_readiness(services: Services) -> Health:
 
 
 @router.get(f"{API}/server", operation="get_server", role=Role.VIEWER)
-async def get_server(services: Services) -> ServerView:
+async def get_server(server: ServerInfo, store: Store, leaders: LeaderRouter) -> ServerView:
     """Get this server's name, the shards that it leads, and the other servers."""
-    servers = await services.store.servers(_HEARD_WITHIN)
+    servers = await store.servers(_HEARD_WITHIN)
     return ServerView(
-        name=services.name,
-        version=services.version,
-        address=services.address,
-        leads=sorted(services.shards.leads()),
+        name=server.name,
+        version=server.version,
+        address=server.address,
+        leads=sorted(leaders.leads()),
         servers=[server.name for server in servers],
     )
 
 
-@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", rate_class=RateClass.NONE)
-async def get_metrics(principal: Principal, services: Services) -> Response:
+@router.get(
+    "/metrics",
+    operation="get_metrics",
+    role=Role.VIEWER,
+    answers="text/plain",
+    rate_class=RateClass.NONE,
+    all_tenants=True,
+)
+async def get_metrics(metrics: Metrics) -> Response:
     """Get Prometheus metrics. For callers with access to all tenants."""
-    permissions.check_all_tenants(principal)
-    return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, rate_class=RateClass.NONE)

@@ -8,16 +8,18 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.auth.tokens import MAX_LIFETIME, MIN_LIFETIME, audit_summary, make_token
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import ALL_TENANTS, Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.idempotency import Key
-from mainspring.api.views import run_views
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.protocol.errors import KeyReused
 from mainspring.protocol.rest.runs import ActionResult, Page, TokenRequest, TokenView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -29,7 +31,7 @@ ASSIGNABLE_ROLES = TENANT_ASSIGNABLE_ROLES | {Role.WORKER}
 
 @router.post("/tokens", operation="create_token", role=Role.ADMIN, status=201, returns=TokenView)
 async def create_token(
-    body: TokenRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+    body: TokenRequest, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor, key: Key = None
 ) -> Response:
     """Create a token. Only this response shows it.
 
@@ -45,31 +47,31 @@ async def create_token(
         roles=[Role(role) for role in dict.fromkeys(body.roles)],
         name=body.name,
         by=principal.name,
-        now=await services.time.now(),
+        now=await time.now(),
         life=timedelta(seconds=body.expires_in_seconds),
         key=None if key is None else f"{principal.tenant} {key}",
     )
-    if key is not None and await services.store.find_token(row.id) is not None:
+    if key is not None and await store.find_token(row.id) is not None:
         raise KeyReused(f"token {row.id} was created with this key and is not shown again")
-    await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=audit_summary(row)))
-    return json_response(run_views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
+    await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=audit_summary(row)))
+    return json_response(view_of(TokenView, row, token=token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
 @router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
-async def list_tokens(principal: Principal, services: Services, tenant: str | None = None) -> Page[TokenView]:
+async def list_tokens(principal: Principal, store: Store, tenant: str | None = None) -> Page[TokenView]:
     """List tokens, oldest first, including expired ones; never the secrets."""
-    rows = await services.store.list_tokens(permissions.tenant_to_read(principal, tenant))
-    return Page(items=[run_views.token_view(row) for row in rows])
+    rows = await store.list_tokens(permissions.tenant_to_read(principal, tenant))
+    return Page(items=[view_of(TokenView, row, token=None) for row in rows])
 
 
 @router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)
-async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> ActionResult:
+async def revoke_token(token_id: str, principal: Principal, store: Store, audit: Auditor) -> ActionResult:
     """Revoke a token. All servers reject it within ten seconds."""
-    row = await services.store.find_token(token_id)
+    row = await store.find_token(token_id)
     if row is None or not principal.sees(row.tenant):
         raise not_found("token", token_id)
     entry = audit.entry(token_id, tenant=row.tenant, before=audit_summary(row))
-    return ActionResult(changed=await services.store.revoke_token(token_id, entry))
+    return ActionResult(changed=await store.revoke_token(token_id, entry))
 
 
 def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None:
@@ -89,4 +91,4 @@ def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         longest = MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {MIN_LIFETIME.total_seconds():.0f} to {longest:.0f}")
-    faults.refuse("the token has")
+    refuse("the token", faults)

@@ -13,24 +13,27 @@ import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.tokens import webhook_secret
+from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
-from mainspring.api.services import ALL_TENANTS, Principal, Role, Services
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.services import ServerInfo
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.validate_job import Faults, check_name
 from mainspring.core.model.webhook_events import EVENTS, reference_in, test_event
 from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
-from mainspring.host.outbox.webhooks import MAX_PER_TENANT, new_delivery, outgoing
+from mainspring.host.outbox.webhooks import MAX_PER_TENANT, WebhookCache, new_delivery, outgoing
 from mainspring.protocol.errors import Conflict, Refused
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.admin import DeliveryView, WebhookRequest, WebhookView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import DeliveryRow, WebhookRow
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -38,55 +41,59 @@ MAX_NOTE_LENGTH = 1_000
 
 
 @router.post("/webhooks", operation="create_webhook", role=Role.ADMIN, status=201, returns=WebhookView)
-async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
+async def create_webhook(
+    body: WebhookRequest,
+    principal: Principal,
+    server: ServerInfo,
+    store: Store,
+    time: StoreTimeCache,
+    access: Access,
+    webhooks: WebhookCache,
+    audit: Auditor,
+) -> Response:
     """Create a webhook. Only this response shows its secret."""
     tenant = permissions.tenant_to_write(principal, body.tenant)
-    _check(body, tenant, services)
-    if len(await services.store.list_webhooks(tenant, "", MAX_PER_TENANT)) >= MAX_PER_TENANT:
+    _check(body, tenant, server)
+    if len(await store.list_webhooks(tenant, "", MAX_PER_TENANT)) >= MAX_PER_TENANT:
         raise Conflict(f"a tenant has at most {MAX_PER_TENANT} webhooks")
-    now = await services.time.now()
+    now = await time.now()
     row = WebhookRow(
         id=new_id("hook", now, Random(entropy())), tenant=tenant, url=body.url,
         events=tuple(body.events), job=body.job,
         enabled=body.enabled, note=body.note, version=0, created_at=now, created_by=principal.name,
     )  # fmt: skip
     entry = audit.entry(row.id, tenant=tenant, after=_audit_summary(row))
-    row = await services.store.put_webhook(row, 0, entry)
-    services.webhooks.forget(tenant)
-    view = _view(row, secret=webhook_secret(services.cluster_secret, row.id))
+    row = await store.put_webhook(row, 0, entry)
+    webhooks.forget(tenant)
+    view = _view(row, secret=access.webhook_secret(row.id))
     return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/webhooks/{row.id}"})
 
 
 @router.get("/webhooks", operation="list_webhooks", role=Role.OPERATOR)
 async def list_webhooks(
-    principal: Principal,
-    services: Services,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
 ) -> Page[WebhookView]:
     """List webhooks, oldest first, without their secrets."""
-    (after,) = run_views.read_cursor(cursor, 1)
     wanted = permissions.tenant_to_read(principal, tenant)
-    rows = await services.store.list_webhooks(wanted, after, limit)
-    return run_views.page(rows, map(_view, rows), limit, [rows[-1].id] if rows else [])
+    rows = await store.list_webhooks(wanted, paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.id])
 
 
 @router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
-async def get_webhook(webhook_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+async def get_webhook(webhook_id: str, principal: Principal, store: Store, known: IfNoneMatch = None) -> Response:
     """Get a webhook, without its secret."""
-    row = await _find(services, principal, webhook_id)
+    row = await _find(store, principal, webhook_id)
     return etags.answer(_view(row), row.version, known)
 
 
 @router.put("/webhooks/{webhook_id}", operation="change_webhook", role=Role.ADMIN, returns=WebhookView)
 async def change_webhook(
-    webhook_id: str, body: WebhookRequest, principal: Principal, services: Services, audit: Auditor,
-    match: IfMatch = None,
+    webhook_id: str, body: WebhookRequest, principal: Principal, server: ServerInfo, store: Store,
+    webhooks: WebhookCache, audit: Auditor, match: IfMatch = None,
 ) -> Response:  # fmt: skip
     """Replace a webhook; its secret and tenant stay."""
-    row = await _find(services, principal, webhook_id)
-    _check(body, row.tenant, services)
+    row = await _find(store, principal, webhook_id)
+    _check(body, row.tenant, server)
     if body.tenant not in {None, row.tenant}:
         raise Refused("the tenant of a webhook can't be changed")
     changed = WebhookRow(
@@ -96,75 +103,74 @@ async def change_webhook(
     )  # fmt: skip
     expected = etags.expected(match, row.version, f"webhook {row.id}")
     entry = audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row), after=_audit_summary(changed))
-    changed = await services.store.put_webhook(changed, expected, entry)
-    services.webhooks.forget(row.tenant)
+    changed = await store.put_webhook(changed, expected, entry)
+    webhooks.forget(row.tenant)
     return etags.answer(_view(changed), changed.version)
 
 
 @router.delete("/webhooks/{webhook_id}", operation="delete_webhook", role=Role.ADMIN)
 async def delete_webhook(
-    webhook_id: str, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    webhook_id: str, principal: Principal, store: Store, webhooks: WebhookCache, audit: Auditor, match: IfMatch = None
 ) -> ActionResult:
     """Delete a webhook and its deliveries."""
-    row = await _find(services, principal, webhook_id)
+    row = await _find(store, principal, webhook_id)
     etags.expected(match, row.version, f"webhook {row.id}")
-    changed = await services.store.drop_webhook(
-        row.id, audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row))
-    )
-    services.webhooks.forget(row.tenant)
+    changed = await store.drop_webhook(row.id, audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row)))
+    webhooks.forget(row.tenant)
     return ActionResult(changed=changed)
 
 
 @router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
-async def test_webhook(webhook_id: str, principal: Principal, services: Services, audit: Auditor) -> DeliveryView:
+async def test_webhook(
+    webhook_id: str, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
+) -> DeliveryView:
     """Send a test message; see the deliveries for its result."""
-    row = await _find(services, principal, webhook_id)
-    now = await services.time.now()
+    row = await _find(store, principal, webhook_id)
+    now = await time.now()
     event = test_event(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
     delivery = new_delivery(row, event, now)
     entry = audit.entry(row.id, tenant=row.tenant, after={"delivery": delivery.id})
-    await services.store.add_deliveries([delivery], [outgoing(delivery, now)], entry)
+    await store.add_deliveries([delivery], [outgoing(delivery, now)], entry)
     return _delivery_view(delivery)
 
 
 @router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
 async def list_deliveries(
-    webhook_id: str, principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    webhook_id: str, principal: Principal, store: Store, paging: PageRequest
 ) -> Page[DeliveryView]:
     """List the deliveries of a webhook with their results, latest first."""
-    row = await _find(services, principal, webhook_id)
-    (before,) = run_views.read_cursor(cursor, 1)
-    rows = await services.store.list_deliveries(row.id, before, limit)
-    return run_views.page(rows, map(_delivery_view, rows), limit, [rows[-1].id] if rows else [])
+    row = await _find(store, principal, webhook_id)
+    rows = await store.list_deliveries(row.id, paging.after(), paging.limit)
+    return paging.page(rows, _delivery_view, lambda row: [row.id])
 
 
 @router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)
 async def resend_delivery(
-    webhook_id: str, delivery_id: str, principal: Principal, services: Services, audit: Auditor
+    webhook_id: str, delivery_id: str, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
 ) -> ActionResult:
     """Send a message again, with the same id."""
-    row = await _find(services, principal, webhook_id)
-    delivery = await services.store.find_delivery(delivery_id)
+    row = await _find(store, principal, webhook_id)
+    delivery = await store.find_delivery(delivery_id)
     if delivery is None or delivery.webhook_id != row.id:
         raise not_found("delivery", delivery_id)
-    now = await services.time.now()
+    now = await time.now()
     again = outgoing(delivery, now, again=f":{entropy():016x}")
     entry = audit.entry(delivery_id, tenant=row.tenant)
-    return ActionResult(changed=await services.store.resend(delivery_id, again, entry))
+    return ActionResult(changed=await store.resend(delivery_id, again, entry))
 
 
-async def _find(services: Services, principal: Principal, webhook_id: str) -> WebhookRow:
-    row = await services.store.find_webhook(webhook_id)
+async def _find(store: Store, principal: Principal, webhook_id: str) -> WebhookRow:
+    row = await store.find_webhook(webhook_id)
     if row is None or not principal.sees(row.tenant):
         raise not_found("webhook", webhook_id)
     return row
 
 
-def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
+def _check(body: WebhookRequest, tenant: str, server: ServerInfo) -> None:
     faults = Faults()
     fault = fault_of_url(body.url)
     if reference_in(body.url) is not None and len(body.url) <= MAX_URL_LENGTH:
-        fault = None if services.has_url_references else "must be a URL: references are disabled on this server"
+        fault = None if server.has_url_references else "must be a URL: references are disabled on this server"
     if fault is not None:
         faults.add("url", fault)
     for number, event in enumerate(body.events[: Faults.MOST]):
@@ -178,14 +184,11 @@ def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
         faults.add("note", f"must have at most {MAX_NOTE_LENGTH} characters")
     if tenant != ALL_TENANTS:
         check_name(tenant, "tenant", faults)
-    faults.refuse("the webhook has")
+    refuse("the webhook", faults)
 
 
 def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:
-    return WebhookView(
-        id=row.id, tenant=row.tenant, url=row.url, events=list(row.events), job=row.job, enabled=row.enabled,
-        note=row.note, version=row.version, created_at=row.created_at, created_by=row.created_by, secret=secret,
-    )  # fmt: skip
+    return view_of(WebhookView, row, secret=secret)
 
 
 def _audit_summary(row: WebhookRow) -> dict[str, object]:
@@ -194,8 +197,4 @@ def _audit_summary(row: WebhookRow) -> dict[str, object]:
 
 
 def _delivery_view(row: DeliveryRow) -> DeliveryView:
-    return DeliveryView(
-        id=row.id, webhook_id=row.webhook_id, type=row.type, subject=row.subject, body=msgspec.Raw(row.body),
-        created_at=row.created_at, state=row.state, tries=row.tries, status=row.status, fault=row.fault,
-        last_at=row.last_at,
-    )  # fmt: skip
+    return view_of(DeliveryView, row, body=msgspec.Raw(row.body))

@@ -8,13 +8,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mainspring.api.auth.access import Access, SessionValidity
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.session_validity import SessionValidity
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import NDJSON, Router
 from mainspring.api.routes.runs.submission import NdjsonResponse
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.apply_definitions import MAX_GROUP, DefinitionWriter
+from mainspring.api.submission.apply_definitions import MAX_GROUP, Definitions, DefinitionWriter
 from mainspring.protocol.rest.apply import ApplyItem, ApplyItemResult, ApplyRequest
 
 router = Router()
@@ -31,19 +31,19 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
     max_body_bytes=MAX_BODY_BYTES,
 )
 async def apply(
-    body: ApplyRequest, request: Request, principal: Principal, services: Services, audit: Auditor
+    body: ApplyRequest, request: Request, principal: Principal, access: Access, definitions: Definitions, audit: Auditor
 ) -> Response:
     """Apply many jobs with their schedules; the response has a line for each item, in the same order.
 
     Unchanged definitions stay as they are, and definitions not named here are not touched. With `dry_run` nothing is
     written: the lines show what would change.
     """
-    writer = DefinitionWriter(services, principal, audit, reason(body.why), dry_run=body.dry_run)
+    writer = definitions.writer(principal, audit, reason(body.why), dry_run=body.dry_run)
     if body.dry_run:
         audit.skip_entry()
     else:
         audit.defer_entries()
-    validity = SessionValidity(services, request)
+    validity = access.session(request)
     return NdjsonResponse(_answer(writer, body.items, validity))
 
 

@@ -14,19 +14,22 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags, list_filters
 from mainspring.api.http.bodies import LARGE_BYTES
+from mainspring.api.http.cursors import PageRequest, make_cursor, unknown_cursor
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.job_schema import JobDefinition
 from mainspring.api.http.list_filters import Query
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.services import ServerInfo
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.admission import refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.definitions import job_entry, new_job, read_job
+from mainspring.api.submission.submission import Submissions
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.lifecycle.duration_histogram import percentile
 from mainspring.core.model.job import JobRow
@@ -35,6 +38,7 @@ from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.overviews import JobDayView, TrendView
 from mainspring.protocol.rest.runs import ActionResult, JobView, Page
 from mainspring.store.ports.front import JobDay
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -52,7 +56,11 @@ _DAY = timedelta(days=1)
 async def create_job(
     body: bytes,
     principal: Principal,
-    services: Services,
+    server: ServerInfo,
+    store: Store,
+    time: StoreTimeCache,
+    admission: AdmissionControl,
+    submissions: Submissions,
     audit: Auditor,
     tenant: TenantName | None = None,
     match: IfMatch = None,
@@ -64,14 +72,14 @@ async def create_job(
     """
     tenant = permissions.tenant_to_write(principal, tenant)
     large = len(body) > LARGE_BYTES
-    job = await asyncio.to_thread(read_job, body, services.limits) if large else read_job(body, services.limits)
-    refuse("the job", await services.admission.check_job(job.spec))
+    job = await asyncio.to_thread(read_job, body, server.limits) if large else read_job(body, server.limits)
+    refuse("the job", await admission.check_job(job.spec))
     if match is not None:
-        latest = await services.store.find_job(tenant, job.spec.name)
+        latest = await store.find_job(tenant, job.spec.name)
         etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
-    wanted = new_job(job, tenant=tenant, by=principal.name, now=await services.time.now(), random=Random(entropy()))
-    row = await services.store.insert_job(wanted, job_entry(audit, job, tenant=tenant))
-    await services.submissions.jobs.submitted(row)
+    wanted = new_job(job, tenant=tenant, by=principal.name, now=await time.now(), random=Random(entropy()))
+    row = await store.insert_job(wanted, job_entry(audit, job, tenant=tenant))
+    await submissions.jobs.submitted(row)
     headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
     return json_response(run_views.job_view(row), 201 if row.id == wanted.id else 200, headers)
 
@@ -79,73 +87,69 @@ async def create_job(
 @router.get("/jobs", operation="list_jobs", role=Role.VIEWER)
 async def list_jobs(
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[JobView]:
     """List the latest version of each job, by tenant and name, without deleted ones.
 
     With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit` even if more follow.
     """
-    wanted = await list_filters.parse_filter(services, principal, ListKind.JOBS, q, tenant=tenant)
-    (after,) = run_views.read_cursor(cursor, 1)
+    wanted = await list_filters.parse_filter(time, principal, ListKind.JOBS, q, tenant=tenant)
+    after = paging.after()
     if wanted.job is None and not wanted.labels:
-        rows = await services.store.list_jobs(wanted.tenant, after, limit)
-        return run_views.page(rows, map(run_views.job_view, rows), limit, [_position(rows[-1])] if rows else [])
+        rows = await store.list_jobs(wanted.tenant, after, paging.limit)
+        return paging.page(rows, run_views.job_view, lambda row: [_position(row)])
     matching: list[JobRow] = []
     for _ in range(_MAX_ROWS_SCANNED // _ROWS_AT_ONCE):
-        rows = await services.store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
+        rows = await store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
         for row in rows:
             after = _position(row)
             if _matches(row, wanted):
                 matching.append(row)
-            if len(matching) == limit:
-                return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
+            if len(matching) == paging.limit:
+                return Page(items=list(map(run_views.job_view, matching)), next_cursor=make_cursor(after))
         if len(rows) < _ROWS_AT_ONCE:
             return Page(items=list(map(run_views.job_view, matching)))
-    return Page(items=list(map(run_views.job_view, matching)), next_cursor=run_views.make_cursor(after))
+    return Page(items=list(map(run_views.job_view, matching)), next_cursor=make_cursor(after))
 
 
 @router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
 async def get_job(
     name: str,
     principal: Principal,
-    services: Services,
+    store: Store,
     version: Version | None = None,
     tenant: str | None = None,
     known: IfNoneMatch = None,
 ) -> Response:
     """Get a version of a job, default the latest; the ETag is the version. Includes deleted jobs."""
-    row = await find_job(services, principal, name, version, tenant)
+    row = await find_job(store, principal, name, version, tenant)
     state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
     return etags.answer(run_views.job_view(row, with_definition=True), state, known)
 
 
 @router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
 async def list_job_versions(
-    name: str,
-    principal: Principal,
-    services: Services,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    name: str, principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
 ) -> Page[JobView]:
     """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
-    (before,) = run_views.read_cursor(cursor, 1)
+    before = paging.after()
     if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    latest = await find_job(services, principal, name, None, tenant)
-    rows = await services.store.job_versions(latest.tenant, name, int(before) if before else None, limit)
-    return run_views.page(rows, map(run_views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
+        raise unknown_cursor()
+    latest = await find_job(store, principal, name, None, tenant)
+    rows = await store.job_versions(latest.tenant, name, int(before) if before else None, paging.limit)
+    return paging.page(rows, run_views.job_view, lambda row: [str(row.version)])
 
 
 @router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)
 async def delete_job(
     name: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    submissions: Submissions,
     audit: Auditor,
     tenant: str | None = None,
     why: str = "",
@@ -155,12 +159,12 @@ async def delete_job(
 
     Rejected (409) while a schedule uses it. Submitting a job of this name restores it.
     """
-    row = await find_job(services, principal, name, None, tenant)
+    row = await find_job(store, principal, name, None, tenant)
     etags.expected(match, row.version, f"job {name}")
     entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
-    if not await services.store.delete_job(row.tenant, name, entry):
+    if not await store.delete_job(row.tenant, name, entry):
         raise not_found("job", name)
-    services.submissions.jobs.deleted(row.tenant, name)
+    submissions.jobs.deleted(row.tenant, name)
     return ActionResult(changed=True)
 
 
@@ -168,25 +172,24 @@ async def delete_job(
 async def get_job_trend(
     name: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
     days: Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)] = 30,
     tenant: str | None = None,
 ) -> TrendView:
     """Get results of a job's runs that ended in the last days, by day in UTC, including today."""
-    row = await find_job(services, principal, name, None, tenant)
-    now = await services.time.now()
+    row = await find_job(store, principal, name, None, tenant)
+    now = await time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     first = today - (days - 1) * _DAY
-    by_day = {one.day: one for one in await services.store.job_days(row.tenant, name, first, today + _DAY)}
+    by_day = {one.day: one for one in await store.job_days(row.tenant, name, first, today + _DAY)}
     each = [by_day.get(day, _empty_day(day)) for day in (first + number * _DAY for number in range(days))]
     return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
 
 
-async def find_job(
-    services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
-) -> JobRow:
+async def find_job(store: Store, principal: Principal, name: str, version: int | None, tenant: str | None) -> JobRow:
     """Find a version of a job that the caller may see, default the latest. Raises NotFound."""
-    row = await services.store.find_job(permissions.tenant_to_write(principal, tenant), name, version)
+    row = await store.find_job(permissions.tenant_to_write(principal, tenant), name, version)
     if row is None:
         raise not_found("job", name if version is None else f"{name}@{version}")
     return row

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies
+from mainspring.api.http.cursors import PageRequest, TimeCursor
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.jobs import TenantName
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.cloud_events import MAX_REQUEST_BYTES, STRUCTURED, read_events
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
+from mainspring.host.schedules.schedule_actions import ScheduleActions
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import CloudEvent, EventView, ReceivedView
+from mainspring.store.ports.schedules import EventRow
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -32,7 +36,12 @@ _IDS_AUDITED = 10
     rate_class=RateClass.SUBMISSION,
 )
 async def receive_events(
-    request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
+    request: Request,
+    principal: Principal,
+    time: StoreTimeCache,
+    schedule_actions: ScheduleActions,
+    audit: Auditor,
+    tenant: TenantName | None = None,
 ) -> Page[ReceivedView]:
     """Receive events: one, or a list of them, as CloudEvents in structured, batch or binary mode.
 
@@ -41,14 +50,14 @@ async def receive_events(
     """
     tenant = permissions.tenant_to_write(principal, tenant)
     body = await bodies.read(request, MAX_REQUEST_BYTES)
-    events = read_events(request.headers, body, tenant=tenant, now=await services.time.now())
+    events = read_events(request.headers, body, tenant=tenant, now=await time.now())
     types = sorted({event.type for event in events})
     entry = audit.entry(
         types[0] if len(types) == 1 else f"{len(types)} types",
         tenant=tenant,
         after={"events": len(events), "ids": [event.id for event in events[:_IDS_AUDITED]]},
     )
-    are_new = await services.schedule_actions.receive_events(tenant, events, entry)
+    are_new = await schedule_actions.receive_events(tenant, events, entry)
     return Page(
         items=[
             ReceivedView(id=event.id, source=event.source, is_new=is_new)
@@ -59,15 +68,14 @@ async def receive_events(
 
 @router.get("/events/received", operation="list_received_events", role=Role.VIEWER)
 async def list_received_events(
-    principal: Principal,
-    services: Services,
-    type: str | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, type: str | None = None, tenant: str | None = None
 ) -> Page[EventView]:
     """List received events within their retention, latest first."""
-    position = TimeCursor.read(cursor)
+    position = TimeCursor.read(paging.cursor)
     scope = permissions.tenant_to_read(principal, tenant)
-    rows = await services.store.list_events(scope, type, position.before(None), limit + position.skip)
-    return position.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)
+    rows = await store.list_events(scope, type, position.before(None), paging.limit + position.skip)
+    return position.page(rows, paging.limit, lambda row: row.received_at, _view)
+
+
+def _view(row: EventRow) -> EventView:
+    return view_of(EventView, row, document=msgspec.Raw(row.document))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, TimeCursor
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import TimeCursor
 from mainspring.api.routes.jobs.schedules import find_schedule
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.windows import Outcome
-from mainspring.host.schedules.schedule_actions import Upcoming
+from mainspring.host.schedules.schedule_actions import ScheduleActions, Upcoming
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import BackfillSummary, ChangeView, FireView, Instant, UpcomingView
 from mainspring.store.ports.schedules import FireFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -25,7 +28,9 @@ DEFAULT_OUTLOOK = timedelta(days=1)
 @router.get("/upcoming", operation="list_upcoming", role=Role.VIEWER)
 async def list_upcoming(
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
+    schedule_actions: ScheduleActions,
     until: Instant | None = None,
     first_only: bool = False,
     with_last: bool = False,
@@ -38,17 +43,17 @@ async def list_upcoming(
     schedule.
     """
     scope = permissions.tenant_to_read(principal, tenant)
-    end = until or await services.time.now() + DEFAULT_OUTLOOK
+    end = until or await time.now() + DEFAULT_OUTLOOK
     if first_only:
-        rows = await services.store.next_schedules(scope, end, limit)
+        rows = await store.next_schedules(scope, end, limit)
         coming = [Upcoming(window_at=row.next_at, schedule=row) for row in rows if row.next_at is not None]
     else:
-        coming = await services.schedule_actions.upcoming(scope, end, limit)
+        coming = await schedule_actions.upcoming(scope, end, limit)
     last: dict[str, FireView] = {}
     if with_last:
         for schedule_id in dict.fromkeys(one.schedule.id for one in coming):
-            for fire in await services.store.fires(FireFilter(schedule_id=schedule_id), 1):
-                last[schedule_id] = schedule_views.fire_view(fire)
+            for fire in await store.fires(FireFilter(schedule_id=schedule_id), 1):
+                last[schedule_id] = view_of(FireView, fire)
     return Page(
         items=[
             UpcomingView(
@@ -68,18 +73,17 @@ async def list_upcoming(
 async def list_fires(
     ref: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    paging: PageRequest,
     outcome: list[Outcome] | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
     backfill: str | None = None,
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[FireView]:
     """List the fires of a schedule, newest window first."""
-    position = TimeCursor.read(cursor)
-    row = await find_schedule(services, principal, ref, tenant)
+    position = TimeCursor.read(paging.cursor)
+    row = await find_schedule(store, principal, ref, tenant)
     wanted = FireFilter(
         schedule_id=row.id,
         outcomes=tuple(outcome or ()),
@@ -87,23 +91,25 @@ async def list_fires(
         before=position.before(before),
         backfill_id=backfill,
     )
-    rows = await services.store.fires(wanted, limit + position.skip)
-    return position.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
+    rows = await store.fires(wanted, paging.limit + position.skip)
+    return position.page(rows, paging.limit, lambda fire: fire.window_at, partial(view_of, FireView))
 
 
 @router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
 async def list_changes(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
+    ref: str, principal: Principal, store: Store, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[ChangeView]:
     """List the changes of a schedule with their authors and reasons, latest first."""
-    row = await find_schedule(services, principal, ref, tenant)
-    return Page(items=[schedule_views.change_view(one) for one in await services.store.schedule_changes(row.id, limit)])
+    row = await find_schedule(store, principal, ref, tenant)
+    return Page(items=[schedule_views.change_view(one) for one in await store.schedule_changes(row.id, limit)])
 
 
 @router.get("/schedules/{ref}/backfills", operation="list_backfills", role=Role.VIEWER)
 async def list_backfills(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
+    ref: str, principal: Principal, store: Store, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[BackfillSummary]:
     """List the backfills of a schedule, latest first. Its fires have the results of their windows."""
-    row = await find_schedule(services, principal, ref, tenant)
-    return Page(items=[schedule_views.backfill_summary(one) for one in await services.store.backfills(row.id, limit)])
+    row = await find_schedule(store, principal, ref, tenant)
+    return Page(
+        items=[view_of(BackfillSummary, one, wanted=one.windows) for one in await store.backfills(row.id, limit)]
+    )

@@ -5,6 +5,7 @@ A schedule is named by its id, or by its name in the caller's tenant.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
@@ -12,21 +13,24 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.submission.definitions import faults_in, new_schedule_entry, schedule_entry
 from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import schedule_views
+from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.backfill import Backfill
 from mainspring.core.schedules.schedule_actions import BackfillCommand, check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.host.schedules.schedule_actions import ScheduleActions
 from mainspring.protocol.errors import VersionMismatch
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page
 from mainspring.protocol.rest.schedules import (
@@ -39,6 +43,7 @@ from mainspring.protocol.rest.schedules import (
     TriggerRequest,
 )
 from mainspring.store.ports.schedules import BackfillRow, ScheduleFilter, ScheduleRow
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -48,36 +53,40 @@ Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 @router.get("/schedules", operation="list_schedules", role=Role.VIEWER)
 async def list_schedules(
     principal: Principal,
-    services: Services,
+    store: Store,
+    paging: PageRequest,
     job: str | None = None,
     enabled: bool | None = None,
     paused: bool | None = None,
     tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[ScheduleView]:
     """List schedules by id, without definitions and without deleted ones."""
-    (after,) = run_views.read_cursor(cursor, 1)
     wanted = ScheduleFilter(
-        tenant=permissions.tenant_to_read(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
+        tenant=permissions.tenant_to_read(principal, tenant),
+        job=job,
+        enabled=enabled,
+        paused=paused,
+        after=paging.after(),
     )
-    rows = await services.store.list_schedules(wanted, limit)
-    return run_views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
+    rows = await store.list_schedules(wanted, paging.limit)
+    return paging.page(rows, schedule_views.schedule_view, lambda row: [row.id])
 
 
 @router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)
-async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
+async def create_schedule(
+    body: ScheduleRequest, principal: Principal, time: StoreTimeCache, schedule_actions: ScheduleActions, audit: Auditor
+) -> Response:
     """Create a schedule. An existing name is a conflict (409); use PUT to change it."""
     tenant = permissions.tenant_to_write(principal, body.tenant)
-    return await _create(services, principal, tenant, body, _read(body), audit)
+    return await _create(time, schedule_actions, principal, tenant, body, _read(body), audit)
 
 
 @router.get("/schedules/{ref}", operation="get_schedule", role=Role.VIEWER, returns=ScheduleView)
 async def get_schedule(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
+    ref: str, principal: Principal, store: Store, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
     """Get a schedule with its definition; the ETag is its version. By id also a deleted one."""
-    row = await find_schedule(services, principal, ref, tenant)
+    row = await find_schedule(store, principal, ref, tenant)
     return etags.answer(schedule_views.schedule_view(row, with_definition=True), row.version, known)
 
 
@@ -86,7 +95,9 @@ async def put_schedule(
     ref: str,
     body: ScheduleRequest,
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
+    schedule_actions: ScheduleActions,
     audit: Auditor,
     version: Version | None = None,
     match: IfMatch = None,
@@ -98,17 +109,17 @@ async def put_schedule(
     """
     tenant = permissions.tenant_to_write(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
-    row = await services.store.find_schedule(tenant, ref)
+    row = await store.find_schedule(tenant, ref)
     if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
         if spec.name != ref:
             raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
         if version is not None or match is not None:
             raise VersionMismatch(f"there is no schedule {ref[:200]!a} to change")
-        return await _create(services, principal, tenant, body, spec, audit)
+        return await _create(time, schedule_actions, principal, tenant, body, spec, audit)
     expected = etags.expected(match, row.version, "the schedule")
     entry = schedule_entry(audit, row, spec, why=why)
     with faults_in("definition"):
-        changed = await services.schedule_actions.change(
+        changed = await schedule_actions.change(
             row.id, spec, by=principal.name, why=why, version=version or expected, audit=entry
         )
     return etags.answer(schedule_views.schedule_view(changed, with_definition=True), changed.version)
@@ -118,46 +129,51 @@ async def put_schedule(
 async def delete_schedule(
     ref: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    schedule_actions: ScheduleActions,
     audit: Auditor,
     tenant: str | None = None,
     why: str = "",
     match: IfMatch = None,
 ) -> ActionResult:
     """Delete a schedule. Running runs continue, and its fires stay readable."""
-    row = await find_schedule(services, principal, ref, tenant)
+    row = await find_schedule(store, principal, ref, tenant)
     why = reason(why)
     expected = etags.expected(match, row.version, "the schedule")
     entry = audit.entry(row.id, tenant=row.tenant, why=why, before=schedule_views.definition(row.spec))
-    await services.schedule_actions.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
+    await schedule_actions.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
     return ActionResult(changed=True)
 
 
-@router.post("/schedules/{ref}/pause", operation="pause_schedule", role=Role.OPERATOR)
-async def pause_schedule(
-    ref: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
-) -> ActionResult:
-    """Pause a schedule: it fires no windows until it is resumed. Running runs continue."""
-    row = await find_schedule(services, principal, ref, tenant)
-    why = reason(body.why)
-    entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    paused = await services.schedule_actions.pause(row.id, by=principal.name, why=why, audit=entry)
-    return ActionResult(changed=not row.paused, detail=paused.because)
+def _add_action(verb: str, act: Callable[..., Awaitable[ScheduleRow]], about: str) -> None:
+    """Add the route of an action on a schedule without further arguments."""
+
+    async def execute(
+        ref: str, body: ActionRequest, principal: Principal, store: Store, schedule_actions: ScheduleActions,
+        audit: Auditor, tenant: str | None = None,
+    ) -> ActionResult:  # fmt: skip
+        row = await find_schedule(store, principal, ref, tenant)
+        why = reason(body.why)
+        entry = audit.entry(row.id, tenant=row.tenant, why=why)
+        changed = await act(schedule_actions, row.id, by=principal.name, why=why, audit=entry)
+        is_changed = (row.paused, row.enabled) != (changed.paused, changed.enabled)
+        return ActionResult(changed=is_changed, detail=changed.because)
+
+    execute.__doc__ = about
+    router.post(f"/schedules/{{ref}}/{verb}", operation=f"{verb}_schedule", role=Role.OPERATOR)(execute)
 
 
-@router.post("/schedules/{ref}/resume", operation="resume_schedule", role=Role.OPERATOR)
-async def resume_schedule(
-    ref: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
-) -> ActionResult:
+_add_action(
+    "pause", ScheduleActions.pause, "Pause a schedule: it fires no windows until it is resumed. Running runs continue."
+)
+_add_action(
+    "resume",
+    ScheduleActions.resume,
     """Resume a schedule that was paused, or disabled because it failed too often.
 
     Windows that were due meanwhile are not made up; use a backfill.
-    """
-    row = await find_schedule(services, principal, ref, tenant)
-    why = reason(body.why)
-    entry = audit.entry(row.id, tenant=row.tenant, why=why)
-    resumed = await services.schedule_actions.resume(row.id, by=principal.name, why=why, audit=entry)
-    return ActionResult(changed=row.paused or not row.enabled, detail=resumed.because)
+    """,
+)
 
 
 @router.post(
@@ -171,7 +187,8 @@ async def trigger_schedule(
     ref: str,
     body: TriggerRequest,
     principal: Principal,
-    services: Services,
+    store: Store,
+    schedule_actions: ScheduleActions,
     audit: Auditor,
     tenant: str | None = None,
     key: Key = None,
@@ -180,15 +197,15 @@ async def trigger_schedule(
 
     Once for each `Idempotency-Key`.
     """
-    row = await find_schedule(services, principal, ref, tenant)
+    row = await find_schedule(store, principal, ref, tenant)
     params = msgspec.json.encode(body.params).decode() if body.params else None
     why = reason(body.why)
     entry = audit.entry(row.id, tenant=row.tenant, why=why, after={"window_at": body.window_at})
-    triggered = await services.schedule_actions.trigger(
+    triggered = await schedule_actions.trigger(
         row.id, by=principal.name, why=why, window_at=body.window_at, params=params, audit=entry,
         key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
     )  # fmt: skip
-    return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
+    return json_response(view_of(FireView, triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
 
 @router.post(
@@ -202,7 +219,8 @@ async def backfill_schedule(
     ref: str,
     body: BackfillRequest,
     principal: Principal,
-    services: Services,
+    store: Store,
+    schedule_actions: ScheduleActions,
     audit: Auditor,
     tenant: str | None = None,
     key: Key = None,
@@ -211,7 +229,7 @@ async def backfill_schedule(
 
     Once for each `Idempotency-Key`.
     """
-    row = await find_schedule(services, principal, ref, tenant)
+    row = await find_schedule(store, principal, ref, tenant)
     backfill_request = BackfillCommand(
         since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=principal.name,
         why=reason(body.why),
@@ -219,34 +237,38 @@ async def backfill_schedule(
     if body.dry_run:
         audit.skip_entry()
         return json_response(
-            _backfill_view(
-                row, backfill_request, None, await services.schedule_actions.plan_backfill(row.id, backfill_request)
-            )
+            _backfill_view(row, backfill_request, None, await schedule_actions.plan_backfill(row.id, backfill_request))
         )
     entry = audit.entry(row.id, tenant=row.tenant, why=backfill_request.why, after=backfill_request)
-    created = await services.schedule_actions.backfill(
+    created = await schedule_actions.backfill(
         row.id, backfill_request, entry, key_for(key, row.tenant, "backfill_schedule", row.id, body)
     )
     headers = REPLAYED if created.is_replay else None
     return json_response(_backfill_view(row, backfill_request, created.row, created.planned), headers=headers)
 
 
-async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
+async def find_schedule(store: Store, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
     """Find a schedule that the caller may see. Raises NotFound, also for other tenants' schedules."""
-    row = await services.store.find_schedule(permissions.tenant_to_write(principal, tenant), ref)
+    row = await store.find_schedule(permissions.tenant_to_write(principal, tenant), ref)
     if row is None or not principal.sees(row.tenant):
         raise not_found("schedule", ref)
     return row
 
 
 async def _create(
-    services: Services, principal: Principal, tenant: str, body: ScheduleRequest, spec: ScheduleSpec, audit: Auditor
+    time: StoreTimeCache,
+    schedule_actions: ScheduleActions,
+    principal: Principal,
+    tenant: str,
+    body: ScheduleRequest,
+    spec: ScheduleSpec,
+    audit: Auditor,
 ) -> Response:
     why = reason(body.why)
-    since = None if body.since is None else check_since(body.since, await services.time.now())
+    since = None if body.since is None else check_since(body.since, await time.now())
     entry = new_schedule_entry(audit, spec, tenant=tenant, why=why)
     with faults_in("definition"):
-        row = await services.schedule_actions.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
+        row = await schedule_actions.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
     view = schedule_views.schedule_view(row, with_definition=True)
     return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
 

@@ -10,18 +10,20 @@ from typing import Annotated
 
 import msgspec
 
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, read_cursor
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Limit
+from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.artifacts import ArtifactRow, is_expired
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.runs import Page
 from mainspring.store.ports.artifacts import ArtifactFilter
 from mainspring.store.ports.front import ListedRun
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -35,7 +37,8 @@ _ANY = "*"
 async def list_run_artifacts(
     run_id: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
     task: list[str] | None = None,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: LongCursor = "",
@@ -47,18 +50,19 @@ async def list_run_artifacts(
     names = tuple(task or ())
     if len(names) > _MAX_NAMES:
         raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MAX_NAMES} times")
-    found = await find_run(services, principal, run_id)
+    found = await find_run(store, principal, run_id)
     if principal.attempt is not None:
-        await _check_own(services, principal.attempt, run_id)
+        await _check_own(store, principal.attempt, run_id)
     wanted = ArtifactFilter(run_id=run_id, tasks=names, of_last_success=True)
-    return await _page(services, found, wanted, limit, cursor)
+    return await _page(store, time, found, wanted, PageRequest(limit, cursor))
 
 
 @router.get("/tasks/{task_id}/artifacts", operation="list_task_artifacts", role=Role.VIEWER)
 async def list_task_artifacts(
     task_id: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
     attempt: str | None = None,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: LongCursor = "",
@@ -67,43 +71,36 @@ async def list_task_artifacts(
 
     `attempt` is the id of another attempt, which may have failed, or `*` for all of them.
     """
-    found_task = await find_task(services, principal, task_id)
-    found = await find_run(services, principal, found_task.run_id)
+    found_task = await find_task(store, principal, task_id)
+    found = await find_run(store, principal, found_task.run_id)
     wanted = ArtifactFilter(
         run_id=found.run.id,
         task_id=task_id,
         attempt_id=None if attempt == _ANY else attempt,
         of_last_success=attempt is None,
     )
-    return await _page(services, found, wanted, limit, cursor)
+    return await _page(store, time, found, wanted, PageRequest(limit, cursor))
 
 
-async def _check_own(services: Services, attempt: str, run_id: str) -> None:
+async def _check_own(store: Store, attempt: str, run_id: str) -> None:
     """Raise NotFound if an attempt requests another run than its own."""
-    recorded = await services.store.find_attempts([attempt])
-    task = await services.store.find_task(recorded[0].task_id) if recorded else None
+    recorded = await store.find_attempts([attempt])
+    task = await store.find_task(recorded[0].task_id) if recorded else None
     if task is None or task.run_id != run_id:
         raise not_found("run", run_id)
 
 
 async def _page(
-    services: Services, found: ListedRun, wanted: ArtifactFilter, limit: int, cursor: str
+    store: Store, time: StoreTimeCache, found: ListedRun, wanted: ArtifactFilter, paging: PageRequest
 ) -> Page[ArtifactView]:
-    task_id, attempt_id, path = run_views.read_cursor(cursor, 3)
-    after = (task_id, attempt_id, path) if cursor else None
-    rows = await services.store.list_artifacts(wanted, after, limit)
-    now = await services.time.now()
-    location = [rows[-1].task_id, rows[-1].attempt_id, rows[-1].path] if rows else []
+    task_id, attempt_id, path = read_cursor(paging.cursor, 3)
+    after = (task_id, attempt_id, path) if paging.cursor else None
+    rows = await store.list_artifacts(wanted, after, paging.limit)
+    now = await time.now()
     ended_at = found.run.ended_at
 
     def view(row: ArtifactRow) -> ArtifactView:
-        has_end = row.keep_seconds and ended_at is not None
-        return ArtifactView(
-            run_id=row.run_id, task_id=row.task_id, task=row.task, partition=row.partition, tenant=row.tenant,
-            attempt_id=row.attempt_id, succeeded=row.succeeded, path=row.path, size_bytes=row.size_bytes,
-            sha256=row.sha256, location=row.location, stored_at=row.stored_at,
-            kept_until=ended_at + timedelta(seconds=row.keep_seconds) if has_end and ended_at else None,
-            is_expired=is_expired(row, ended_at, now),
-        )  # fmt: skip
+        kept_until = ended_at + timedelta(seconds=row.keep_seconds) if row.keep_seconds and ended_at else None
+        return view_of(ArtifactView, row, kept_until=kept_until, is_expired=is_expired(row, ended_at, now))
 
-    return run_views.page(rows, map(view, rows), limit, location)
+    return paging.page(rows, view, lambda row: [row.task_id, row.attempt_id, row.path])

@@ -14,22 +14,25 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mainspring.api.auth.access import Access, SessionValidity
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.session_validity import SessionValidity
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters
-from mainspring.api.http.problems import problem_of, refusal
+from mainspring.api.http.problems import problem_of, refusal, refuse
 from mainspring.api.http.routing import NDJSON, Router
 from mainspring.api.routes.runs.runs import priority_action, read_priority, run_action
 from mainspring.api.routes.runs.submission import NdjsonResponse
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
-from mainspring.api.submission.admission import refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.core.model.run import Run
 from mainspring.core.query.filters import ListKind
 from mainspring.protocol.errors import MainspringError, Refused
 from mainspring.protocol.rest.runs import BulkActionRequest, BulkActionResult
 from mainspring.shard.events import CancelRun, PauseRun, ResumeRun, RetryRun, RunAction
 from mainspring.store.ports.front import ListedRun, RunFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -42,32 +45,42 @@ _MakeAction = Callable[[Run], Awaitable[RunAction]]
 
 @router.post("/runs/act", operation="act_on_runs", role=Role.OPERATOR, answers=NDJSON, returns=BulkActionResult)
 async def act_on_runs(
-    body: BulkActionRequest, request: Request, principal: Principal, services: Services, audit: Auditor
+    body: BulkActionRequest,
+    request: Request,
+    principal: Principal,
+    store: Store,
+    time: StoreTimeCache,
+    access: Access,
+    leaders: LeaderRouter,
+    admission: AdmissionControl,
+    audit: Auditor,
 ) -> Response:
     """Cancel, pause, resume or retry all runs that match a filter, or change their priority.
 
     The response is a stream with a line for each run, newest first. With `dry_run` the lines only list the runs. Runs
     in history are not touched.
     """
-    make = _action_factory(body, principal, services, audit)
-    wanted = await list_filters.parse_filter(services, principal, ListKind.RUNS, body.q, where="q", tenant=body.tenant)
+    make = _action_factory(body, principal, admission, audit)
+    wanted = await list_filters.parse_filter(time, principal, ListKind.RUNS, body.q, where="q", tenant=body.tenant)
     if not body.q.strip():
         raise refusal("the body has 1 fault", "q", "must select runs, such as `job:etl-* state:failed`")
-    found = await list_filters.run_filter(services, principal, wanted, "q")
+    found = await list_filters.run_filter(store, principal, wanted, "q")
     chosen = msgspec.structs.replace(found, with_history=False)
     if not 1 <= body.most <= MAX_BULK_RUNS:
         raise refusal("the body has 1 fault", "most", f"must be from 1 to {MAX_BULK_RUNS}")
-    if await services.store.count_runs(chosen, body.most + 1) > body.most:
+    if await store.count_runs(chosen, body.most + 1) > body.most:
         raise Refused(f"more than {body.most} runs match the filter: no action taken")
     if body.dry_run:
         audit.skip_entry()
-        return NdjsonResponse(_list(services, chosen, body.most))
+        return NdjsonResponse(_list(store, chosen, body.most))
     audit.defer_entries()
-    validity = SessionValidity(services, request)
-    return NdjsonResponse(_apply_to_all(services, chosen, body.most, make, validity))
+    validity = access.session(request)
+    return NdjsonResponse(_apply_to_all(store, leaders, chosen, body.most, make, validity))
 
 
-def _action_factory(body: BulkActionRequest, principal: Principal, services: Services, audit: Auditor) -> _MakeAction:
+def _action_factory(
+    body: BulkActionRequest, principal: Principal, admission: AdmissionControl, audit: Auditor
+) -> _MakeAction:
     """Return a factory for the action on each run. Raises Refused."""
     why = reason(body.why)
     kind = _ACTIONS.get(body.action)
@@ -75,7 +88,7 @@ def _action_factory(body: BulkActionRequest, principal: Principal, services: Ser
         priority = read_priority(body.priority)
 
         async def change(run: Run) -> RunAction:
-            refuse("the body", await services.admission.check_priority(priority, run.tenant))
+            refuse("the body", await admission.check_priority(priority, run.tenant))
             return priority_action(run, priority, principal, why, audit)
 
         return change
@@ -88,36 +101,36 @@ def _action_factory(body: BulkActionRequest, principal: Principal, services: Ser
     return make
 
 
-async def _list(services: Services, chosen: RunFilter, most: int) -> AsyncIterator[bytes]:
-    async for page in _pages(services, chosen, most):
+async def _list(store: Store, chosen: RunFilter, most: int) -> AsyncIterator[bytes]:
+    async for page in _pages(store, chosen, most):
         yield _encode([_line(listed) for listed in page])
 
 
 async def _apply_to_all(
-    services: Services, chosen: RunFilter, most: int, make: _MakeAction, validity: SessionValidity
+    store: Store, leaders: LeaderRouter, chosen: RunFilter, most: int, make: _MakeAction, validity: SessionValidity
 ) -> AsyncIterator[bytes]:
-    async for page in _pages(services, chosen, most):
+    async for page in _pages(store, chosen, most):
         for first in range(0, len(page), _CONCURRENCY):
             if not await validity.is_valid():
                 return
             group = page[first : first + _CONCURRENCY]
-            yield _encode(await asyncio.gather(*(_apply_to(services, listed, make) for listed in group)))
+            yield _encode(await asyncio.gather(*(_apply_to(leaders, listed, make) for listed in group)))
 
 
-async def _apply_to(services: Services, listed: ListedRun, make: _MakeAction) -> BulkActionResult:
+async def _apply_to(leaders: LeaderRouter, listed: ListedRun, make: _MakeAction) -> BulkActionResult:
     line = _line(listed)
     try:
-        done = await execute(services, listed.run.shard, await make(listed.run))
+        done = await execute(leaders, listed.run.shard, await make(listed.run))
     except MainspringError as error:
         return msgspec.structs.replace(line, problem=problem_of(error))
     return msgspec.structs.replace(line, changed=done.changed, detail=done.detail)
 
 
-async def _pages(services: Services, chosen: RunFilter, most: int) -> AsyncIterator[list[ListedRun]]:
+async def _pages(store: Store, chosen: RunFilter, most: int) -> AsyncIterator[list[ListedRun]]:
     """Yield the matching runs in pages. Runs may leave the list meanwhile; none is repeated."""
     left = most
     while left > 0:
-        page = await services.store.list_runs(chosen, min(_PAGE, left))
+        page = await store.list_runs(chosen, min(_PAGE, left))
         if page:
             yield page
         if len(page) < min(_PAGE, left):

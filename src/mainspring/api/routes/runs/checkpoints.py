@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found, refusal, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import execute
-from mainspring.api.views import run_views
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.task import Task
 from mainspring.core.text.strict_json import faults_in
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES, digest_of
-from mainspring.protocol.errors import Conflict, Refused, VersionMismatch
+from mainspring.protocol.errors import Conflict, VersionMismatch
 from mainspring.protocol.rest.runs import ActionResult, CheckpointView
 from mainspring.shard.events import SaveCheckpoint
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 
 @router.get("/tasks/{task_id}/checkpoint", operation="get_checkpoint", role=Role.VIEWER, returns=CheckpointView)
-async def get_checkpoint(task_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+async def get_checkpoint(task_id: str, principal: Principal, store: Store, known: IfNoneMatch = None) -> Response:
     """Get the checkpoint of a task; the ETag is a digest of the document."""
-    await find_task(services, principal, task_id)
-    checkpoint = await services.store.checkpoint(task_id)
+    await find_task(store, principal, task_id)
+    checkpoint = await store.checkpoint(task_id)
     if checkpoint is None:
         raise not_found("checkpoint of task", task_id)
-    return etags.answer(run_views.checkpoint_view(checkpoint), digest_of(checkpoint.document), known)
+    view = view_of(CheckpointView, checkpoint, document=msgspec.Raw(checkpoint.document))
+    return etags.answer(view, digest_of(checkpoint.document), known)
 
 
 @router.put(
@@ -44,7 +48,8 @@ async def put_checkpoint(
     task_id: str,
     body: bytes,
     principal: Principal,
-    services: Services,
+    store: Store,
+    leaders: LeaderRouter,
     audit: Auditor,
     match: IfMatch = None,
     none_match: IfNoneMatch = None,
@@ -55,22 +60,22 @@ async def put_checkpoint(
     attempt does not reload it: the next attempt gets it.
     """
     document = _read(body)
-    task = await find_task(services, principal, task_id)
-    expected = await _expected(services, task, match, none_match)
+    task = await find_task(store, principal, task_id)
+    expected = await _expected(store, task, match, none_match)
     action = SaveCheckpoint(
         run_id=task.run_id,
         task_id=task_id,
-        attempt_id=await _attempt(services, task),
+        attempt_id=await _attempt(store, task),
         document=document,
         expected=expected,
         by=principal.name,
         audit=audit.entry(task_id, tenant=task.tenant),
     )
     try:
-        done = await execute(services, task.shard, action)
+        done = await execute(leaders, task.shard, action)
     except Conflict:
         # The shard rejects for several reasons. A concurrent change takes precedence.
-        await _expected(services, task, match, none_match)
+        await _expected(store, task, match, none_match)
         raise
     return etags.answer(done, digest_of(document))
 
@@ -82,27 +87,26 @@ def _read(body: bytes) -> str:
     except UnicodeDecodeError as error:
         raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
     faults = faults_in(document, "", max_bytes=MAX_CHECKPOINT_BYTES)
-    if faults:
-        raise Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    refuse("the body", faults)
     return document
 
 
-async def _expected(services: Services, task: Task, match: str | None, none_match: str | None) -> str | None:
+async def _expected(store: Store, task: Task, match: str | None, none_match: str | None) -> str | None:
     """Return the digest that the shard must find, empty for none; None for any. Raises Outdated."""
     if match is None and none_match is None:
         return None
     if none_match not in {None, "*"}:
         raise refusal("the request has 1 fault", "header:If-None-Match", "must be *: only if there is none yet")
-    checkpoint = await services.store.checkpoint(task.id)
+    checkpoint = await store.checkpoint(task.id)
     there = None if checkpoint is None else digest_of(checkpoint.document)
     if none_match is not None and there is not None:
         raise VersionMismatch(f"there is a checkpoint of task {task.id}: {there}")
     return etags.expected(match, there, f"checkpoint of task {task.id}") if none_match is None else ""
 
 
-async def _attempt(services: Services, task: Task) -> str:
+async def _attempt(store: Store, task: Task) -> str:
     """Return the current attempt, or the latest one."""
     if task.attempt_id is not None:
         return task.attempt_id
-    attempts = await services.store.attempts_of(task.id)
+    attempts = await store.attempts_of(task.id)
     return attempts[-1].id if attempts else ""

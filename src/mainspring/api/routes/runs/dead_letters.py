@@ -6,24 +6,26 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import run_views, schedule_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.submission.submission import Submissions
+from mainspring.api.views import schedule_views
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
-from mainspring.core.model.task import Task, TaskState
+from mainspring.core.model.task import TaskState
 from mainspring.protocol.errors import NotFound
 from mainspring.protocol.rest.runs import ActionRequest, Page
 from mainspring.protocol.rest.schedules import DeadLetterView, RetryResult
 from mainspring.shard.events import ReopenTask
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -32,41 +34,44 @@ _DEAD = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
 
 @router.get("/dead-letters", operation="list_dead_letters", role=Role.VIEWER)
 async def list_dead_letters(
-    principal: Principal,
-    services: Services,
-    job: str | None = None,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, job: str | None = None, tenant: str | None = None
 ) -> Page[DeadLetterView]:
     """List permanently failed tasks, latest first, including those of runs in history."""
     scope = permissions.tenant_to_read(principal, tenant)
-    tasks = await services.store.list_dead_letters(scope, job, read_position(cursor), limit)
-    shown = await _describe(services, tasks)
-    position = [(tasks[-1].ended_at or tasks[-1].since).isoformat(), tasks[-1].id] if tasks else []
-    return run_views.page(tasks, shown, limit, position)
+    tasks = await store.list_dead_letters(scope, job, paging.position(), paging.limit)
+    runs = {run_id: await store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
+    views = [schedule_views.dead_letter_view(task, run) for task in tasks if (run := runs[task.run_id]) is not None]
+    following = paging.next_cursor(tasks, lambda task: [(task.ended_at or task.since).isoformat(), task.id])
+    return Page(items=views, next_cursor=following)
 
 
 @router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
 async def retry_dead_letter(
-    task_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+    task_id: str,
+    body: ActionRequest,
+    principal: Principal,
+    store: Store,
+    leaders: LeaderRouter,
+    submissions: Submissions,
+    audit: Auditor,
+    key: Key = None,
 ) -> RetryResult:
     """Retry a permanently failed task, with the tasks that were cancelled or skipped because of it.
 
     If its run has moved to history, the job runs again as a new run linked to the old one, once for each
     `Idempotency-Key`.
     """
-    task = await find_task(services, principal, task_id)
+    task = await find_task(store, principal, task_id)
     if task.state not in _DEAD:
         raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only failed tasks are dead letters")
     why = reason(body.why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
     action = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
     try:
-        done = await execute(services, task.shard, action)
+        done = await execute(leaders, task.shard, action)
     except NotFound:
-        found = await find_run(services, principal, task.run_id)
-        return await _run_again(services, principal, found.run, entry, key)
+        found = await find_run(store, principal, task.run_id)
+        return await _run_again(submissions, principal, found.run, entry, key)
     return RetryResult(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
@@ -74,33 +79,28 @@ async def retry_dead_letter(
     "/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, rate_class=RateClass.SUBMISSION
 )
 async def rerun_run(
-    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+    run_id: str,
+    body: ActionRequest,
+    principal: Principal,
+    store: Store,
+    submissions: Submissions,
+    audit: Auditor,
+    key: Key = None,
 ) -> RetryResult:
     """Rerun a whole run: the same job version and parameters, as a new run linked to this one.
 
     Works for runs in history. Once for each `Idempotency-Key`.
     """
-    found = await find_run(services, principal, run_id)
+    found = await find_run(store, principal, run_id)
     entry = audit.entry(run_id, tenant=found.run.tenant, why=reason(body.why))
-    return await _run_again(services, principal, found.run, entry, key)
+    return await _run_again(submissions, principal, found.run, entry, key)
 
 
 async def _run_again(
-    services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None
+    submissions: Submissions, principal: Principal, run: Run, entry: AuditEntry, key: str | None
 ) -> RetryResult:
     """Create a run like an earlier one."""
-    prepared = await services.submissions.prepare_rerun(run, by=principal.name, why=entry.why, key=key)
-    created = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
+    prepared = await submissions.prepare_rerun(run, by=principal.name, why=entry.why, key=key)
+    created = await submissions.insert(msgspec.structs.replace(prepared, audit=entry))
     detail = "already created with the same key" if created.is_replay else ""
     return RetryResult(run_id=created.id, is_new_run=True, detail=detail)
-
-
-async def _describe(services: Services, tasks: list[Task]) -> list[DeadLetterView]:
-    """Convert tasks with their runs, each of which is read once."""
-    runs = {run_id: await services.store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
-    shown = []
-    for task in tasks:
-        run = runs[task.run_id]
-        if run is not None:
-            shown.append(schedule_views.dead_letter_view(task, run))
-    return shown

@@ -6,35 +6,37 @@ Preempted tasks may belong to other tenants: callers of one tenant see only thei
 from __future__ import annotations
 
 from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.routing import Router
-from mainspring.api.http.time_cursors import read_position
 from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
-from mainspring.core.model.decisions import Decision, DecisionKind, PreemptedTask
+from mainspring.api.views import quantities
+from mainspring.api.views.view_of import view_of
+from mainspring.core.model.decisions import Decision, DecisionKind
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.rest.decisions import DecisionView, PreemptedTaskView, RequestView
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import Instant
 from mainspring.store.ports.front import DecisionFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 
 @router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
 async def list_task_decisions(
-    task_id: str, principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    task_id: str, principal: Principal, store: Store, paging: PageRequest
 ) -> Page[DecisionView]:
     """List the decisions about a task within their retention, latest first. Placements are sampled."""
-    await find_task(services, principal, task_id)
-    return await _page(services, principal, DecisionFilter(task_id=task_id), limit, cursor)
+    await find_task(store, principal, task_id)
+    return await _page(store, principal, DecisionFilter(task_id=task_id), paging)
 
 
 @router.get("/decisions", operation="list_decisions", role=Role.VIEWER)
 async def list_decisions(
     principal: Principal,
-    services: Services,
+    store: Store,
+    paging: PageRequest,
     task: str | None = None,
     run: str | None = None,
     worker: str | None = None,
@@ -42,8 +44,6 @@ async def list_decisions(
     tenant: str | None = None,
     since: Instant | None = None,
     before: Instant | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[DecisionView]:
     """List decisions, latest first.
 
@@ -54,38 +54,27 @@ async def list_decisions(
         tenant=permissions.tenant_to_read(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
         since=since, before=before,
     )  # fmt: skip
-    return await _page(services, principal, wanted, limit, cursor)
+    return await _page(store, principal, wanted, paging)
 
 
-async def _page(
-    services: Services, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
-) -> Page[DecisionView]:
-    rows = await services.store.list_decisions(wanted, read_position(cursor), limit)
-    position = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
-    return run_views.page(rows, [_view(row, principal) for row in rows], limit, position)
+async def _page(store: Store, principal: Principal, wanted: DecisionFilter, paging: PageRequest) -> Page[DecisionView]:
+    rows = await store.list_decisions(wanted, paging.position(), paging.limit)
+    return paging.page(rows, lambda row: _view(row, principal), lambda row: [row.at.isoformat(), row.id])
 
 
 def _view(row: Decision, principal: Principal) -> DecisionView:
-    return DecisionView(
-        id=row.id, at=row.at, kind=row.kind, pool=row.shard, tenant=row.tenant, task_id=row.task_id, run_id=row.run_id,
-        name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
-        worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
-        workers_examined=row.workers_examined,
-        victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
-        victim_total=row.victim_count, why=row.why, version=row.version,
+    victims = [
+        view_of(PreemptedTaskView, one, priority=one.priority.name) for one in row.victims if principal.sees(one.tenant)
+    ]
+    return view_of(
+        DecisionView, row, pool=row.shard, priority=row.priority.name, request=_request(row.request),
+        worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), victims=victims,
+        victim_total=row.victim_count,
     )  # fmt: skip
 
 
 def _request(shape: Shape) -> RequestView:
-    return RequestView(
-        resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone,
+    return view_of(
+        RequestView, shape, resources=quantities.show(shape.resources), labels=dict(shape.labels),
         prefer=dict(shape.prefer),
-        prefer_zone=shape.prefer_zone, groups=list(shape.groups), affinity=list(shape.affinity),
-        anti_affinity=list(shape.anti_affinity),
     )  # fmt: skip
-
-
-def _victim(one: PreemptedTask) -> PreemptedTaskView:
-    return PreemptedTaskView(
-        task_id=one.task_id, tenant=one.tenant, priority=one.priority.name, lost_seconds=one.lost_seconds
-    )

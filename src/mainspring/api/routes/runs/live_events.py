@@ -10,14 +10,17 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mainspring.api.auth.session_validity import SessionValidity
+from mainspring.api.auth.access import Access, SessionValidity
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import list_filters
 from mainspring.api.http.list_filters import Query
 from mainspring.api.http.routing import NDJSON, Header, Router
-from mainspring.api.live.transitions import HEARTBEAT_SECONDS, Position, read_cursor, write_cursor
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.live.run_jobs import RunJobs
+from mainspring.api.live.transitions import HEARTBEAT_SECONDS, Position, TransitionFeed, read_cursor, write_cursor
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.core.model.task import TaskState, Transition
 from mainspring.core.query.filters import Filter, ListKind, matches
+from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import EventLine, TransitionView
 from mainspring.store.ports.front import TransitionRecord
@@ -35,7 +38,11 @@ _SSE = "text/event-stream"
 async def follow_events(
     request: Request,
     principal: Principal,
-    services: Services,
+    time: StoreTimeCache,
+    access: Access,
+    live: TransitionFeed,
+    run_jobs: RunJobs,
+    clock: Clock,
     q: Query = "",
     tenant: str | None = None,
     run: str | None = None,
@@ -57,13 +64,13 @@ async def follow_events(
     As JSON lines: `Accept: application/x-ndjson` or `format=jsonl`.
     """
     wanted = await list_filters.parse_filter(
-        services, principal, ListKind.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
+        time, principal, ListKind.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
     )
     resume_cursor = last_event_id or after
-    positions = await services.live.now() if resume_cursor is None else read_cursor(resume_cursor)
+    positions = await live.now() if resume_cursor is None else read_cursor(resume_cursor)
     lines = format == "jsonl" or (format is None and NDJSON in accept)
-    stream = _Stream(services, wanted, positions, _line if lines else _event)
-    validity = SessionValidity(services, request)
+    stream = _Stream(live, run_jobs, clock, wanted, positions, _line if lines else _event)
+    validity = access.session(request)
     parts = stream.follow(validity) if follow else stream.catch_up()
     return StreamingResponse(parts, media_type=NDJSON if lines else _SSE)
 
@@ -71,8 +78,13 @@ async def follow_events(
 class _Stream:
     """The encoded transitions of one client. Filtered ones still advance the cursor."""
 
-    def __init__(self, services: Services, wanted: Filter, positions: dict[str, Position], write: _Write) -> None:
-        self._services = services
+    def __init__(
+        self, live: TransitionFeed, run_jobs: RunJobs, clock: Clock, wanted: Filter, positions: dict[str, Position],
+        write: _Write,
+    ) -> None:  # fmt: skip
+        self._live = live
+        self._run_jobs = run_jobs
+        self._clock = clock
         self._wanted = wanted
         self._positions = positions
         self._write = write
@@ -80,17 +92,16 @@ class _Stream:
     async def follow(self, validity: SessionValidity) -> AsyncIterator[bytes]:
         """Stream transitions while the session is valid."""
         yield self._write(self._positions, None)
-        clock = self._services.clock
-        sent_at = clock.monotonic()
+        sent_at = self._clock.monotonic()
         try:
-            async for group in self._services.live.follow(dict(self._positions)):
+            async for group in self._live.follow(dict(self._positions)):
                 if not await validity.is_valid():
                     return
                 text = await self._encode(group)
-                if not text and (not group or clock.monotonic() - sent_at >= HEARTBEAT_SECONDS):
+                if not text and (not group or self._clock.monotonic() - sent_at >= HEARTBEAT_SECONDS):
                     text = self._write(self._positions, None)
                 if text:
-                    sent_at = clock.monotonic()
+                    sent_at = self._clock.monotonic()
                     yield text
         except Unavailable as fault:
             # The client resumes with its cursor, without a gap.
@@ -98,7 +109,7 @@ class _Stream:
 
     async def catch_up(self) -> AsyncIterator[bytes]:
         """Stream the transitions up to now, and at the end the cursor to resume with."""
-        async for group in self._services.live.catch_up(dict(self._positions)):
+        async for group in self._live.catch_up(dict(self._positions)):
             text = await self._encode(group)
             if text:
                 yield text
@@ -117,7 +128,7 @@ class _Stream:
         """Return the jobs of runs that may match, if the filter needs them."""
         if self._wanted.job is None:
             return {}
-        return await self._services.run_jobs.names(
+        return await self._run_jobs.names(
             entry.transition.run_id for entry in group if _is_of(self._wanted, entry.transition)
         )
 

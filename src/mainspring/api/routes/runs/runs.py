@@ -8,16 +8,19 @@ import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http import list_filters, preferences
+from mainspring.api.http.cursors import PageRequest, unknown_cursor
 from mainspring.api.http.list_filters import CountMode, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.problems import not_found, refusal, refuse
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.live.run_waits import RunWaiters
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import execute, reason
-from mainspring.api.submission.admission import refuse
+from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.views import run_deadlines, run_graphs, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.run import Run, RunState
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.query.filters import ListKind, matches
@@ -25,6 +28,7 @@ from mainspring.protocol.rest.overviews import DeadlineView, GraphView
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page, PriorityRequest, RunView, TaskView
 from mainspring.shard.events import CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun, RunAction
 from mainspring.store.ports.front import ListedRun, TaskFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -35,7 +39,9 @@ _ID = "run_"
 @router.get("/runs", operation="list_runs", role=Role.VIEWER)
 async def list_runs(
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     state: list[RunState] | None = None,
     job: str | None = None,
@@ -43,8 +49,6 @@ async def list_runs(
     tenant: str | None = None,
     count: CountMode | None = None,
     sort: str = _NEWEST_FIRST,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[RunView]:
     """List runs, newest first, including those in history.
 
@@ -54,132 +58,126 @@ async def list_runs(
     if sort != _NEWEST_FIRST:
         raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
     wanted = await list_filters.parse_filter(
-        services, principal, ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
+        time, principal, ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
     )
-    chosen = await list_filters.run_filter(services, principal, wanted)
-    counted = await list_filters.count_runs(services, chosen, count)
-    (before,) = run_views.read_cursor(cursor, 1)
+    chosen = await list_filters.run_filter(store, principal, wanted)
+    counted = await list_filters.count_runs(store, chosen, count)
+    before = paging.after()
     if before and not before.startswith(_ID):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    rows = await services.store.list_runs(msgspec.structs.replace(chosen, before=before or None), limit)
-    return run_views.page(rows, map(run_views.run_view, rows), limit, [rows[-1].run.id] if rows else [], counted)
+        raise unknown_cursor()
+    rows = await store.list_runs(msgspec.structs.replace(chosen, before=before or None), paging.limit)
+    return paging.page(rows, run_views.run_view, lambda row: [row.run.id], counted)
 
 
 @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER, returns=RunView)
-async def get_run(run_id: str, principal: Principal, services: Services, prefer: Prefer = None) -> Response:
+async def get_run(
+    run_id: str, principal: Principal, store: Store, waits: RunWaiters, prefer: Prefer = None
+) -> Response:
     """Get a run, with the counts of its tasks by state.
 
     With `Prefer: wait=30` it responds when the run has ended, or after 30 s; the maximum is a minute.
     """
-    found = await find_run(services, principal, run_id)
+    found = await find_run(store, principal, run_id)
     seconds = preferences.wait_seconds_of(prefer)
     if seconds:
-        await services.waits.wait_until_ended(run_id, seconds)
-        found = await find_run(services, principal, run_id)
-    return json_response(await run_with_counts(services, found), 200, preferences.applied(seconds))
+        await waits.wait_until_ended(run_id, seconds)
+        found = await find_run(store, principal, run_id)
+    return json_response(await run_with_counts(store, found), 200, preferences.applied(seconds))
 
 
 @router.get("/runs/{run_id}/graph", operation="get_run_graph", role=Role.VIEWER)
-async def get_run_graph(run_id: str, principal: Principal, services: Services) -> GraphView:
+async def get_run_graph(run_id: str, principal: Principal, store: Store) -> GraphView:
     """Get the graph of a run: tasks in topological order with their dependencies and counts by state.
 
     The tasks of a fan-out are one node. Dynamic tasks are included. A graph of more than 10,000 nodes is rejected.
     """
-    return await run_graphs.graph_of(services, await find_run(services, principal, run_id))
+    return await run_graphs.graph_of(store, await find_run(store, principal, run_id))
 
 
 @router.get("/runs/{run_id}/deadline", operation="get_run_deadline", role=Role.VIEWER)
-async def get_run_deadline(run_id: str, principal: Principal, services: Services) -> DeadlineView:
+async def get_run_deadline(run_id: str, principal: Principal, store: Store, time: StoreTimeCache) -> DeadlineView:
     """Get the deadline of a run, its slack and its critical path. 404 if it has none."""
-    return await run_deadlines.deadline_of(services, await find_run(services, principal, run_id))
+    return await run_deadlines.deadline_of(store, time, await find_run(store, principal, run_id))
 
 
 @router.get("/runs/{run_id}/tasks", operation="list_tasks_of_run", role=Role.VIEWER)
 async def list_tasks_of_run(
     run_id: str,
     principal: Principal,
-    services: Services,
+    store: Store,
+    time: StoreTimeCache,
+    paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
     name: str | None = None,
     count: CountMode | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[TaskView]:
     """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
-    found = await find_run(services, principal, run_id)
-    (after,) = run_views.read_cursor(cursor, 1)
-    wanted = await list_filters.parse_filter(
-        services, principal, ListKind.TASKS, q, run=run_id, states=state, name=name
-    )
+    found = await find_run(store, principal, run_id)
+    after = paging.after()
+    wanted = await list_filters.parse_filter(time, principal, ListKind.TASKS, q, run=run_id, states=state, name=name)
     chosen = msgspec.structs.replace(list_filters.task_filter(wanted), after=after)
     if found.in_history:
-        every = sorted(await services.store.tasks(run_id), key=lambda task: task.id)
+        every = sorted(await store.tasks(run_id), key=lambda task: task.id)
         matching = [task for task in every if _matches(task, chosen)]
         counted = list_filters.counted(len(matching), count)
-        rows = [task for task in matching if task.id > after][:limit]
+        rows = [task for task in matching if task.id > after][: paging.limit]
     else:
-        counted = await list_filters.count_tasks(services, chosen, count)
-        rows = await services.store.list_tasks(chosen, limit)
-    return run_views.page(rows, map(run_views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
+        counted = await list_filters.count_tasks(store, chosen, count)
+        rows = await store.list_tasks(chosen, paging.limit)
+    return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
 
-@router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
-async def cancel_run(
-    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Cancel a run: waiting tasks never start, running tasks are asked to stop."""
-    return await _execute(CancelRun, run_id, body, principal, services, audit)
+def _add_action(verb: str, kind: type[RunAction], about: str) -> None:
+    """Add the route of an action on a run without further arguments."""
+
+    async def act(
+        run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+    ) -> ActionResult:
+        found = await find_run(store, principal, run_id)
+        action = run_action(kind, found.run, principal, reason(body.why), audit)
+        return await execute(leaders, found.run.shard, action)
+
+    act.__doc__ = about
+    router.post(f"/runs/{{run_id}}/{verb}", operation=f"{verb}_run", role=Role.OPERATOR)(act)
 
 
-@router.post("/runs/{run_id}/pause", operation="pause_run", role=Role.OPERATOR)
-async def pause_run(
-    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Pause a run: no more of its tasks start; running tasks continue."""
-    return await _execute(PauseRun, run_id, body, principal, services, audit)
-
-
-@router.post("/runs/{run_id}/resume", operation="resume_run", role=Role.OPERATOR)
-async def resume_run(
-    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Resume a run that was paused, or held because of a fault."""
-    return await _execute(ResumeRun, run_id, body, principal, services, audit)
-
-
-@router.post("/runs/{run_id}/retry", operation="retry_run", role=Role.OPERATOR)
-async def retry_run(
-    run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Retry all failed tasks of a run, with the tasks cancelled or skipped because of them."""
-    return await _execute(RetryRun, run_id, body, principal, services, audit)
+_add_action("cancel", CancelRun, "Cancel a run: waiting tasks never start, running tasks are asked to stop.")
+_add_action("pause", PauseRun, "Pause a run: no more of its tasks start; running tasks continue.")
+_add_action("resume", ResumeRun, "Resume a run that was paused, or held because of a fault.")
+_add_action("retry", RetryRun, "Retry all failed tasks of a run, with the tasks cancelled or skipped because of them.")
 
 
 @router.post("/runs/{run_id}/priority", operation="change_priority", role=Role.OPERATOR)
 async def change_priority(
-    run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
+    run_id: str,
+    body: PriorityRequest,
+    principal: Principal,
+    store: Store,
+    leaders: LeaderRouter,
+    admission: AdmissionControl,
+    audit: Auditor,
 ) -> ActionResult:
     """Change the priority of a run and of its open tasks. Running tasks continue."""
     priority = read_priority(body.priority)
-    found = await find_run(services, principal, run_id)
-    refuse("the body", await services.admission.check_priority(priority, found.run.tenant))
+    found = await find_run(store, principal, run_id)
+    refuse("the body", await admission.check_priority(priority, found.run.tenant))
     action = priority_action(found.run, priority, principal, reason(body.why), audit)
-    return await execute(services, found.run.shard, action)
+    return await execute(leaders, found.run.shard, action)
 
 
-async def run_with_counts(services: Services, found: ListedRun) -> RunView:
+async def run_with_counts(store: Store, found: ListedRun) -> RunView:
     """Convert a run, with the counts of its tasks by state."""
     rate_class: Counter[str] = Counter()
     if found.run.adopted_at is not None:  # before that it has no tasks
-        for states in (await services.store.task_states(found.run.id, found.run.task_count)).values():
+        for states in (await store.task_states(found.run.id, found.run.task_count)).values():
             rate_class.update(states)
     return run_views.run_view(found, rate_class)
 
 
-def read_priority(said: str | None) -> Priority:
+def read_priority(text: str | None) -> Priority:
     """Parse a priority, case-insensitive. Raises Refused."""
-    priority = Priority.__members__.get((said or "").upper())
+    priority = Priority.__members__.get((text or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
         raise refusal("the body has 1 fault", "priority", why)
@@ -198,20 +196,12 @@ def run_action(kind: type[RunAction], run: Run, principal: Principal, why: str, 
     return kind(run_id=run.id, by=principal.name, why=why, audit=entry)
 
 
-async def find_run(services: Services, principal: Principal, run_id: str) -> ListedRun:
+async def find_run(store: Store, principal: Principal, run_id: str) -> ListedRun:
     """Find a run that the caller may see. Raises NotFound, also for other tenants' runs."""
-    found = await services.store.find_run(run_id)
+    found = await store.find_run(run_id)
     if found is None or not principal.sees(found.run.tenant):
         raise not_found("run", run_id)
     return found
-
-
-async def _execute(
-    kind: type[RunAction], run_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    found = await find_run(services, principal, run_id)
-    action = run_action(kind, found.run, principal, reason(body.why), audit)
-    return await execute(services, found.run.shard, action)
 
 
 def _matches(task: Task, wanted: TaskFilter) -> bool:

@@ -10,11 +10,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from functools import partial
-from math import ceil
 
 import msgspec
 from msgspec.structs import replace
@@ -24,24 +22,25 @@ from starlette.types import Receive, Scope, Send
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, preferences
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import problem_of, refusal
-from mainspring.api.http.routing import NDJSON, Router, json_response, rate_limit_key
+from mainspring.api.http.routing import NDJSON, Router, json_response
+from mainspring.api.live.run_waits import RunWaiters
 from mainspring.api.routes.runs.runs import find_run
-from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services
-from mainspring.api.submission.admission import counted
+from mainspring.api.services import ServerInfo
 from mainspring.api.submission.idempotency import Key
-from mainspring.api.submission.rate_limits import RUNS_PER_SUBMISSION, RateClass, submission_charges
-from mainspring.api.submission.submission import CreatedRun, PreparedRun, digest
+from mainspring.api.submission.rate_limits import RateClass
+from mainspring.api.submission.request_limits import RequestLimits, RunCharges
+from mainspring.api.submission.submission import CreatedRun, PreparedRun, Submissions, digest
 from mainspring.api.views import run_views
-from mainspring.core.admission.validate_job import NAME, Faults
+from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.errors import Fault, MainspringError, Overloaded, Refused, TooLarge
 from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 from mainspring.store.ports.front import ListedRun
-from mainspring.store.ports.store import IdempotencyKey
-from mainspring.telemetry.metrics import RefusalReason
+from mainspring.store.ports.store import IdempotencyKey, Store
 
 router = Router()
 
@@ -66,7 +65,9 @@ class Mode(StrEnum):
 async def create_run(
     body: RunRequest,
     principal: Principal,
-    services: Services,
+    store: Store,
+    submissions: Submissions,
+    waits: RunWaiters,
     audit: Auditor,
     key: Key = None,
     prefer: Prefer = None,
@@ -81,16 +82,16 @@ async def create_run(
         if body.idempotency_key not in {None, key}:
             raise refusal("the body has 1 fault", "idempotency_key", "differs from the header")
         body = replace(body, idempotency_key=key)
-    prepared = await _prepare(services, principal, body)
-    created = await services.submissions.insert(with_audit_entry(prepared, audit))
+    prepared = await _prepare(submissions, principal, body)
+    created = await submissions.insert(with_audit_entry(prepared, audit))
     seconds = preferences.wait_seconds_of(prefer)
     headers = {"Location": f"/api/v1/runs/{created.id}", **preferences.applied(seconds)}
     if created.is_replay:
         headers["Idempotent-Replayed"] = "true"
     elif not seconds:
         return json_response(_view(created.prepared), 201, headers)
-    await services.waits.wait_until_ended(created.id, seconds)
-    return json_response(run_views.run_view(await find_run(services, principal, created.id)), 201, headers)
+    await waits.wait_until_ended(created.id, seconds)
+    return json_response(run_views.run_view(await find_run(store, principal, created.id)), 201, headers)
 
 
 @router.post(
@@ -100,20 +101,22 @@ async def create_run(
 async def create_runs(
     request: Request,
     principal: Principal,
-    services: Services,
+    server: ServerInfo,
+    request_limits: RequestLimits,
+    submissions: Submissions,
     audit: Auditor,
     mode: Mode = Mode.EACH,
     key: Key = None,
 ) -> Response:
     """Create many runs: one line of the body and of the response for each, in the same order."""
     if mode is Mode.ALL:
-        return await _create_all(request, principal, services, audit, key)
+        return await _create_all(request, principal, server, request_limits, submissions, audit, key)
     if key is not None:
         raise refusal(
             "the request has 1 fault", "header:Idempotency-Key", "is for mode=all; with mode=each each line has its own"
         )
     audit.defer_entries()
-    return NdjsonResponse(_create_each(request, principal, services, audit))
+    return NdjsonResponse(_create_each(request, principal, server, request_limits, submissions, audit))
 
 
 def with_audit_entry(prepared: PreparedRun, audit: Auditor, why: str = "") -> PreparedRun:
@@ -143,67 +146,24 @@ class NdjsonResponse(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _RunCharges:
-    """Charges the runs of a request to rate limits: a submission per RUNS_PER_SUBMISSION runs, total and per tenant
-    (ADM-4)."""
-
-    def __init__(self, request: Request, principal: Principal, services: Services) -> None:
-        self._client_key = rate_limit_key(request, principal)
-        self._principal = principal
-        self._services = services
-        self._prepaid: Counter[str] = Counter()
-        """Runs already charged for, by tenant."""
-        self._prepaid_total = 0
-
-    async def add(self, run_requests: Iterable[RunRequest]) -> None:
-        """Charge these runs. Raises Overloaded, and then none is charged."""
-        kinds = Counter(
-            (self._tenant(run_request), run_request.job, run_request.priority) for run_request in run_requests
-        )
-        runs: Counter[str] = Counter()
-        for (tenant, _, _), number in kinds.items():
-            runs[tenant] += number
-        per_tenant = {tenant: _submission_count(number - self._prepaid[tenant]) for tenant, number in runs.items()}
-        total = _submission_count(runs.total() - self._prepaid_total)
-        services = self._services
-        part = min((services.submissions.part(*kind) for kind in kinds), default=1.0)
-        charges = submission_charges(
-            services.settings.scheduler_settings, self._principal.name, per_tenant, total=total, part=part
-        )
-        if charges:
-            with counted(services.metrics, RefusalReason.RATE):
-                await services.rate_limiter.admit(self._client_key, charges)
-        self._prepaid_total += total * RUNS_PER_SUBMISSION - runs.total()
-        for tenant, number in runs.items():
-            self._prepaid[tenant] += per_tenant[tenant] * RUNS_PER_SUBMISSION - number
-
-    def _tenant(self, run_request: RunRequest) -> str:
-        if not self._principal.sees_all_tenants():
-            return self._principal.tenant
-        return (
-            run_request.tenant
-            if run_request.tenant is not None and NAME.fullmatch(run_request.tenant)
-            else DEFAULT_TENANT
-        )
-
-
-def _submission_count(runs: int) -> int:
-    """Return the number of submissions that runs count as."""
-    return max(0, ceil(runs / RUNS_PER_SUBMISSION))
-
-
 async def _create_all(
-    request: Request, principal: Principal, services: Services, audit: Auditor, key: str | None
+    request: Request,
+    principal: Principal,
+    server: ServerInfo,
+    request_limits: RequestLimits,
+    submissions: Submissions,
+    audit: Auditor,
+    key: str | None,
 ) -> Response:
     """Create all runs, or none if a line is invalid."""
     faults = Faults()
     run_requests: list[RunRequest] = []
     size = 0
     number = 0
-    async for line in bodies.lines(request, _max_line_bytes(services)):
+    async for line in bodies.lines(request, _max_line_bytes(server)):
         size += len(line)
-        if number >= MAX_ATOMIC_LINES or size > services.max_body_bytes:
-            raise TooLarge(f"mode=all takes at most {MAX_ATOMIC_LINES} lines and {services.max_body_bytes} bytes")
+        if number >= MAX_ATOMIC_LINES or size > server.max_body_bytes:
+            raise TooLarge(f"mode=all takes at most {MAX_ATOMIC_LINES} lines and {server.max_body_bytes} bytes")
         try:
             run_request = _read(line)
             if run_request.idempotency_key is not None:
@@ -213,8 +173,8 @@ async def _create_all(
             faults.extend(_in_line(number, error))
             run_requests.append(_UNREADABLE)
         number += 1
-    await _RunCharges(request, principal, services).add(run_requests)
-    runs = await _prepare_all(run_requests, principal, services, faults)
+    await request_limits.runs_of(request, principal).add(run_requests)
+    runs = await _prepare_all(run_requests, principal, submissions, faults)
     if not number:
         faults.add("", "is empty")
     if faults.total():
@@ -225,14 +185,14 @@ async def _create_all(
             replace(run_request, tenant=one.run.tenant) for run_request, one in zip(run_requests, runs, strict=True)
         ]
         request_key = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(keyed_requests))
-    ids = await services.submissions.insert_all(runs, request_key, _batch_entries(audit, runs))
+    ids = await submissions.insert_all(runs, request_key, _batch_entries(audit, runs))
     headers = {"Idempotent-Replayed": "true"} if ids[0] != runs[0].run.id else None
     lines = [BulkItemResult(index=index, id=run_id) for index, run_id in enumerate(ids)]
     return Response(_encode(lines), 200, headers, NDJSON)
 
 
 async def _prepare_all(
-    run_requests: Sequence[RunRequest], principal: Principal, services: Services, faults: Faults
+    run_requests: Sequence[RunRequest], principal: Principal, submissions: Submissions, faults: Faults
 ) -> list[PreparedRun]:
     """Prepare all runs; faults are added to `faults`."""
     runs = []
@@ -240,25 +200,30 @@ async def _prepare_all(
         if run_request is _UNREADABLE:
             continue
         try:
-            runs.append(await _prepare(services, principal, run_request))
+            runs.append(await _prepare(submissions, principal, run_request))
         except Refused as error:
             faults.extend(_in_line(number, error))
     return runs
 
 
 async def _create_each(
-    request: Request, principal: Principal, services: Services, audit: Auditor
+    request: Request,
+    principal: Principal,
+    server: ServerInfo,
+    request_limits: RequestLimits,
+    submissions: Submissions,
+    audit: Auditor,
 ) -> AsyncIterator[bytes]:
     """Create runs line by line; errors become lines of the response, which has already started."""
     index = 0
     chunk: list[bytes] = []
     size = 0
     make = partial(
-        _create_chunk, principal=principal, services=services, audit=audit,
-        counted=_RunCharges(request, principal, services),
+        _create_chunk, principal=principal, submissions=submissions, audit=audit,
+        counted=request_limits.runs_of(request, principal),
     )  # fmt: skip
     try:
-        async for line in bodies.lines(request, _max_line_bytes(services)):
+        async for line in bodies.lines(request, _max_line_bytes(server)):
             chunk.append(line)
             size += len(line)
             if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
@@ -275,7 +240,13 @@ async def _create_each(
 
 
 async def _create_chunk(
-    lines: list[bytes], first: int, *, principal: Principal, services: Services, audit: Auditor, counted: _RunCharges
+    lines: list[bytes],
+    first: int,
+    *,
+    principal: Principal,
+    submissions: Submissions,
+    audit: Auditor,
+    counted: RunCharges,
 ) -> list[BulkItemResult]:
     run_requests = [_try_to_read(line) for line in lines]
     try:
@@ -287,12 +258,12 @@ async def _create_chunk(
         try:
             if isinstance(run_request, MainspringError):
                 raise run_request
-            one = await _prepare(services, principal, run_request)
+            one = await _prepare(submissions, principal, run_request)
             prepared.append(one if one.key is None else with_audit_entry(one, audit))
         except MainspringError as error:
             prepared.append(error)
     good = [one for one in prepared if isinstance(one, PreparedRun)]
-    ended = iter(await services.submissions.insert_each(good, lambda group: _batch_entries(audit, group)))
+    ended = iter(await submissions.insert_each(good, lambda group: _batch_entries(audit, group)))
     answers = []
     for index, run_or_error in enumerate(prepared, first):
         end = next(ended) if isinstance(run_or_error, PreparedRun) else run_or_error
@@ -317,9 +288,9 @@ def _batch_entries(audit: Auditor, runs: Sequence[PreparedRun]) -> list[AuditEnt
     return entries
 
 
-async def _prepare(services: Services, principal: Principal, run_request: RunRequest) -> PreparedRun:
+async def _prepare(submissions: Submissions, principal: Principal, run_request: RunRequest) -> PreparedRun:
     tenant = permissions.tenant_to_write(principal, run_request.tenant)
-    return await services.submissions.prepare(run_request, tenant=tenant, by=principal.name)
+    return await submissions.prepare(run_request, tenant=tenant, by=principal.name)
 
 
 def _read(line: bytes) -> RunRequest:
@@ -340,8 +311,8 @@ def _view(prepared: PreparedRun) -> RunView:
     return run_views.run_view(ListedRun(run=prepared.run, job_name=job.name, job_version=job.version))
 
 
-def _max_line_bytes(services: Services) -> int:
-    return services.limits.max_payload_bytes + _LINE_OVERHEAD_BYTES
+def _max_line_bytes(server: ServerInfo) -> int:
+    return server.limits.max_payload_bytes + _LINE_OVERHEAD_BYTES
 
 
 def _in_line(number: int, error: Refused) -> list[Fault]:

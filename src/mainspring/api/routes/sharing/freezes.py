@@ -5,22 +5,25 @@ Freezing everything or a pool requires access to all tenants. A tenant and its j
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import FreezeRequest, FreezeView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -29,16 +32,23 @@ _CLUSTER_WIDE = (FreezeKind.ALL, FreezeKind.POOL)
 
 @router.get("/freezes", operation="list_freezes", role=Role.VIEWER)
 async def list_freezes(
-    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
+    principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest
 ) -> Page[FreezeView]:
     """List active freezes; for callers of one tenant those that affect its work."""
-    now = await services.time.now()
-    rows = [row for row in (await services.rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
+    now = await time.now()
+    rows = [row for row in (await rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.kind, row.subject), paging, parts=2)
 
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)
-async def freeze(body: FreezeRequest, principal: Principal, services: Services, audit: Auditor) -> FreezeView:
+async def freeze(
+    body: FreezeRequest,
+    principal: Principal,
+    store: Store,
+    time: StoreTimeCache,
+    rules: SharingRulesCache,
+    audit: Auditor,
+) -> FreezeView:
     """Freeze a scope, for a duration or until it is unfrozen. Running work continues."""
     faults = Faults()
     rule_routes.check_reason(body.why, faults)
@@ -46,35 +56,43 @@ async def freeze(body: FreezeRequest, principal: Principal, services: Services, 
     kind = FreezeKind(body.kind)
     subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
     if not faults.total():
-        await _check_known(services, kind, subject, faults)
-    rule_routes.refuse_faults("freeze", faults)
-    was = await _find(services, kind, subject)
+        await _check_known(store, kind, subject, faults)
+    refuse("the freeze", faults)
+    existing = await _find(rules, kind, subject)
     row = FreezeRow(
         kind=kind, subject=subject, by=principal.name, why=body.why, since=EPOCH,
-        until=await rule_routes.until(services, body.seconds),
+        until=await rule_routes.until(time, body.seconds),
     )  # fmt: skip
     entry = audit.entry(
-        _object(kind, subject), tenant=tenant, why=body.why, before=_view(was) if was else None, after=body
+        _object(kind, subject), tenant=tenant, why=body.why, before=_view(existing) if existing else None, after=body
     )
-    kept = await services.store.freeze(row, entry)
-    await services.rules.refresh()
+    kept = await store.freeze(row, entry)
+    await rules.refresh()
     return _view(kept)
 
 
 @router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
 async def unfreeze(
-    kind: FreezeKind, principal: Principal, services: Services, audit: Auditor, subject: str = "", why: str = ""
+    kind: FreezeKind,
+    principal: Principal,
+    store: Store,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    subject: str = "",
+    why: str = "",
 ) -> ActionResult:
     """Unfreeze a scope."""
     faults = Faults()
     subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
-    rule_routes.refuse_faults("request", faults)
-    was = await _find(services, kind, subject)
-    entry = audit.entry(_object(kind, subject), tenant=tenant, why=reason(why), before=_view(was) if was else None)
-    return await rule_routes.delete_rule(services, services.store.unfreeze(kind, subject, entry), entry)
+    refuse("the request", faults)
+    existing = await _find(rules, kind, subject)
+    entry = audit.entry(
+        _object(kind, subject), tenant=tenant, why=reason(why), before=_view(existing) if existing else None
+    )
+    return await rule_routes.delete_rule(store, rules, store.unfreeze(kind, subject, entry), entry)
 
 
-def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, *, where: str) -> tuple[str, str]:
+def _subject(principal: Principal, kind: FreezeKind, requested: str, faults: Faults, *, where: str) -> tuple[str, str]:
     """Return the subject and the tenant of the audit entry. Raises Forbidden if the caller may not freeze it.
 
     A job without a tenant belongs to the caller's.
@@ -82,37 +100,37 @@ def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, 
     if kind in _CLUSTER_WIDE:
         permissions.check_all_tenants(principal)
         if kind is FreezeKind.POOL:
-            validate_job.check_name(said, where, faults)
-        elif said:
+            validate_job.check_name(requested, where, faults)
+        elif requested:
             faults.add(where, "must be empty for everything")
-        return said, INSTALLATION
+        return requested, INSTALLATION
     if kind is FreezeKind.TENANT:
-        validate_job.check_name(said, where, faults)
-        return said, permissions.tenant_to_write(principal, said)
-    named, slash, job = said.rpartition("/")
+        validate_job.check_name(requested, where, faults)
+        return requested, permissions.tenant_to_write(principal, requested)
+    named, slash, job = requested.rpartition("/")
     for part in (named, job) if slash else (job,):
         validate_job.check_name(part, where, faults)
     tenant = permissions.tenant_to_write(principal, named if slash else None)
     return f"{tenant}/{job}", tenant
 
 
-async def _check_known(services: Services, kind: FreezeKind, subject: str, faults: Faults) -> None:
+async def _check_known(store: Store, kind: FreezeKind, subject: str, faults: Faults) -> None:
     """Report unknown subjects: freezing one would look like a success."""
     if kind is FreezeKind.POOL:
-        found = subject in {row.id for row in await services.store.shards()}
+        found = subject in {row.id for row in await store.shards()}
     elif kind is FreezeKind.TENANT:
-        found = await services.store.find_tenant(subject) is not None
+        found = await store.find_tenant(subject) is not None
     elif kind is FreezeKind.JOB:
         tenant, _, job = subject.partition("/")
-        found = await services.store.find_job(tenant, job, None) is not None
+        found = await store.find_job(tenant, job, None) is not None
     else:
         found = True
     if not found:
         faults.add("subject", f"there is no {kind} {subject}")
 
 
-async def _find(services: Services, kind: FreezeKind, subject: str) -> FreezeRow | None:
-    rows = (await services.rules.refresh()).freezes
+async def _find(rules: SharingRulesCache, kind: FreezeKind, subject: str) -> FreezeRow | None:
+    rows = (await rules.refresh()).freezes
     return next((row for row in rows if (row.kind, row.subject) == (kind, subject)), None)
 
 
@@ -127,4 +145,4 @@ def _object(kind: FreezeKind, subject: str) -> str:
 
 
 def _view(row: FreezeRow) -> FreezeView:
-    return msgspec.convert(row, FreezeView, from_attributes=True)
+    return view_of(FreezeView, row)

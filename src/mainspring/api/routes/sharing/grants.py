@@ -2,77 +2,80 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.quotas import P0Grant
 from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GrantRequest, GrantView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
 
 @router.get("/p0-grants", operation="list_p0_grants", role=Role.VIEWER)
 async def list_p0_grants(
-    principal: Principal,
-    services: Services,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
 ) -> Page[GrantView]:
     """List the active grants, by tenant."""
     wanted = permissions.tenant_to_read(principal, tenant)
-    now = await services.time.now()
-    grants = (await services.rules.refresh()).grants
+    now = await time.now()
+    grants = (await rules.refresh()).grants
     rows = [row for row in grants if wanted in {None, row.tenant} and row.holds_at(now)]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), limit, cursor)
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant,), paging)
 
 
-@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)
+@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER, all_tenants=True)
 async def grant_p0(
-    name: str, body: GrantRequest, principal: Principal, services: Services, audit: Auditor
+    name: str,
+    body: GrantRequest,
+    principal: Principal,
+    store: Store,
+    time: StoreTimeCache,
+    rules: SharingRulesCache,
+    audit: Auditor,
 ) -> GrantView:
     """Grant a tenant P0, for a duration or until revoked. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
-    rule_routes.refuse_faults("grant", faults)
-    was = await _find(services, name)
+    refuse("the grant", faults)
+    existing = await _find(rules, name)
     grant = P0Grant(
-        tenant=name, by=principal.name, why=body.why, since=EPOCH, until=await rule_routes.until(services, body.seconds)
+        tenant=name, by=principal.name, why=body.why, since=EPOCH, until=await rule_routes.until(time, body.seconds)
     )
-    entry = audit.entry(name, tenant=name, why=body.why, before=_view(was) if was else None, after=body)
-    kept = await services.store.grant_p0(grant, entry)
-    await services.rules.refresh()
+    entry = audit.entry(name, tenant=name, why=body.why, before=_view(existing) if existing else None, after=body)
+    kept = await store.grant_p0(grant, entry)
+    await rules.refresh()
     return _view(kept)
 
 
-@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
-async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> ActionResult:
+@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER, all_tenants=True)
+async def revoke_p0(name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "") -> ActionResult:
     """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    rule_routes.refuse_faults("request", faults)
-    was = await _find(services, name)
-    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(was) if was else None)
-    return await rule_routes.delete_rule(services, services.store.revoke_p0(name, entry), entry)
+    refuse("the request", faults)
+    existing = await _find(rules, name)
+    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(existing) if existing else None)
+    return await rule_routes.delete_rule(store, rules, store.revoke_p0(name, entry), entry)
 
 
-async def _find(services: Services, tenant: str) -> P0Grant | None:
-    return next((row for row in (await services.rules.refresh()).grants if row.tenant == tenant), None)
+async def _find(rules: SharingRulesCache, tenant: str) -> P0Grant | None:
+    return next((row for row in (await rules.refresh()).grants if row.tenant == tenant), None)
 
 
 def _view(row: P0Grant) -> GrantView:
-    return msgspec.convert(row, GrantView, from_attributes=True)
+    return view_of(GrantView, row)

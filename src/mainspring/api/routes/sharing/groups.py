@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import reason
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.errors import Conflict
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupRequest, GroupView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -34,24 +36,20 @@ MIN_PERIOD_SECONDS = 1.0
 
 @router.get("/groups", operation="list_groups", role=Role.VIEWER)
 async def list_groups(
-    principal: Principal,
-    services: Services,
-    tenant: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
 ) -> Page[GroupView]:
     """List groups by tenant and name."""
     wanted = permissions.tenant_to_read(principal, tenant)
-    rows = [row for row in (await services.rules.refresh()).groups if wanted in {None, row.tenant}]
-    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
+    rows = [row for row in (await rules.refresh()).groups if wanted in {None, row.tenant}]
+    return rule_routes.page_in_memory(rows, _view, lambda row: (row.tenant, row.name), paging, parts=2)
 
 
 @router.get("/groups/{name}", operation="get_group", role=Role.VIEWER, returns=GroupView)
 async def get_group(
-    name: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
+    name: str, principal: Principal, rules: SharingRulesCache, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
     """Get a group."""
-    row = await _find(services, permissions.tenant_to_write(principal, tenant), name)
+    row = await _find(rules, permissions.tenant_to_write(principal, tenant), name)
     if row is None:
         raise not_found("group", name)
     return etags.answer(_view(row), row.version, known)
@@ -59,39 +57,39 @@ async def get_group(
 
 @router.put("/groups/{name}", operation="put_group", role=Role.OPERATOR, returns=GroupView)
 async def put_group(
-    name: str, body: GroupRequest, principal: Principal, services: Services, audit: Auditor,
+    name: str, body: GroupRequest, principal: Principal, store: Store, rules: SharingRulesCache, audit: Auditor,
     tenant: str | None = None, match: IfMatch = None,
 ) -> Response:  # fmt: skip
     """Create a group or change its limits. Running tasks continue, even if they exceed the new limit."""
     owner = permissions.tenant_to_write(principal, tenant)
     _check(owner, name, body)
-    was = await _find(services, owner, name)
-    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MAX_GROUPS_PER_TENANT:
+    existing = await _find(rules, owner, name)
+    if existing is None and sum(row.tenant == owner for row in rules.now.groups) >= MAX_GROUPS_PER_TENANT:
         raise Conflict(f"a tenant has at most {MAX_GROUPS_PER_TENANT} groups")
-    expected = etags.expected(match, None if was is None else was.version, f"group {name}")
+    expected = etags.expected(match, None if existing is None else existing.version, f"group {name}")
     row = GroupRow(
         tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
         updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    entry = audit.entry(name, tenant=owner, before=None if was is None else _request(was), after=body)
-    kept = await services.store.put_group(row, expected, entry)
-    await services.rules.refresh()
+    entry = audit.entry(name, tenant=owner, before=None if existing is None else _request(existing), after=body)
+    kept = await store.put_group(row, expected, entry)
+    await rules.refresh()
     return etags.answer(_view(kept), kept.version)
 
 
 @router.delete("/groups/{name}", operation="drop_group", role=Role.OPERATOR)
 async def drop_group(
-    name: str, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None, why: str = "",
-    match: IfMatch = None,
+    name: str, principal: Principal, store: Store, rules: SharingRulesCache, audit: Auditor, tenant: str | None = None,
+    why: str = "", match: IfMatch = None,
 ) -> ActionResult:  # fmt: skip
     """Delete a group: tasks that name it no longer wait for it."""
     owner = permissions.tenant_to_write(principal, tenant)
-    was = await _find(services, owner, name)
-    if was is None:
+    existing = await _find(rules, owner, name)
+    if existing is None:
         raise not_found("group", name)
-    etags.expected(match, was.version, f"group {name}")
-    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(was))
-    return await rule_routes.delete_rule(services, services.store.drop_group(owner, name, entry), entry)
+    etags.expected(match, existing.version, f"group {name}")
+    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(existing))
+    return await rule_routes.delete_rule(store, rules, store.drop_group(owner, name, entry), entry)
 
 
 def _check(owner: str, name: str, body: GroupRequest) -> None:
@@ -103,18 +101,18 @@ def _check(owner: str, name: str, body: GroupRequest) -> None:
     if body.per_seconds is not None and not MIN_PERIOD_SECONDS <= body.per_seconds <= rule_routes.MAX_SECONDS:
         faults.add("per_seconds", f"must be from {MIN_PERIOD_SECONDS:g} to {rule_routes.MAX_SECONDS:.0f}")
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("group", faults)
+    refuse("the group", faults)
 
 
-async def _find(services: Services, tenant: str, name: str) -> GroupRow | None:
-    rows = (await services.rules.refresh()).groups
+async def _find(rules: SharingRulesCache, tenant: str, name: str) -> GroupRow | None:
+    rows = (await rules.refresh()).groups
     return next((row for row in rows if (row.tenant, row.name) == (tenant, name)), None)
 
 
 def _request(row: GroupRow) -> GroupRequest:
     """Return the audit summary of a group."""
-    return GroupRequest(most=row.most, per_seconds=row.per_seconds, note=row.note)
+    return view_of(GroupRequest, row)
 
 
 def _view(row: GroupRow) -> GroupView:
-    return msgspec.convert(row, GroupView, from_attributes=True)
+    return view_of(GroupView, row)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness.pools import Policy, PoolRow, blocking_policy, read_labels
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import PolicyRequest, PolicyView, PoolRequest, PoolView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -31,92 +34,106 @@ MAX_ZONES = 100
 
 
 @router.get("/pools", operation="list_pools", role=Role.VIEWER)
-async def list_pools(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PoolView]:
+async def list_pools(
+    store: Store, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest
+) -> Page[PoolView]:
     """List pools by name: those with a shard, and those that were configured."""
-    found = await _pools(services)
-    return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
+    found = await _pools(store, time, rules)
+    return rule_routes.page_in_memory(found.values(), lambda pool: pool, lambda pool: (pool.name,), paging)
 
 
 @router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
-async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> Response:
+async def get_pool(
+    name: str, store: Store, time: StoreTimeCache, rules: SharingRulesCache, known: IfNoneMatch = None
+) -> Response:
     """Get a pool."""
-    view = await _find_pool(services, name)
+    view = await _find_pool(store, time, rules, name)
     return etags.answer(view, view.version, known)
 
 
-@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView)
+@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView, all_tenants=True)
 async def put_pool(
-    name: str, body: PoolRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str,
+    body: PoolRequest,
+    principal: Principal,
+    store: Store,
+    time: StoreTimeCache,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    match: IfMatch = None,
 ) -> Response:
     """Configure a pool, which need not exist yet. Requires access to all tenants.
 
     Running tasks continue. Queued tasks that the new labels or zones exclude stay queued.
     """
-    permissions.check_all_tenants(principal)
     row = _pool_row(name, body, principal)
-    was = next((one for one in (await services.rules.refresh()).pools if one.name == name), None)
-    expected = etags.expected(match, None if was is None else was.version, f"pool {name}")
-    before = None if was is None else _audit_summary(was)
+    existing = next((one for one in (await rules.refresh()).pools if one.name == name), None)
+    expected = etags.expected(match, None if existing is None else existing.version, f"pool {name}")
+    before = None if existing is None else _audit_summary(existing)
     entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
-    kept = await services.store.put_pool(row, expected, entry)
-    await services.rules.refresh()
-    return etags.answer(await _find_pool(services, name), kept.version)
+    kept = await store.put_pool(row, expected, entry)
+    await rules.refresh()
+    return etags.answer(await _find_pool(store, time, rules, name), kept.version)
 
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
-async def list_policies(services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = "") -> Page[PolicyView]:
+async def list_policies(rules: SharingRulesCache, paging: PageRequest) -> Page[PolicyView]:
     """List policies by name, with the pools that satisfy each."""
-    rules = await services.rules.refresh()
+    current = await rules.refresh()
     return rule_routes.page_in_memory(
-        rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor
+        current.policies, lambda row: _policy_view(row, current), lambda row: (row.name,), paging
     )
 
 
-@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView)
+@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView, all_tenants=True)
 async def put_policy(
-    name: str, body: PolicyRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str,
+    body: PolicyRequest,
+    principal: Principal,
+    store: Store,
+    rules: SharingRulesCache,
+    audit: Auditor,
+    match: IfMatch = None,
 ) -> Response:
     """Restrict jobs with a label to pools with certain labels. Requires access to all tenants.
 
     Running tasks continue; queued tasks in other pools no longer start there.
     """
-    permissions.check_all_tenants(principal)
     _check_policy(name, body)
-    was = await _find_policy(services, name)
-    expected = etags.expected(match, None if was is None else was.version, f"policy {name}")
+    existing = await _find_policy(rules, name)
+    expected = etags.expected(match, None if existing is None else existing.version, f"policy {name}")
     row = Policy(
         name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
         updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    entry = audit.entry(name, tenant=INSTALLATION, before=None if was is None else _request(was), after=body)
-    kept = await services.store.put_policy(row, expected, entry)
-    return etags.answer(_policy_view(kept, await services.rules.refresh()), kept.version)
+    entry = audit.entry(name, tenant=INSTALLATION, before=None if existing is None else _request(existing), after=body)
+    kept = await store.put_policy(row, expected, entry)
+    return etags.answer(_policy_view(kept, await rules.refresh()), kept.version)
 
 
-@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
+@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN, all_tenants=True)
 async def drop_policy(
-    name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
+    name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
-    was = await _find_policy(services, name)
-    if was is None:
+    existing = await _find_policy(rules, name)
+    if existing is None:
         raise not_found("policy", name)
-    etags.expected(match, was.version, f"policy {name}")
-    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(was))
-    return await rule_routes.delete_rule(services, services.store.drop_policy(name, entry), entry)
+    etags.expected(match, existing.version, f"policy {name}")
+    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(existing))
+    return await rule_routes.delete_rule(store, rules, store.drop_policy(name, entry), entry)
 
 
-async def _pools(services: Services) -> dict[str, PoolView]:
+async def _pools(store: Store, time: StoreTimeCache, rules: SharingRulesCache) -> dict[str, PoolView]:
     """Return all pools by name."""
-    described = {row.name: row for row in (await services.rules.refresh()).pools}
-    now = await services.time.now()
-    leaders = {row.id: row.leader if row.lease_until > now else "" for row in await services.store.shards()}
+    described = {row.name: row for row in (await rules.refresh()).pools}
+    now = await time.now()
+    leaders = {row.id: row.leader if row.lease_until > now else "" for row in await store.shards()}
     return {name: _pool_view(name, described.get(name), leaders.get(name, "")) for name in {*described, *leaders}}
 
 
-async def _find_pool(services: Services, name: str) -> PoolView:
-    view = (await _pools(services)).get(name)
+async def _find_pool(store: Store, time: StoreTimeCache, rules: SharingRulesCache, name: str) -> PoolView:
+    view = (await _pools(store, time, rules)).get(name)
     if view is None:
         raise not_found("pool", name)
     return view
@@ -135,7 +152,7 @@ def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
     if body.max_resources is not None:
         largest = quantities.read_largest(body.max_resources, "max_resources", faults)
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("pool", faults)
+    refuse("the pool", faults)
     return PoolRow(
         name=name, labels=_labels(body.labels), zones=tuple(dict.fromkeys(body.zones)), max_resources=largest,
         note=body.note, version=0, updated_at=EPOCH, updated_by=principal.name,
@@ -154,11 +171,11 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
         faults.add("requires", "must have at least one label")
     validate_job.check_labels(body.requires, "requires", faults)
     rule_routes.check_note(body.note, faults)
-    rule_routes.refuse_faults("policy", faults)
+    refuse("the policy", faults)
 
 
-async def _find_policy(services: Services, name: str) -> Policy | None:
-    return next((row for row in (await services.rules.refresh()).policies if row.name == name), None)
+async def _find_policy(rules: SharingRulesCache, name: str) -> Policy | None:
+    return next((row for row in (await rules.refresh()).policies if row.name == name), None)
 
 
 def _labels(labels: dict[str, str]) -> str:
@@ -173,24 +190,21 @@ def _audit_summary(row: PoolRow) -> PoolRequest:
 
 def _request(row: Policy) -> PolicyRequest:
     """Return the audit summary of a policy."""
-    return PolicyRequest(label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note)
+    return view_of(PolicyRequest, row, requires=read_labels(row.requires))
 
 
 def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
     """Convert a pool; an unconfigured one has only a leader."""
     if row is None:
         return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
-    return PoolView(
-        name=name, labels=read_labels(row.labels), zones=list(row.zones),
-        max_resources=_audit_summary(row).max_resources,
-        note=row.note, leader=leader, version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
-    )  # fmt: skip
+    return view_of(
+        PoolView, row, labels=read_labels(row.labels), max_resources=_audit_summary(row).max_resources, leader=leader
+    )
 
 
 def _policy_view(row: Policy, rules: AllRules) -> PolicyView:
     concerned = {row.label: row.value}
-    return PolicyView(
-        name=row.name, label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note,
+    return view_of(
+        PolicyView, row, requires=read_labels(row.requires),
         pools=[pool.name for pool in rules.pools if blocking_policy([row], concerned, pool) is None],
-        version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
     )  # fmt: skip

@@ -8,18 +8,25 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.api.auth import permissions
-from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.cursors import PageRequest, unknown_cursor
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing.quotas import terms
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import quantities, run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views import quantities
+from mainspring.api.views.view_of import view_of
 from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.resources import ZERO_RESOURCES
+from mainspring.host.config.sharing_rules import SharingRulesCache
+from mainspring.host.degradation import DegradationMonitor
+from mainspring.protocol.clock import Clock
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.sharing import LevelView, QueueLineView, QueueView, ReservationView, TenantUseView
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -28,10 +35,12 @@ MAX_COUNTED = 100_000
 
 
 @router.get("/queue", operation="get_queue", role=Role.VIEWER)
-async def get_queue(principal: Principal, services: Services, pool: str | None = None) -> QueueView:
+async def get_queue(
+    principal: Principal, server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None = None
+) -> QueueView:
     """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
-    pool_status = await _standing(services, pool, permissions.tenant_to_read(principal, None))
-    intake = await services.store.count_intake(pool_status.pool, MAX_COUNTED)
+    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    intake = await store.count_intake(pool_status.pool, MAX_COUNTED)
     return QueueView(
         pool=pool_status.pool,
         at=pool_status.at,
@@ -44,7 +53,7 @@ async def get_queue(principal: Principal, services: Services, pool: str | None =
         intake={priority.name: count for priority, count in intake.items()},
         waiting=pool_status.queued,
         queues=[_queue_line_view(line) for line in pool_status.queues],
-        reservations=[_reservation_view(room) for room in pool_status.reservations],
+        reservations=[_reservation_view(one) for one in pool_status.reservations],
         stopping=pool_status.stopping,
     )
 
@@ -52,73 +61,80 @@ async def get_queue(principal: Principal, services: Services, pool: str | None =
 @router.get("/use", operation="list_use", role=Role.VIEWER)
 async def list_use(
     principal: Principal,
-    services: Services,
+    server: ServerInfo,
+    store: Store,
+    leaders: LeaderRouter,
+    rules: SharingRulesCache,
+    paging: PageRequest,
     pool: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
-    offset = _read_offset(cursor)
-    pool_status = await _standing(services, pool, permissions.tenant_to_read(principal, None))
-    rules = await services.rules.refresh()
-    found = pool_status.tenants[offset : offset + limit]
-    shown = [_use_view(tenant, pool_status, rules) for tenant in found]
-    return run_views.page(found, shown, limit, [str(offset + limit)])
+    after = paging.after()
+    if after and not (after.isascii() and after.isdecimal() and len(after) < 10):
+        raise unknown_cursor()
+    end = int(after or 0) + paging.limit
+    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    current = await rules.refresh()
+    found = pool_status.tenants[end - paging.limit : end]
+    return paging.page(found, lambda tenant: _use_view(tenant, pool_status, current), lambda _: [str(end)])
 
 
 @router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
-async def get_tenant_use(name: str, principal: Principal, services: Services, pool: str | None = None) -> TenantUseView:
+async def get_tenant_use(
+    name: str,
+    principal: Principal,
+    server: ServerInfo,
+    store: Store,
+    leaders: LeaderRouter,
+    rules: SharingRulesCache,
+    pool: str | None = None,
+) -> TenantUseView:
     """Get one tenant's usage of a pool and its limits; default: the default pool."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    pool_status = await _standing(services, pool, name)
-    rules = await services.rules.refresh()
-    found = pool_status.tenants[0] if pool_status.tenants else _idle(name, pool_status, rules)
-    return _use_view(found, pool_status, rules)
+    pool_status = await _pool_status(server, store, leaders, pool, name)
+    current = await rules.refresh()
+    found = pool_status.tenants[0] if pool_status.tenants else _idle(name, pool_status, current)
+    return _use_view(found, pool_status, current)
 
 
 @router.get("/level", operation="get_level", role=Role.VIEWER, rate_class=RateClass.NONE)
-async def get_level(services: Services, pool: str | None = None) -> LevelView:
+async def get_level(
+    server: ServerInfo, store: Store, degradation: DegradationMonitor, clock: Clock, pool: str | None = None
+) -> LevelView:
     """Get the degradation level of a pool as seen by this server; default: the worst pool."""
-    degradation = services.degradation
     if pool is not None and pool not in degradation.pools():
-        await check_pool(services, pool)
+        await check_pool(store, pool)
     worst = max(
-        degradation.pools().items(), key=lambda item: item[1].severity, default=(services.pool, degradation.now())
+        degradation.pools().items(), key=lambda item: item[1].severity, default=(server.pool, degradation.now())
     )
     name = pool or worst[0]
     level = degradation.of(name)
-    ago = timedelta(seconds=services.clock.monotonic() - level.since)
+    ago = timedelta(seconds=clock.monotonic() - level.since)
     return LevelView(
         pool=name,
         level=level.degree.value,
-        since=services.clock.wall() - ago,
+        since=clock.wall() - ago,
         why=level.why,
         accepts=level.accepts,
         shedding=degradation.shedding(name),
     )
 
 
-async def _standing(services: Services, pool: str | None, tenant: str | None) -> PoolStatus:
+async def _pool_status(
+    server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None, tenant: str | None
+) -> PoolStatus:
     """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
-    name = services.pool if pool is None else pool
-    if name not in services.shards.leads():
-        await check_pool(services, name)
-    return await services.shards.pool_status(name, tenant)
+    name = server.pool if pool is None else pool
+    if name not in leaders.leads():
+        await check_pool(store, name)
+    return await leaders.pool_status(name, tenant)
 
 
-async def check_pool(services: Services, pool: str) -> None:
+async def check_pool(store: Store, pool: str) -> None:
     """Raise NotFound if there is no such pool."""
-    if pool not in {row.id for row in await services.store.shards()}:
+    if pool not in {row.id for row in await store.shards()}:
         raise not_found("pool", pool)
-
-
-def _read_offset(cursor: str) -> int:
-    """Parse a cursor into an offset. Raises Refused."""
-    (offset,) = run_views.read_cursor(cursor, 1)
-    if offset and not (offset.isascii() and offset.isdecimal() and len(offset) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
-    return int(offset or 0)
 
 
 def _idle(tenant: str, pool_status: PoolStatus, rules: AllRules) -> TenantStatus:
@@ -130,30 +146,15 @@ def _idle(tenant: str, pool_status: PoolStatus, rules: AllRules) -> TenantStatus
 
 
 def _use_view(tenant: TenantStatus, pool_status: PoolStatus, rules: AllRules) -> TenantUseView:
-    return TenantUseView(
-        tenant=tenant.tenant,
-        pool=pool_status.pool,
-        quota=terms(tenant.quota),
-        queued=tenant.queued,
-        running=tenant.running,
-        use=quantities.show(tenant.use),
-        share=tenant.share,
-        fair_share=tenant.fair_share,
-        is_on_burst=tenant.is_on_burst,
-        blocked_by=tenant.blocked_by,
+    return view_of(
+        TenantUseView, tenant, pool=pool_status.pool, quota=terms(tenant.quota), use=quantities.show(tenant.use),
         p0=rules.granted_p0(tenant.tenant, pool_status.at),
-    )
+    )  # fmt: skip
 
 
 def _queue_line_view(line: QueueStatus) -> QueueLineView:
-    return QueueLineView(
-        priority=line.priority.name, tenant=line.tenant, wants=line.wants, waiting=line.waiting, since=line.since,
-        why=line.why, reason=line.reason or "",
-    )  # fmt: skip
+    return view_of(QueueLineView, line, priority=line.priority.name, reason=line.reason or "")
 
 
-def _reservation_view(room: ReservationStatus) -> ReservationView:
-    return ReservationView(
-        task=room.task, tenant=room.tenant, priority=room.priority.name, worker=room.worker, until=room.until,
-        why=room.why,
-    )  # fmt: skip
+def _reservation_view(reservation: ReservationStatus) -> ReservationView:
+    return view_of(ReservationView, reservation, priority=reservation.priority.name)

@@ -11,12 +11,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TypeVar
 
-from mainspring.api.services import Services
+from mainspring.api.http.cursors import PageRequest, read_cursor
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import MAX_REASON_LENGTH
-from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
+from mainspring.store.ports.store import Store
 
 MAX_NOTE_LENGTH = 4_000
 MAX_SECONDS = 366 * 86_400.0
@@ -42,35 +44,31 @@ def check_duration(seconds: float | None, faults: Faults) -> None:
         check_seconds(seconds, "seconds", faults, longest=MAX_SECONDS)
 
 
-def refuse_faults(what: str, faults: Faults) -> None:
-    """Raise Refused if there are faults."""
-    faults.refuse(f"the {what} has")
-
-
-async def until(services: Services, seconds: float | None) -> datetime | None:
+async def until(time: StoreTimeCache, seconds: float | None) -> datetime | None:
     """Return the end of a duration that starts now; None without one."""
-    return None if seconds is None else await services.time.now() + timedelta(seconds=seconds)
+    return None if seconds is None else await time.now() + timedelta(seconds=seconds)
 
 
 def page_in_memory(
     rows: Iterable[_R],
     view: Callable[[_R], _V],
     key: Callable[[_R], tuple[str, ...]],
-    limit: int,
-    cursor: str,
+    paging: PageRequest,
     *,
     parts: int = 1,
 ) -> Page[_V]:
     """Build a page from rows in memory, ordered by keys of `parts` parts."""
-    after = tuple(run_views.read_cursor(cursor, parts))
-    found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), limit))
-    return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
+    after = tuple(read_cursor(paging.cursor, parts))
+    found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), paging.limit))
+    return paging.page(found, view, key)
 
 
-async def delete_rule(services: Services, deletion: Awaitable[bool], entry: AuditEntry) -> ActionResult:
+async def delete_rule(
+    store: Store, rules: SharingRulesCache, deletion: Awaitable[bool], entry: AuditEntry
+) -> ActionResult:
     """Delete a rule and refresh the cache; the attempt is audited even if there was none."""
     changed = await deletion
     if not changed:
-        await services.store.record([entry])
-    await services.rules.refresh()
+        await store.record([entry])
+    await rules.refresh()
     return ActionResult(changed=changed, detail="" if changed else "already absent")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found
+from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.rest.admin import TenantRequest, TenantView
 from mainspring.protocol.rest.runs import Page
 from mainspring.store.ports.admin import TenantRow
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -27,42 +26,38 @@ MAX_TEXT_LENGTH = {"title": 200, "contact": 500, "note": 4_000}
 
 
 @router.get("/tenants", operation="list_tenants", role=Role.VIEWER)
-async def list_tenants(
-    principal: Principal, services: Services, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = ""
-) -> Page[TenantView]:
+async def list_tenants(principal: Principal, store: Store, paging: PageRequest) -> Page[TenantView]:
     """List tenants by name: all, or the caller's own."""
     if not principal.sees_all_tenants():
-        own = await services.store.find_tenant(principal.tenant)
+        own = await store.find_tenant(principal.tenant)
         return Page(items=[] if own is None else [_view(own)])
-    (after,) = run_views.read_cursor(cursor, 1)
-    rows = await services.store.list_tenants(after, limit)
-    return run_views.page(rows, map(_view, rows), limit, [rows[-1].name] if rows else [])
+    rows = await store.list_tenants(paging.after(), paging.limit)
+    return paging.page(rows, _view, lambda row: [row.name])
 
 
 @router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
-async def get_tenant(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+async def get_tenant(name: str, principal: Principal, store: Store, known: IfNoneMatch = None) -> Response:
     """Get a tenant."""
-    row = await services.store.find_tenant(name) if principal.sees(name) else None
+    row = await store.find_tenant(name) if principal.sees(name) else None
     if row is None:
         raise not_found("tenant", name)
     return etags.answer(_view(row), row.version, known)
 
 
-@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView)
+@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView, all_tenants=True)
 async def put_tenant(
-    name: str, body: TenantRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+    name: str, body: TenantRequest, principal: Principal, store: Store, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Describe a tenant, which need not exist yet. Requires access to all tenants."""
-    permissions.check_all_tenants(principal)
     _check(name, body)
-    was = await services.store.find_tenant(name)
-    expected = etags.expected(match, None if was is None else was.version, f"tenant {name}")
+    existing = await store.find_tenant(name)
+    expected = etags.expected(match, None if existing is None else existing.version, f"tenant {name}")
     row = TenantRow(
         name=name, title=body.title, contact=body.contact, note=body.note, version=0, created_at=EPOCH,
         created_by=principal.name, updated_at=EPOCH, updated_by=principal.name,
     )  # fmt: skip
-    before = None if was is None else TenantRequest(title=was.title, contact=was.contact, note=was.note)
-    kept = await services.store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
+    before = None if existing is None else view_of(TenantRequest, existing)
+    kept = await store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
     return etags.answer(_view(kept), kept.version)
 
 
@@ -72,11 +67,11 @@ def _check(name: str, body: TenantRequest) -> None:
     for field, longest in MAX_TEXT_LENGTH.items():
         if len(getattr(body, field)) > longest:
             faults.add(field, f"must have at most {longest} characters")
-    faults.refuse("the tenant has")
+    refuse("the tenant", faults)
 
 
 def _view(row: TenantRow) -> TenantView:
     """Convert a tenant; one without a description has no author."""
     if row.version == 0:
         return TenantView(name=row.name, title="", contact="", note="", version=0)
-    return msgspec.convert(row, TenantView, from_attributes=True)
+    return view_of(TenantView, row)

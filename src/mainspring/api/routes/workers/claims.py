@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.requests import Request
 
-from mainspring.api.auth.tokens import make_attempt_token
-from mainspring.api.http.problems import refusal
+from mainspring.api.auth.access import Access
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.http.problems import refusal, refuse
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission.admission import refuse
+from mainspring.api.logs.logs import LogStore
+from mainspring.api.services import ServerInfo
+from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
-from mainspring.api.worker_link.http_claims import AttemptLocation, worker_in_pool
-from mainspring.api.worker_link.link import TOKEN_LIFETIME
-from mainspring.api.worker_link.worker_access import check_worker, check_worker_name
+from mainspring.api.worker_link.http_claims import AttemptLocation, Claims, worker_in_pool
 from mainspring.core.admission.validate_job import MAX_PLAUSIBLE, Faults
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import AttemptEnd
@@ -41,6 +41,7 @@ from mainspring.protocol.rest.claims import (
 from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard.effects import ActionStatus, ClaimedAttempt
 from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -57,13 +58,22 @@ _SAME = {
 @router.post(
     "/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, rate_class=RateClass.NONE
 )
-async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimResponse:
+async def claim_runs(
+    body: ClaimRequest,
+    principal: Principal,
+    server: ServerInfo,
+    store: Store,
+    time: StoreTimeCache,
+    access: Access,
+    claims: Claims,
+    request: Request,
+) -> ClaimResponse:
     """Claim up to `max_claims` tasks, waiting for the first if there is none.
 
     A task that is not started before `claim_expiry_time` returns to the queue, and appears under another `run_id`.
     """
-    pool = body.pool if body.pool is not None else services.pool
-    await check_worker_name(services, principal, name=body.worker_id, pool=pool)
+    pool = body.pool if body.pool is not None else server.pool
+    await access.check_worker_name(principal, name=body.worker_id, pool=pool)
     action = ClaimWork(
         worker=worker_in_pool(principal, body.worker_id),
         by=principal.name,
@@ -75,13 +85,13 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
         zone=body.zone,
         version=body.version,
     )
-    answered = await services.claims.claim(request, pool, action)
+    answered = await claims.claim(request, pool, action)
     if answered is None:
         return ClaimResponse(claimed_runs=[])
     if answered.reply is not ActionStatus.DONE:
         raise Overloaded(answered.detail)
-    now = await services.time.now()
-    return ClaimResponse(claimed_runs=[await _claimed_run(services, one, now) for one in answered.claimed])
+    now = await time.now()
+    return ClaimResponse(claimed_runs=[await _claimed_run(store, access, one, now) for one in answered.claimed])
 
 
 @router.post(
@@ -92,23 +102,17 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
     rate_class=RateClass.NONE,
 )
 async def start_claimed_run(
-    run_id: str, body: StartRequest, principal: Principal, services: Services
+    run_id: str, body: StartRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
 ) -> ClaimedRunState:
     """Start a claimed task. A claim expires if it is not started. Repeatable."""
-    check_worker(services, principal)
-    said = msgspec.Raw(msgspec.json.encode(body.execution_context))
-    context = _document(said, "execution_context", MAX_LOG_BYTES)
-    known = await services.claims.known(run_id, principal, body.worker_id)
-    if known.end is not None:
-        raise known.fault(run_id, "")
-    answered = await services.shards.ask(
-        known.shard, ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name)
-    )
-    if answered.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
-        now = await services.claims.known_now(run_id, principal, body.worker_id)
-        raise now.fault(run_id, answered.detail)
+    access.check_worker(principal)
+    encoded = msgspec.Raw(msgspec.json.encode(body.execution_context))
+    context = _document(encoded, "execution_context", MAX_LOG_BYTES)
+    known = await claims.running(run_id, principal, body.worker_id)
+    action = ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name)
+    answered = await claims.report(known, action, principal, body.worker_id)
     if body.execution_context and answered.reply is ActionStatus.DONE:
-        await services.logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
+        await logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
     return ClaimedRunState(run_id=run_id, status="RUNNING")
 
 
@@ -117,17 +121,15 @@ async def start_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_HEARTBEAT_BYTES,
 )  # fmt: skip
 async def heartbeat_claimed_run(
-    run_id: str, body: HeartbeatRequest, principal: Principal, services: Services
+    run_id: str, body: HeartbeatRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
 ) -> HeartbeatResponse:
     """Send a heartbeat, which returns whether to stop. An attempt without heartbeats is lost.
 
     It may carry progress, a checkpoint and a log piece. Repeatable, except for the log.
     """
-    check_worker(services, principal)
+    access.check_worker(principal)
     checkpoint = _document(body.checkpoint, "checkpoint", MAX_CHECKPOINT_BYTES)
-    known = await services.claims.known(run_id, principal, body.worker_id)
-    if known.end is not None:
-        raise known.fault(run_id, "")
+    known = await claims.running(run_id, principal, body.worker_id)
     action = ClaimHeartbeat(
         worker=known.worker,
         attempt=run_id,
@@ -137,12 +139,9 @@ async def heartbeat_claimed_run(
         checkpoint=checkpoint,
         extend_seconds=body.extend_seconds,
     )
-    answered = await services.shards.ask(known.shard, action)
-    if answered.reply is not ActionStatus.DONE:
-        now = await services.claims.known_now(run_id, principal, body.worker_id)
-        raise now.fault(run_id, answered.detail)
+    answered = await claims.report(known, action, principal, body.worker_id)
     if body.log:
-        await services.logs.add(run_id, body.log.encode())
+        await logs.add(run_id, body.log.encode())
     stop, extended = answered.stop, answered.extended
     return HeartbeatResponse(
         run_id=run_id,
@@ -159,11 +158,11 @@ async def heartbeat_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
 async def complete_claimed_run(
-    run_id: str, body: CompleteRequest, principal: Principal, services: Services
+    run_id: str, body: CompleteRequest, principal: Principal, access: Access, claims: Claims
 ) -> ClaimedRunState:
     """Complete a task; `result_summary` becomes its output. The response follows the durable write. Repeatable."""
     output = _document(body.result_summary, "result_summary", MAX_RESULT_BYTES)
-    await _end(services, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
+    await _end(access, claims, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
     return ClaimedRunState(run_id=run_id, status="SUCCESS")
 
 
@@ -171,34 +170,36 @@ async def complete_claimed_run(
     "/pipeline-runs/{run_id}/fail", operation="fail_claimed_run", role=Role.WORKER,
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
-async def fail_claimed_run(run_id: str, body: FailRequest, principal: Principal, services: Services) -> ClaimedRunState:
+async def fail_claimed_run(
+    run_id: str, body: FailRequest, principal: Principal, access: Access, claims: Claims
+) -> ClaimedRunState:
     """Fail a task, or report a requested stop. Its retry policy applies, unless `should_retry` is false."""
     error = _document(_error(body), "error_details", MAX_RESULT_BYTES)
-    await _end(services, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
+    await _end(access, claims, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
     return ClaimedRunState(run_id=run_id, status="FAILED")
 
 
 async def _end(
-    services: Services, principal: Principal, attempt: str, worker_id: str | None, outcome: Outcome, *,
-    output: str | None = None, error: str | None = None,
+    access: Access, claims: Claims, principal: Principal, attempt: str, worker_id: str | None,
+    outcome: Outcome, *, output: str | None = None, error: str | None = None,
 ) -> None:  # fmt: skip
     """Apply a result. A repeated one succeeds again; a late one is recorded only."""
-    check_worker(services, principal)
-    known = await services.claims.known(attempt, principal, worker_id)
-    said = ""
+    access.check_worker(principal)
+    known = await claims.known(attempt, principal, worker_id)
+    detail = ""
     if known.end is None:
         action = _ended(known, principal, attempt, outcome, output, error)
-        answered = await services.shards.ask(known.shard, action)
+        answered = await claims.end_attempt(known, action)
         if answered.reply is ActionStatus.DONE:
             return
-        said = answered.detail
-        known = await services.claims.known_now(attempt, principal, worker_id)
+        detail = answered.detail
+        known = await claims.known_now(attempt, principal, worker_id)
     if known.end in _SAME[outcome]:
         return
     if known.end is not None:
         late = _ended(known, principal, attempt, outcome, output, error)
-        await services.shards.ask(known.shard, msgspec.structs.replace(late, is_late=True))
-    raise known.fault(attempt, said)
+        await claims.end_attempt(known, msgspec.structs.replace(late, is_late=True))
+    raise known.fault(attempt, detail)
 
 
 def _ended(
@@ -209,11 +210,11 @@ def _ended(
     )
 
 
-async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetime) -> ClaimedRun:
+async def _claimed_run(store: Store, access: Access, claimed: ClaimedAttempt, now: datetime) -> ClaimedRun:
     one, needs = claimed.assignment, claimed.needs
     return ClaimedRun(
         run_id=one.attempt,
-        parent_run_id=await _previous_attempt(services, one.task) if one.number > 1 else None,
+        parent_run_id=await _previous_attempt(store, one.task) if one.number > 1 else None,
         config_id=claimed.job,
         customer_id=one.tenant,
         scheduled_time=claimed.scheduled_at,
@@ -234,13 +235,13 @@ async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetim
         checkpoint=_raw(one.checkpoint),
         timeout_seconds=one.timeout_seconds,
         resources=quantities.show(Resources(needs.cpu_millis, needs.memory_bytes, needs.gpus, needs.disk_bytes)),
-        token=make_attempt_token(services.cluster_secret, one.attempt, now + TOKEN_LIFETIME),
+        token=access.attempt_token(one.attempt, now),
     )
 
 
-async def _previous_attempt(services: Services, task_id: str) -> str | None:
+async def _previous_attempt(store: Store, task_id: str) -> str | None:
     """Return the latest ended attempt of a task."""
-    attempts = await services.store.attempts_of(task_id)
+    attempts = await store.attempts_of(task_id)
     return attempts[-1].id if attempts else None
 
 
@@ -255,16 +256,16 @@ def _offer(body: ClaimRequest) -> Offer | None:
     for where, text in (texts | {"zone": body.zone, "version": body.version}).items():
         if not text.isprintable():
             faults.add(where, "contains a control character")
-    said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
-    refuse("the body", faults.all())
-    return None if body.resources is None else Offer(**{name: said.get(name, 0) for name in Offer.__struct_fields__})
+    offered = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
+    refuse("the body", faults)
+    return None if body.resources is None else Offer(**{name: offered.get(name, 0) for name in Offer.__struct_fields__})
 
 
-def _document(said: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
+def _document(given: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
     """Return a document of the worker; None if unset. Raises Refused."""
-    if isinstance(said, msgspec.UnsetType):
+    if isinstance(given, msgspec.UnsetType):
         return None
-    document = bytes(said)
+    document = bytes(given)
     if len(document) > most:
         raise refusal("the body has 1 fault", where, f"has {len(document)} bytes, at most {most} are allowed")
     return document.decode()
@@ -286,11 +287,11 @@ def _note(body: HeartbeatRequest) -> str | None:
 def _error(body: FailRequest) -> msgspec.Raw:
     """Build the error document as agents do (`core/lifecycle/failures.py`)."""
     details = dict(body.error_details)
-    said: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
+    error: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
     if not body.should_retry:
-        said["class"] = "permanent"
+        error["class"] = "permanent"
     if body.retry_after_seconds is not None:
-        said["retry_after_seconds"] = body.retry_after_seconds
+        error["retry_after_seconds"] = body.retry_after_seconds
     if details:
-        said["details"] = details
-    return msgspec.Raw(msgspec.json.encode(said))
+        error["details"] = details
+    return msgspec.Raw(msgspec.json.encode(error))

@@ -11,18 +11,20 @@ from collections.abc import Mapping
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.services import Principal, Role, Services
 from mainspring.api.submission.actions import execute, reason
 from mainspring.api.views import run_views
-from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page, WorkerView
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAction
 from mainspring.store.ports.front import TaskFilter
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -33,74 +35,58 @@ _MAX_COUNTED = 50_000
 
 @router.get("/workers", operation="list_workers", role=Role.VIEWER)
 async def list_workers(
-    principal: Principal,
-    services: Services,
-    pool: str | None = None,
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = "",
+    principal: Principal, store: Store, paging: PageRequest, pool: str | None = None
 ) -> Page[WorkerView]:
     """List workers by id, including recent ones that are gone."""
-    (after,) = run_views.read_cursor(cursor, 1)
-    rows = await services.store.list_workers(pool, after, limit)
-    running = await _count_held(services, principal)
-    shown = [_view(principal, row, running) for row in rows]
-    return run_views.page(rows, shown, limit, [rows[-1].id] if rows else [])
+    rows = await store.list_workers(pool, paging.after(), paging.limit)
+    running = await _count_held(store, principal)
+    return paging.page(rows, lambda row: _view(principal, row, running), lambda row: [row.id])
 
 
 @router.get("/workers/{worker_id}", operation="get_worker", role=Role.VIEWER)
-async def get_worker(worker_id: str, principal: Principal, services: Services) -> WorkerView:
+async def get_worker(worker_id: str, principal: Principal, store: Store) -> WorkerView:
     """Get a worker."""
-    row = await _find_worker(services, worker_id)
-    return _view(principal, row, await _count_held(services, principal, worker_id))
+    row = await _find_worker(store, worker_id)
+    return _view(principal, row, await _count_held(store, principal, worker_id))
 
 
-@router.post("/workers/{worker_id}/cordon", operation="cordon_worker", role=Role.OPERATOR)
-async def cordon_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Cordon a worker: it gets no new tasks; its running tasks continue."""
-    return await _execute(CordonWorker, worker_id, body, principal, services, audit)
+def _add_action(verb: str, kind: type[WorkerAction], about: str) -> None:
+    """Add the route of an action on a worker; it requires access to all tenants."""
+
+    async def act(
+        worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+    ) -> ActionResult:
+        permissions.check_all_tenants(principal)
+        row = await _find_worker(store, worker_id)
+        why = reason(body.why)
+        entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
+        return await execute(leaders, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))
+
+    act.__doc__ = about
+    router.post(f"/workers/{{worker_id}}/{verb}", operation=f"{verb}_worker", role=Role.OPERATOR)(act)
 
 
-@router.post("/workers/{worker_id}/uncordon", operation="uncordon_worker", role=Role.OPERATOR)
-async def uncordon_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Uncordon a worker."""
-    return await _execute(UncordonWorker, worker_id, body, principal, services, audit)
-
-
-@router.post("/workers/{worker_id}/drain", operation="drain_worker", role=Role.OPERATOR)
-async def drain_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Drain a worker: it gets no new tasks, and unstarted ones are recalled."""
-    return await _execute(DrainWorker, worker_id, body, principal, services, audit)
-
-
-@router.post("/workers/{worker_id}/evict", operation="evict_worker", role=Role.OPERATOR)
-async def evict_worker(
-    worker_id: str, body: ActionRequest, principal: Principal, services: Services, audit: Auditor
-) -> ActionResult:
-    """Drain a worker, and move its running tasks to other workers."""
-    return await _execute(EvictWorker, worker_id, body, principal, services, audit)
+_add_action("cordon", CordonWorker, "Cordon a worker: it gets no new tasks; its running tasks continue.")
+_add_action("uncordon", UncordonWorker, "Uncordon a worker.")
+_add_action("drain", DrainWorker, "Drain a worker: it gets no new tasks, and unstarted ones are recalled.")
+_add_action("evict", EvictWorker, "Drain a worker, and move its running tasks to other workers.")
 
 
 def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int]) -> WorkerView:
     return run_views.worker_view(row, running=running.get(row.id, 0), with_reasons=principal.sees_all_tenants())
 
 
-async def _count_held(services: Services, principal: Principal, worker: str | None = None) -> Mapping[str | None, int]:
+async def _count_held(store: Store, principal: Principal, worker: str | None = None) -> Mapping[str | None, int]:
     """Count the tasks that each worker holds, of those visible to the caller; at most _MAX_COUNTED in total."""
     tenant = permissions.tenant_to_read(principal, None)
-    held = await services.store.list_tasks(TaskFilter(tenant=tenant, worker=worker, states=_HELD_STATES), _MAX_COUNTED)
+    held = await store.list_tasks(TaskFilter(tenant=tenant, worker=worker, states=_HELD_STATES), _MAX_COUNTED)
     return Counter(task.worker_id for task in held)
 
 
-async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
+async def _find_worker(store: Store, worker_id: str) -> WorkerRow:
     """Find a worker by listing from just before its id. Raises NotFound."""
     after = worker_id[:-1]
-    while rows := await services.store.list_workers(None, after, _PAGE_SIZE):
+    while rows := await store.list_workers(None, after, _PAGE_SIZE):
         for row in rows:
             if row.id == worker_id:
                 return row
@@ -108,19 +94,3 @@ async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
         if after > worker_id:
             break
     raise not_found("worker", worker_id)
-
-
-async def _execute(
-    kind: type[WorkerAction],
-    worker_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    services: Services,
-    audit: Auditor,
-) -> ActionResult:
-    """Execute an action on a worker; requires access to all tenants."""
-    permissions.check_all_tenants(principal)
-    row = await _find_worker(services, worker_id)
-    why = reason(body.why)
-    entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
-    return await execute(services, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))
