@@ -20,8 +20,9 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import decision_log
 from mainspring.shard.placement import concurrency_groups, dispatch, gates, reservations
 from mainspring.shard.placement import preemption as preempting
-from mainspring.shard.placement.limit_ledger import LimitLedger
 from mainspring.shard.shard import Shard
+from mainspring.shard.state.limit_ledger import LimitLedger
+from mainspring.shard.state.limits import Limits
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import deadlines
@@ -48,7 +49,7 @@ def _counts_each() -> AbstractContextManager[None]:
 
     def open_lease(self: ShardMemory, lease: Lease) -> None:
         real(self, lease)
-        self.lease_counts[lease.tenant] += len(lease.members) - 1
+        self.leases._counts[lease.tenant] += len(lease.members) - 1
 
     return patched(mock.patch.object(ShardMemory, "open_lease", open_lease))
 
@@ -166,13 +167,13 @@ def _no_policies() -> AbstractContextManager[None]:
 
 
 def _no_zones() -> AbstractContextManager[None]:
-    real = ShardMemory.rule
+    real = Limits.set_rules
 
-    def rule(self: ShardMemory, rules: Any) -> None:
+    def set_rules(self: Limits, rules: Any) -> None:
         real(self, rules)
         self.zones = ()
 
-    return patched(mock.patch.object(ShardMemory, "rule", rule))
+    return patched(mock.patch.object(Limits, "set_rules", set_rules))
 
 
 def _no_slots() -> AbstractContextManager[None]:
@@ -189,7 +190,7 @@ def _whole_limit() -> AbstractContextManager[None]:
     def left(memory: ShardMemory, group: Any, now: datetime) -> int:
         if group.per_seconds is not None:
             return real(memory, group, now)
-        return int(group.most - memory.groups.use.get(group.limit, 0))
+        return int(group.most - memory.limits.ledger.use.get(group.limit, 0))
 
     return patched(mock.patch.object(concurrency_groups, "left", left))
 
@@ -205,7 +206,7 @@ def _old_rules() -> AbstractContextManager[None]:
     def load(self: Shard, *args: Any, **kwargs: Any) -> None:
         rules = kwargs.pop("rules")
         real(self, *args, **kwargs)
-        self.memory.rules = replace(rules, quotas={}, freezes=())
+        self.memory.limits.rules = replace(rules, quotas={}, freezes=())
 
     return patched(mock.patch.object(Shard, "load", load))
 

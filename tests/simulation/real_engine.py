@@ -39,7 +39,7 @@ async def play_real(scenario: Scenario, seed: int, store: Store, clock: Clock) -
     async with _leading(scenario, store, clock) as leader:
         playing = [asyncio.create_task(worker.serve(leader)) for worker in _workers(scenario, clock)]
         cores = sum(worker.offer.cpu_millis for worker in workers_of(scenario, 0))
-        while leader.shard.memory.capacity.cpu_millis < cores:
+        while leader.shard.memory.workers.capacity.cpu_millis < cores:
             await clock.sleep(0.01)
         leader.rules = rules_of(scenario, 0)
         began = clock.monotonic()

@@ -41,7 +41,7 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
     memory = turn.memory
     if not is_sampled(room_id, memory.scheduler_settings.decisions_sampled_per_1000):
         return
-    worker_count = len(memory.open_workers.all)
+    worker_count = len(memory.workers.open.all)
     reserving_worker = next(
         (task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None
     )
@@ -63,7 +63,7 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
         )
         _note(
             turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=workers_examined,
-            score=score_of(shape, worker, memory.open_workers, affinity), attempt=task.attempt + 1,
+            score=score_of(shape, worker, memory.workers.open, affinity), attempt=task.attempt + 1,
         )  # fmt: skip
 
 
@@ -89,14 +89,14 @@ def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
 def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
-    if not memory.starved_queues.should_log(shape, memory.life):
+    if not memory.queues.starved.should_log(shape, memory.life):
         return
     head = memory.queues.first(priority, tenant, shape)
     if head is None:
         return
     worker_count = len(memory.workers)
     again = islice(memory.workers.values(), worker_count if worker_count <= _MAX_EXPLAINED_WORKERS else 0)
-    affinity, zones = affinity_of(memory, head, shape), memory.zones
+    affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
     found = [[one.kind for one in obstacles(shape, worker, affinity, head.id, zones)] for worker in again]
     _note(
         turn,

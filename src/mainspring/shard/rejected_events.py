@@ -92,7 +92,7 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             turn.respond(event, ActionStatus.REFUSED, fault)
             return event.attempt
         case RunArrived() | RunUnreadable():
-            row = turn.memory.intake_overrides.get(event.run.id, event.run)
+            row = turn.memory.runs.current(event.run)
             if row is not None and row.state not in FINAL_RUN:
                 row = copy(row)
                 row.held = fault
@@ -101,11 +101,10 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                 turn.batch.runs.append(row)
             return event.run.id
         case PlaceShape():
-            turn.memory.faulty_shapes[event.shape] = fault
-            turn.memory.queues.park(event.shape, f"placement failed: {fault}")
+            turn.memory.queues.park_faulty(event.shape, fault)
             return str(event.shape)
         case TimerDue():
-            _quarantine(turn, turn.memory.find(event.subject), fault)
+            _quarantine(turn, turn.memory.runs.find(event.subject), fault)
             _hold_run(turn, event.subject, fault)
             return event.subject
         case BulkOperationStep() | PropagationStep() | TaskUndecided():
@@ -138,7 +137,7 @@ def _subject_of(event: Event) -> str:
 def _forget_act(turn: Turn, event: ActionRequest) -> str:
     match event:
         case RunAction():
-            turn.memory.intake_overrides.pop(event.run_id, None)
+            turn.memory.runs.drop_override(event.run_id)
             return event.run_id
         case WorkerAction() | ClaimCall():
             return event.worker

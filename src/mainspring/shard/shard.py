@@ -14,11 +14,9 @@ To add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/reje
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from random import Random
-from typing import TypeVar
 
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
 from mainspring.core.limits.limit_shares import ShareRow
@@ -92,10 +90,10 @@ class Shard:
 
         If the memory is reloaded within a term, what workers reported `before` still applies.
         """
-        self.memory.held = {row.id: row for row in cordoned_workers}
-        self.memory.rule(rules)
-        self.memory.groups.load(shares)
-        self.memory.failures.load(failure_counts)
+        self.memory.workers.load(cordoned_workers)
+        self.memory.set_rules(rules)
+        self.memory.limits.ledger.load(shares)
+        self.memory.limits.failures.load(failure_counts)
         if before is not None:
             liveness.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
@@ -104,7 +102,7 @@ class Shard:
         operations_of: dict[str, list[BulkOperation]] = {}
         for operation in open_operations:
             operations_of.setdefault(operation.run_id, []).append(operation)
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         for run in runs:
             mine = operations_of.get(run.id, [])
             adoption.restore_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
@@ -138,7 +136,7 @@ class Shard:
         """Apply more events to the open turn."""
         turn = self._opened()
         turn.now = now
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         for event in events:
             self._apply(turn, event)
 
@@ -153,10 +151,10 @@ class Shard:
         """
         turn = self._opened()
         self._open = None
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         turn.now = now
         liveness.remove_silent(turn)
-        for timer in self.memory.due(now, _TIMERS_PER_TURN):
+        for timer in self.memory.timers.pop_due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
         self._defer = urgent and not self._defer
         if not self._defer:
@@ -184,28 +182,35 @@ class Shard:
 
     def due(self, now: datetime) -> list[Event]:
         """Everything that is due now, as events that can be applied one at a time."""
-        self.memory.advance_clock(now)
-        found: list[Event] = list(self.memory.due(now, _TIMERS_PER_TURN))
-        found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
-        found += [happened.PropagationStep(run_id=run, position=position) for run, position in self.memory.propagations]
+        self.memory.timers.advance(now)
+        found: list[Event] = list(self.memory.timers.pop_due(now, _TIMERS_PER_TURN))
+        found += [
+            happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.backlog.undecided
+        ]
+        found += [
+            happened.PropagationStep(run_id=run, position=position)
+            for run, position in self.memory.backlog.propagations
+        ]
         found += [
             happened.BulkOperationStep(run_id=run, kind=kind, parent=of)
-            for run, kind, of in self.memory.bulk_operations
+            for run, kind, of in self.memory.backlog.bulk_operations
         ]
-        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.blocked.shapes_returning())
-        shapes.update((shape, None) for _, _, shape in self.memory.ready_queues)
+        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.queues.blocked.shapes_returning())
+        shapes.update((shape, None) for _, _, shape in self.memory.queues.ready())
         found += [happened.PlaceShape(shape=shape) for shape in shapes]
         return found
 
     def has_more(self) -> bool:
         """Whether there is work that needs no outside event."""
         memory = self.memory
-        lines = memory.propagations or memory.undecided or memory.bulk_operations or memory.claims.recalled
-        return self._cut_short or bool(lines or memory.blocked.returning or memory.groups.freed)
+        return bool(
+            self._cut_short or memory.backlog or memory.claims.recalled
+            or memory.queues.blocked.returning or memory.limits.ledger.freed
+        )  # fmt: skip
 
     def seconds_to_timer(self, now: datetime) -> float | None:
         """Seconds until the next timer; None if there is none."""
-        return self.memory.seconds_to_timer(now)
+        return self.memory.timers.seconds_to_next(now)
 
     def _opened(self) -> Turn:
         if self._open is None:
@@ -213,7 +218,7 @@ class Shard:
         return self._open
 
     def _turn(self, now: datetime, budget: int) -> Turn:
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         return Turn(self.memory, now, self._random, budget)
 
     def _apply(self, turn: Turn, event: Event) -> None:
@@ -258,7 +263,7 @@ class Shard:
             case happened.PlaceShape():
                 dispatch.place(turn, only=event.shape)
             case happened.StoreLagged():
-                self.memory.suspended_from = event.hold
+                self.memory.queues.suspended_from = event.hold
             case happened.SettingsChanged():
                 self.memory.retune(event.scheduler_settings)
             case happened.RulesChanged():
@@ -340,21 +345,21 @@ class Shard:
     def _go_on(self, turn: Turn) -> None:
         """Run propagations and bulk operations within the budget. Each gets one step before any gets a second."""
         memory = self.memory
-        while memory.undecided and not turn.spent():
-            self._decide_again(turn, *memory.undecided[0])
+        while memory.backlog.undecided and not turn.spent():
+            self._decide_again(turn, *memory.backlog.undecided[0])
         self._drain_propagations(turn)
-        for _ in range(len(memory.bulk_operations)):
-            if turn.spent() or not memory.bulk_operations:
+        for _ in range(len(memory.backlog.bulk_operations)):
+            if turn.spent() or not memory.backlog.bulk_operations:
                 return
-            self._step_bulk_operation(turn, *memory.bulk_operations[0])
+            self._step_bulk_operation(turn, *memory.backlog.bulk_operations[0])
             self._drain_propagations(turn)
 
     def _drain_propagations(self, turn: Turn) -> None:
-        while self.memory.propagations and not turn.spent():
-            self._step_propagation(turn, *self.memory.propagations[0])
+        while self.memory.backlog.propagations and not turn.spent():
+            self._step_propagation(turn, *self.memory.backlog.propagations[0])
 
     def _decide_again(self, turn: Turn, run_id: str, position: int) -> None:
-        _take(self.memory.undecided, (run_id, position))
+        self.memory.backlog.undecided.take((run_id, position))
         run = self.memory.runs.get(run_id)
         if run is not None and not run.waiting[position]:
             task = run.tasks[position]
@@ -363,35 +368,24 @@ class Shard:
 
     def _step_propagation(self, turn: Turn, run_id: str, position: int) -> None:
         """Notify more children of an ended task. A held run is skipped until a person resumes it."""
-        _take(self.memory.propagations, (run_id, position))
+        self.memory.backlog.propagations.take((run_id, position))
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or position not in run.propagations:
             return
         end = progress.propagate(turn, run, position)
         if end is progress.Step.MORE:
-            self.memory.propagations.appendleft((run_id, position))
+            self.memory.backlog.propagations.appendleft((run_id, position))
         elif end is progress.Step.LATER:
             run_pacing.defer_propagation(self.memory, run, position)
 
     def _step_bulk_operation(self, turn: Turn, run_id: str, kind: BulkOperationKind, parent: str) -> None:
         """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
-        _take(self.memory.bulk_operations, (run_id, kind, parent))
+        self.memory.backlog.bulk_operations.take((run_id, kind, parent))
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or (kind, parent) not in run.bulk_operations:
             return
         end = bulk_operations.step(turn, run, run.bulk_operations[kind, parent])
         if end is progress.Step.MORE:
-            self.memory.bulk_operations.append((run_id, kind, parent))
+            self.memory.backlog.bulk_operations.append((run_id, kind, parent))
         elif end is progress.Step.LATER:
             run_pacing.defer_bulk_operation(self.memory, run, kind, parent)
-
-
-_Key = TypeVar("_Key")
-
-
-def _take(waiting: deque[_Key], key: _Key) -> None:
-    """Remove an entry from a queue. It is the first one, unless events are applied one at a time."""
-    if waiting and waiting[0] == key:
-        waiting.popleft()
-    elif key in waiting:
-        waiting.remove(key)

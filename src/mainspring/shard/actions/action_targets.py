@@ -47,7 +47,7 @@ def find_run(turn: Turn, action: RunAction, *, adopt: bool = False) -> RunMemory
     elif adopt:
         row = copy(rows.run)
         row.held = None
-        turn.memory.override_intake(row.id, None)
+        turn.memory.runs.override(row.id, None)
         return adoption.take_in(turn, row, rows.job)
     else:
         _act_before_adoption(turn, action, copy(rows.run))
@@ -81,7 +81,7 @@ def _act_on_invalid(turn: Turn, action: RunAction, row: Run) -> None:
     row.held = row.held or "its definition can't be read"
     update_state(row, RunState.CANCELLED, turn.now)
     turn.batch.runs.append(row)
-    turn.memory.override_intake(row.id, row)
+    turn.memory.runs.override(row.id, row)
     if row.watched:
         turn.batch.outbox.append(run_ended_message(row, turn.now))
     turn.respond(action, ActionStatus.DONE)
@@ -105,7 +105,7 @@ def _act_before_adoption(turn: Turn, action: RunAction, row: Run) -> None:
             turn.respond(action, ActionStatus.REFUSED, "the run has not started: it has no tasks yet")
             return
     turn.batch.runs.append(row)
-    turn.memory.override_intake(row.id, row)
+    turn.memory.runs.override(row.id, row)
     turn.respond(action, ActionStatus.DONE, detail)
 
 
@@ -119,7 +119,7 @@ def find_task(turn: Turn, action: RunAction, task_id: str) -> tuple[RunMemory, T
     run = find_run(turn, action)
     if run is None:
         return None
-    task = turn.memory.find(task_id)
+    task = turn.memory.runs.find(task_id)
     if task is None or task.run_id != run.run.id:
         turn.respond(action, ActionStatus.NOT_FOUND, f"task {task_id} not found in the run")
         return None

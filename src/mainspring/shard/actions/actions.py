@@ -110,8 +110,10 @@ def resume_run(turn: Turn, action: ResumeRun) -> None:
         turn.respond(action, ActionStatus.ALREADY, "the run is not paused")
         return
     if run.run.held is not None:
-        turn.memory.bulk_operations.extend((action.run_id, kind, parent) for kind, parent in run.bulk_operations)
-        turn.memory.propagations.extend((action.run_id, position) for position in run.propagations)
+        turn.memory.backlog.bulk_operations.extend(
+            (action.run_id, kind, parent) for kind, parent in run.bulk_operations
+        )
+        turn.memory.backlog.propagations.extend((action.run_id, position) for position in run.propagations)
     fan_out.resolve_limit_alert(turn, run)
     run.run.paused = False
     run.run.held = None

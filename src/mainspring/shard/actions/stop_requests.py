@@ -34,7 +34,7 @@ def request(
         kind=kind, by=by, why=why, kill_at=turn.now + grace, cause=cause, preempted_for=preempted_for,
         for_task=None if preempted_for is None else preempted_for.task,
     )  # fmt: skip
-    turn.memory.note_stopping(task)
+    turn.memory.leases.note_stopping(task)
     signal(turn, task)
 
 
@@ -55,7 +55,7 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
         return False
     turn.touch(task)
     task.stop = asked
-    turn.memory.note_stopping(task)
+    turn.memory.leases.note_stopping(task)
     signal(turn, task)
     return True
 
@@ -82,7 +82,7 @@ def seconds_lost(turn: Turn, task: Task) -> float:
     """Seconds of work lost if a task ended now: since its start, or since its last checkpoint."""
     if task.state is not TaskState.RUNNING or task.started_at is None:
         return 0.0
-    since = max(task.started_at, turn.memory.saved_at.get(task.attempt_id or "", task.started_at))
+    since = max(task.started_at, turn.memory.attempts.details(task.attempt_id).saved_at or task.started_at)
     return max(0.0, (turn.now - since).total_seconds())
 
 

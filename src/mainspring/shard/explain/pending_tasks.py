@@ -64,7 +64,7 @@ def _format_upstream(run: RunMemory, task: Task) -> str:
 def _until(context: TaskContext, due_at: datetime) -> Finding:
     """It waits for a time: its start time, its retry, or a circuit breaker."""
     task, memory, now = context.task, context.memory, context.now
-    job = memory.job_breakers.open.get(context.run.subject())
+    job = memory.limits.job_breakers.open.get(context.run.subject())
     if job is not None:
         return Finding(
             reason=Reason.CIRCUIT_OPEN,
@@ -80,7 +80,9 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
             blockers=(rules.failing(job, task.tenant),),
             numbers={"seconds": (due_at - now).total_seconds()},
         )
-    signature_breakers = memory.signature_breakers.open.get(task.trail.signature) if task.trail is not None else None
+    signature_breakers = (
+        memory.limits.signature_breakers.open.get(task.trail.signature) if task.trail is not None else None
+    )
     if signature_breakers is not None:
         return Finding(
             reason=Reason.CIRCUIT_OPEN,
@@ -127,7 +129,7 @@ def _upstream(context: TaskContext) -> Finding:
     task, run, now = context.task, context.run, context.now
     decision = progress.decide_early(run, task)
     if decision is not None:
-        cause = None if decision.cause is None else context.memory.find(decision.cause)
+        cause = None if decision.cause is None else context.memory.runs.find(decision.cause)
         shown = () if cause is None else (_blocker(context.memory, cause, now),)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
@@ -158,7 +160,7 @@ def _undecided(context: TaskContext) -> Finding:
     run = context.run
     since = run.changed_at or context.task.since
     waited = (context.now - since).total_seconds()
-    is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.deferred
+    is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.backlog.deferred
     if is_worked_on or waited <= STALE_SECONDS:
         return Finding(
             reason=None, verdict=words.about_to_be_ready(), expected=unknown_start("its run is being processed")

@@ -12,7 +12,7 @@ from mainspring.core.explain.diagnosis import Reason
 from mainspring.core.fairness.fair_queues import QueueSummary
 from mainspring.shard.explain.diagnosis_context import DiagnosisContext
 from mainspring.shard.explain.queued_tasks import held_by_capacity, held_by_rules
-from mainspring.shard.placement.blocked import BlockedTask
+from mainspring.shard.state.blocked import BlockedTask
 
 _MAX_QUEUES = 2_000
 _MAX_SHAPES = 32

@@ -61,7 +61,7 @@ def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_P
             reason = of_queue(diagnosis, line).reason or Reason.PRIORITY_QUEUE_WAIT
             count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
             yield _Part(reason, count, line.since, front[2])
-    for blocked_task in memory.blocked.queues():
+    for blocked_task in memory.queues.blocked.queues():
         task = blocked_task.first.task
         if only in {None, task.tenant}:
             yield _Part(
@@ -85,7 +85,7 @@ def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterato
             yield _Part(Reason.PAUSED, pending, since, run)
             continue
         if run.delayed:
-            is_failing = run.subject() in memory.job_breakers.open
+            is_failing = run.subject() in memory.limits.job_breakers.open
             yield _Part(Reason.CIRCUIT_OPEN if is_failing else Reason.WAITING_RETRY, run.delayed, since, run)
         if pending > run.delayed:
             yield _Part(Reason.WAITING_UPSTREAM, pending - run.delayed, since, run)

@@ -76,6 +76,7 @@ def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:
     """Empty while no worker of the run has a zone, as in most pools."""
     found: dict[str, int] = {}
     for task in islice(run.live.values(), _MAX_ZONE_TASKS):
-        zone = memory.workers[task.worker_id].zone if task.worker_id in memory.workers else ""
+        worker = memory.workers.get(task.worker_id or "")
+        zone = "" if worker is None else worker.zone
         found[zone] = found.get(zone, 0) + 1
     return found if any(found) else {}

@@ -19,11 +19,11 @@ from mainspring.shard.turn import Turn
 def rule(turn: Turn, event: RulesChanged) -> None:
     """Apply changed rules."""
     memory = turn.memory
-    before, zones = memory.rules, memory.zones
-    memory.rule(event.rules)
+    before, zones = memory.rules, memory.limits.zones
+    memory.set_rules(event.rules)
     concurrency_groups.rule(memory, before.groups)
-    if memory.zones != zones:
-        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.faulty_shapes)
+    if memory.limits.zones != zones:
+        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.queues.faulty)
     _release_blocked(turn)
     _release(turn)
     watch(memory, turn.now)
@@ -42,16 +42,16 @@ def watch(memory: ShardMemory, now: datetime) -> None:
     ends += [row.changes_at(now) for row in rules.quotas.values()]
     coming = [end for end in ends if end is not None and end > now]
     if coming:
-        memory.set_timer_at(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
+        memory.timers.set_at(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
 
 
 def _release_blocked(turn: Turn) -> None:
     """Release tasks blocked by an ended freeze, or by a policy: these are checked again."""
     memory = turn.memory
-    frozen = {gates.freeze_of_job(name) for name, row in memory.frozen_jobs.items() if row.holds_at(turn.now)}
-    for subject in memory.blocked.subjects():
+    frozen = {gates.freeze_of_job(name) for name, row in memory.limits.frozen_jobs.items() if row.holds_at(turn.now)}
+    for subject in memory.queues.blocked.subjects():
         if subject.startswith(gates.POLICY) or (subject.startswith(gates.FREEZE) and subject not in frozen):
-            memory.blocked.release(subject)
+            memory.queues.blocked.release(subject)
 
 
 def _release(turn: Turn) -> None:

@@ -105,7 +105,7 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
             decision = expansions.fan_out(turn, run, task)
     if decision is None:
         return
-    is_watched = task.trail is not None or turn.memory.job_breakers.open
+    is_watched = task.trail is not None or turn.memory.limits.job_breakers.open
     if decision.state is S.QUEUED and is_watched and circuit_breakers.is_held(turn, run, task):
         return
     if decision.state is not S.QUEUED:
@@ -121,7 +121,7 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
 
 def retry_due(turn: Turn, timer: TimerDue) -> None:
     """End the delay of a task, unless it has changed since the timer was set."""
-    task = turn.memory.find(timer.subject)
+    task = turn.memory.runs.find(timer.subject)
     if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
         return
     run = turn.memory.runs[task.run_id]
@@ -188,7 +188,7 @@ def ended(turn: Turn, run: RunMemory, task: Task) -> None:
         teller = fan_out.position
     if (fan_out is None or not fan_out.open) and run.children(teller):
         run.propagations[teller] = 0
-        turn.memory.propagations.append((task.run_id, teller))
+        turn.memory.backlog.propagations.append((task.run_id, teller))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id

@@ -12,7 +12,8 @@ from mainspring.core.limits.token_bucket import MIN_PART, PacedOperation, TokenB
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import TaskState
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.state.memory import DeferredWork, ShardMemory
+from mainspring.shard.state.backlog import DeferredWork
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
 PACES = {
@@ -44,7 +45,7 @@ def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
     queued = sum(depth for (priority, _), depth in memory.queues.depth.items() if priority <= row.priority)
     if queued > run.counts.get(TaskState.QUEUED, 0):
         return True
-    lines = (*(key[0] for key in memory.bulk_operations), *memory.deferred)
+    lines = (*(key[0] for key in memory.backlog.bulk_operations), *memory.backlog.deferred)
     return any(other != row.id and _is_as_important(memory, other, run) for other in lines)
 
 
@@ -60,18 +61,15 @@ def defer_propagation(memory: ShardMemory, run: RunMemory, position: int) -> Non
 
 def due(memory: ShardMemory, timer: TimerDue) -> None:
     """Continue deferred work."""
-    waiting = memory.deferred.pop(timer.subject, None)
-    if waiting is not None:
-        memory.bulk_operations.extend(waiting.bulk_operations)
-        memory.propagations.extend(waiting.propagations)
+    memory.backlog.resume(timer.subject)
 
 
 def _defer(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> DeferredWork:
-    waiting = memory.deferred.get(run.run.id)
+    waiting = memory.backlog.deferred.get(run.run.id)
     if waiting is None:
-        waiting = memory.deferred[run.run.id] = DeferredWork()
+        waiting = memory.backlog.deferred[run.run.id] = DeferredWork()
         seconds = max(_MIN_DELAY_SECONDS, _bucket(memory, run, work).seconds_to(2 * MIN_PART))
-        memory.set_timer_after(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
+        memory.timers.set_after(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
     return waiting
 
 

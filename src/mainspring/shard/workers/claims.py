@@ -28,6 +28,7 @@ from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progr
 from mainspring.shard.effects import ActionReply, ActionStatus, ClaimedAttempt
 from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.open_claims import Claim
 from mainspring.shard.tasks import timeouts
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import liveness, reports
@@ -39,7 +40,6 @@ from mainspring.shard.workers.claim_events import (
     ClaimStarted,
     ClaimWork,
 )
-from mainspring.shard.workers.open_claims import Claim
 
 S = TaskState
 MAX_CLAIMS = 10_000
@@ -84,7 +84,7 @@ def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assign
             expires_at=turn.now + timedelta(seconds=claim.hold_seconds),
         )
     )  # fmt: skip
-    memory.set_timer_after(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    memory.timers.set_after(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
 
 
 def settle(turn: Turn) -> None:
@@ -136,7 +136,7 @@ def restore(memory: ShardMemory) -> None:
                 _watch(memory, lease, task)
                 if not lease.received:
                     timer = TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-                    memory.set_timer_after(memory.scheduler_settings.claim_heartbeat_timeout_seconds, timer)
+                    memory.timers.set_after(memory.scheduler_settings.claim_heartbeat_timeout_seconds, timer)
                     if task.stop is not None:
                         memory.claims.recalled.append(attempt)
         _count(memory, worker.id)
@@ -160,7 +160,7 @@ def _end_wait(memory: ShardMemory, claim: Claim) -> None:
 
 def _silence_due(turn: Turn, timer: TimerDue) -> None:
     memory = turn.memory
-    task = memory.find(timer.subject)
+    task = memory.runs.find(timer.subject)
     if task is None or task.lease_id is None:
         return
     lease = memory.leases[task.lease_id]
@@ -221,9 +221,8 @@ def _update_worker(turn: Turn, event: ClaimWork) -> None:
 
 def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
     """Set the total resources of a worker: never less than what it holds."""
-    memory.capacity -= worker.total
-    worker.total = Resources(*(max(getattr(total, name), getattr(worker.used, name)) for name in NAMES))
-    memory.capacity += worker.total
+    most = Resources(*(max(getattr(total, name), getattr(worker.used, name)) for name in NAMES))
+    memory.workers.set_total(worker, most)
 
 
 def _for_claims(count: int) -> Resources:
@@ -323,9 +322,9 @@ def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
 
 
 def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
-    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
+    memory.timers.set_after(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
 
 
 def _set_wait(memory: ShardMemory, claim: Claim) -> None:
     seconds = max(0.0, claim.until - memory.life)
-    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.request_id)))
+    memory.timers.set_after(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.request_id)))

@@ -195,7 +195,7 @@ def start(turn: Turn, task: Task) -> None:
     """Move a task that a worker holds to RUNNING; its time limit begins."""
     task.started_at = turn.now
     task.ran_on = task.worker_id
-    turn.memory.wake_affinity(task.run_id)
+    turn.memory.queues.wake_affinity(task.run_id)
     turn.move(task, S.RUNNING, by=task.worker_id or "", because="process started")
     limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
@@ -276,7 +276,7 @@ def _record_failure(
 ) -> None:
     """Retry or fail. A task with a cancel request is not retried."""
     circuit_breakers.failed(turn, run, ending.failure)
-    if ending.failure.signature in turn.memory.signature_breakers.open:
+    if ending.failure.signature in turn.memory.limits.signature_breakers.open:
         ending = replace(ending, is_widespread=True)
     step = decide_failure(
         task, run.spec(task.position), run.job.spec, ending, turn.memory.scheduler_settings, retries=run.run.retries,

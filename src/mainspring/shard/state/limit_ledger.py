@@ -54,6 +54,10 @@ class LimitLedger:
         """Load the shares granted to this shard from rows."""
         self.shares = {row.limit: row.granted for row in shares}
 
+    def carry_over(self, before: LimitLedger) -> None:
+        """Keep what is in no row when the memory is reloaded within a term."""
+        self.stamps, self.rate_budgets = before.stamps, before.rate_budgets
+
     def take(self, limits: Iterable[str]) -> None:
         """Count one more use of these limits."""
         for limit in limits:
