@@ -106,7 +106,8 @@ class CommandExecutor:
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
             message = f"cannot start {argv[0]}: {why}"
-            handle.end(Outcome.FAILED, error=failure("Start", message, error_class="permanent"))
+            error_class = "transient" if isinstance(error, MissingDirectory) else "permanent"
+            handle.end(Outcome.FAILED, error=failure("Start", message, error_class=error_class))
             return
         handle.begin(command.pid)
         await self._run_to_end(handle, command, files, capture, sandbox)
@@ -278,15 +279,19 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in INHERITED if name in environment}
 
 
+class MissingDirectory(Refused):
+    """The working directory of the task does not exist here; another worker may have it."""
+
+
 def _directory(wanted: str | None, files: AttemptFiles) -> Path:
-    """Return the working directory: an existing one, or one created below the attempt's own. Raises Refused."""
+    """Return the working directory: an existing one, or one created below the attempt's own."""
     if wanted is None:
         return files.work
     directory = Path(os.path.normpath(files.work / wanted))
     if directory.is_relative_to(files.work):
         directory.mkdir(parents=True, exist_ok=True)
     if not directory.is_dir():
-        raise Refused(f"directory {wanted} does not exist")
+        raise MissingDirectory(f"directory {wanted} does not exist on this worker")
     return directory
 
 
