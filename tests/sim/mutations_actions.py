@@ -12,7 +12,7 @@ from mainspring.core.fairness import fair_queues
 from mainspring.core.fairness.fair_queues import FairQueues
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard import turn
+from mainspring.shard import handlers, turn
 from mainspring.shard.actions import actions
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import ActionRequest, RunAction, SaveCheckpoint
@@ -61,7 +61,7 @@ def _whatever_is_there() -> AbstractContextManager[None]:
     def save(turn: Turn, action: SaveCheckpoint) -> None:
         real(turn, replace(action, expected=None))
 
-    return patched(mock.patch.object(actions, "save_checkpoint", save))
+    return patched(mock.patch.dict(handlers.EVENTS, {SaveCheckpoint: save}))
 
 
 ACTION_MUTATIONS = (

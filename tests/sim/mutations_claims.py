@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mainspring.core.model.task import Task
 from mainspring.host.pending_replies import PendingReplies
+from mainspring.shard import handlers
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import claims
@@ -29,7 +30,7 @@ def _whoever_asks() -> AbstractContextManager[None]:
 
 
 def _always_starts() -> AbstractContextManager[None]:
-    real = claims._start
+    real = claims.start
 
     def start(turn: Turn, event: ClaimStarted) -> None:
         if event.attempt in turn.memory.attempts:
@@ -37,16 +38,16 @@ def _always_starts() -> AbstractContextManager[None]:
         else:
             turn.respond(event, ActionStatus.DONE)
 
-    return patched(mock.patch.object(claims, "_start", start))
+    return patched(mock.patch.dict(handlers.EVENTS, {ClaimStarted: start}))
 
 
 def _one_more() -> AbstractContextManager[None]:
-    real = claims._claim
+    real = claims.claim
 
     def claim(turn: Turn, event: ClaimWork) -> None:
         real(turn, replace(event, wanted=event.wanted + 1))
 
-    return patched(mock.patch.object(claims, "_claim", claim))
+    return patched(mock.patch.dict(handlers.EVENTS, {ClaimWork: claim}))
 
 
 def _deaf() -> AbstractContextManager[None]:

@@ -17,7 +17,8 @@ from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement import preemption_policy
 from mainspring.core.placement.preemption_policy import CapacityRequest
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard import decision_log
+from mainspring.shard import decision_log, handlers
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, dispatch, gates, reservations
 from mainspring.shard.placement import preemption as preempting
 from mainspring.shard.shard import Shard
@@ -101,7 +102,7 @@ def _more_than_needed() -> AbstractContextManager[None]:
 
 
 def _kept_for_good() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(reservations, "due", return_value=None))
+    return patched(mock.patch.dict(handlers.TIMERS, {TimerKind.RESERVATION: lambda turn, timer: None}))
 
 
 def _kept_in_mind() -> AbstractContextManager[None]:

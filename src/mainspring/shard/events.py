@@ -3,8 +3,8 @@
 Each event concerns one run, task, worker or shape, so that an event that fails has an owner. What the shard finds due
 itself (a timer, a step of a bulk operation, the placement of a shape) is an event for the same reason.
 
-To add an event: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the
-simulator.
+To add an event: a handler in `shard/handlers.py`, an owner in `shard/rejected_events.py`, a producer in `host/`,
+and the simulator.
 """
 
 from __future__ import annotations

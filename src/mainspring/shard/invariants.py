@@ -13,6 +13,7 @@ from datetime import timedelta
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard import alerts
+from mainspring.shard.events import TaskUndecided
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import progress, stuck_runs
@@ -57,9 +58,8 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
             pending = progress.count_waiting(run, position)
             if run.waiting[position] != pending:
                 return f"it counts {run.waiting[position]} open upstream tasks, but there are {pending}"
-            resting = (
-                run.is_suspended() or bool(run.bulk_operations) or (task.run_id, position) in memory.backlog.undecided
-            )
+            undecided = TaskUndecided(run_id=task.run_id, position=position) in memory.backlog.undecided
+            resting = run.is_suspended() or bool(run.bulk_operations) or undecided
             if not pending and task.due_at is None and not resting:
                 return "it is PENDING, but waits for nothing"
         case S.QUEUED:

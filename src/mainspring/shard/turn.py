@@ -38,7 +38,7 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.wire import Stop, ToWorker
 from mainspring.shard import alerts
 from mainspring.shard.effects import ActionReply, ActionStatus, Send
-from mainspring.shard.events import ActionRequest, TimerDue, TimerKind
+from mainspring.shard.events import ActionRequest, BulkOperationStep, TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
@@ -136,7 +136,7 @@ class Turn:
         if task.due_at is None:
             self.memory.runs[task.run_id].delayed += 1
         task.due_at = due_at
-        self.memory.timers.set_at(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+        self.memory.timers.set_at(due_at, TimerKind.RETRY, task.id, task.seq)
 
     def recount(self, task: Task, start: TaskState) -> None:
         """Update the counts of the run and the tenant after a change of state."""
@@ -241,7 +241,7 @@ class Turn:
             total=run.run.task_count if total is None else total, done=done, by=by, why=why,
         )  # fmt: skip
         run.bulk_operations[kind, parent] = operation
-        self.memory.backlog.bulk_operations.append((run.run.id, kind, parent))
+        self.memory.backlog.add(BulkOperationStep(run_id=run.run.id, kind=kind, parent=parent))
         if (run.run.id, kind, parent) not in self._spreads:
             self._opened.add((run.run.id, kind, parent))
         self.save_bulk_operation(operation)
@@ -255,7 +255,9 @@ class Turn:
         """End bulk operations of a kind early: the opposite was requested."""
         for operation in [operation for operation in run.bulk_operations.values() if operation.kind is kind]:
             del run.bulk_operations[kind, operation.parent]
-            self.memory.backlog.bulk_operations.discard((run.run.id, kind, operation.parent))
+            self.memory.backlog.bulk_operations.discard(
+                BulkOperationStep(run_id=run.run.id, kind=kind, parent=operation.parent)
+            )
             operation.done = operation.total
             self.save_bulk_operation(operation)
 

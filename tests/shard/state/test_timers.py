@@ -76,7 +76,7 @@ def test_a_duration_counts_down_while_a_turn_is_open() -> None:
     """Otherwise a waiting loop would ask again and again until the next turn."""
     memory = ShardMemory("pool")
     memory.timers.advance(NOW)
-    memory.timers.set_after(10.0, timer("a"))
+    memory.timers.set_after(10.0, TimerKind.RETRY, "a")
 
     assert memory.timers.seconds_to_next(NOW) == 10.0
     assert memory.timers.seconds_to_next(NOW + timedelta(seconds=1)) == 9.0
@@ -86,6 +86,6 @@ def test_a_stall_counts_no_more_than_two_seconds() -> None:
     """A jump of the clock ends nothing."""
     memory = ShardMemory("pool")
     memory.timers.advance(NOW)
-    memory.timers.set_after(10.0, timer("a"))
+    memory.timers.set_after(10.0, TimerKind.RETRY, "a")
 
     assert memory.timers.seconds_to_next(NOW + timedelta(hours=1)) == 8.0

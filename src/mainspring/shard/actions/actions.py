@@ -12,10 +12,10 @@ from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.core.work.work import digest_of
-from mainspring.protocol.errors import Broken
 from mainspring.shard.actions import action_targets, audit_entries, reopen, stop_requests
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import (
+    BulkOperationStep,
     CancelRun,
     CancelTask,
     ChangePriority,
@@ -23,10 +23,10 @@ from mainspring.shard.events import (
     ExtendTask,
     KillTask,
     PauseRun,
+    PropagationStep,
     ReopenTask,
     ResumeRun,
     RetryRun,
-    RunAction,
     SaveCheckpoint,
 )
 from mainspring.shard.state.run_state import RunMemory
@@ -35,36 +35,6 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 MAX_GRACE_SECONDS = 3_600.0
-
-
-def apply(turn: Turn, event: RunAction) -> None:
-    """Execute an action, and reply to it."""
-    event = audit_entries.with_before(turn.memory, event)
-    match event:
-        case CancelRun():
-            cancel_run(turn, event)
-        case PauseRun():
-            pause_run(turn, event)
-        case ResumeRun():
-            resume_run(turn, event)
-        case CancelTask():
-            cancel_task(turn, event)
-        case ReopenTask():
-            reopen_task(turn, event)
-        case RetryRun():
-            retry_run(turn, event)
-        case ClearTask():
-            clear_task(turn, event)
-        case ExtendTask():
-            extend_task(turn, event)
-        case KillTask():
-            kill_task(turn, event)
-        case SaveCheckpoint():
-            save_checkpoint(turn, event)
-        case ChangePriority():
-            change_priority(turn, event)
-        case _:
-            raise Broken(f"no handler for {event}")
 
 
 def cancel_run(turn: Turn, action: CancelRun) -> None:
@@ -110,10 +80,10 @@ def resume_run(turn: Turn, action: ResumeRun) -> None:
         turn.respond(action, ActionStatus.ALREADY, "the run is not paused")
         return
     if run.run.held is not None:
-        turn.memory.backlog.bulk_operations.extend(
-            (action.run_id, kind, parent) for kind, parent in run.bulk_operations
-        )
-        turn.memory.backlog.propagations.extend((action.run_id, position) for position in run.propagations)
+        for kind, parent in run.bulk_operations:
+            turn.memory.backlog.add(BulkOperationStep(run_id=action.run_id, kind=kind, parent=parent))
+        for position in run.propagations:
+            turn.memory.backlog.add(PropagationStep(run_id=action.run_id, position=position))
     fan_out.resolve_limit_alert(turn, run)
     run.run.paused = False
     run.run.held = None

@@ -70,7 +70,7 @@ def signal(turn: Turn, task: Task) -> None:
     if worker is None or task.stop is None or task.attempt_id is None:
         return
     if task.state is TaskState.ASSIGNED and worker.wants is not None:
-        turn.memory.claims.recalled.append(task.attempt_id)
+        turn.memory.claims.recall(task.attempt_id)
     elif task.state is TaskState.ASSIGNED:
         turn.send(worker, Recall((task.attempt_id,)))
     elif task.stop.kind is not StopKind.HOLD:

@@ -31,10 +31,9 @@ from mainspring.protocol.wire import Assign, Outcome, Recall, Stop
 from mainspring.shard import effects
 from mainspring.shard import events as happened
 from mainspring.shard.explain.snapshot import Snapshot, discard_memory, fill
-from mainspring.shard.placement.preemption import RECHECK_SECONDS
 from mainspring.shard.shard import Shard
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.state.starved_queues import QueueKey
+from mainspring.shard.state.starved_queues import RECHECK_SECONDS, QueueKey
 from mainspring.shard.state.timers import MAX_TURN_SECONDS
 
 HORIZON = timedelta(days=2)

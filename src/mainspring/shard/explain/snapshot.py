@@ -30,7 +30,7 @@ from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import reservations, rule_changes
 from mainspring.shard.state.limit_ledger import LimitLedger
 from mainspring.shard.state.limits import Throttle
@@ -181,8 +181,7 @@ def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
         if task.reserved is not None:
             reservations.restore(memory, task)
         if task.due_at is not None:
-            timer = TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq)
-            memory.timers.set_at(task.due_at, timer)
+            memory.timers.set_at(task.due_at, TimerKind.RETRY, task.id, task.seq)
     for queue_key in snapshot.gates.ready_queues:
         memory.queues.mark_ready(queue_key)
 
@@ -281,10 +280,10 @@ def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
         memory.queues.starved.restore(line, copy(starved))
         memory.queues.starved.wake(max(starved.due, memory.life))
     for tenant, throttle in gates.throttles.items():
-        memory.limits.throttles[tenant] = copy_throttle(throttle)
-        memory.timers.set_after(max(0.0, throttle.due - memory.life), TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
+        memory.limits.set_throttle(tenant, copy_throttle(throttle))
+        memory.timers.set_after(max(0.0, throttle.due - memory.life), TimerKind.THROTTLE, tenant)
     for circuit in gates.job_breakers:
         memory.limits.job_breakers.open[circuit.subject] = copy(circuit)
     for limit, until in memory.limits.ledger.not_before.items():
-        memory.timers.set_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+        memory.timers.set_at(until, TimerKind.LIMIT, limit)
     rule_changes.watch(memory, now)

@@ -283,4 +283,4 @@ def _write_share(turn: Turn, limit: str, granted: int) -> None:
 
 def _wait(memory: ShardMemory, limit: str, until: datetime) -> None:
     memory.limits.ledger.not_before[limit] = until
-    memory.timers.set_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+    memory.timers.set_at(until, TimerKind.LIMIT, limit)

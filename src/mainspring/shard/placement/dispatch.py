@@ -20,7 +20,7 @@ from mainspring.core.placement.task_shapes import Shape, without_affinity
 from mainspring.protocol.ids import new_id
 from mainspring.protocol.wire import Assign, Assignment, Offer, Recall
 from mainspring.shard import decision_log
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, failure_throttle, gates, preemption, reservations
 from mainspring.shard.placement.affinity import affinity_of
 from mainspring.shard.placement.fair_share import TenantOrder
@@ -198,9 +198,7 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     if worker.wants is not None:
         claims.deliver_claimed(turn, worker, lease, group[0], offer)
         return
-    memory.timers.set_after(
-        memory.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-    )
+    memory.timers.set_after(memory.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
     turn.send(worker, Assign(lease.id, tuple(group), offer))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mainspring.core.limits.token_bucket import Rate, TokenBucket
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.state.limits import Throttle
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
@@ -18,18 +18,18 @@ def max_starts(turn: Turn, tenant: str) -> int | None:
     if not memory.limits.failures.has(tenant):
         return None
     if not is_exhausted(memory, tenant, turn.now):
-        memory.limits.throttles.pop(tenant, None)
+        memory.limits.end_throttle(tenant)
         return None
     throttle = memory.limits.throttles.get(tenant)
     if throttle is None:
         per_second = memory.scheduler_settings.throttled_starts_per_second
         bucket = TokenBucket(Rate(per_second=per_second, burst=per_second), memory.life)
-        throttle = memory.limits.throttles[tenant] = Throttle(bucket=bucket)
+        throttle = memory.limits.set_throttle(tenant, Throttle(bucket=bucket))
     left = throttle.bucket.left(memory.life)
     if not left and throttle.due <= memory.life:
         seconds = throttle.bucket.seconds_to(1)
         throttle.due = memory.life + seconds
-        memory.timers.set_after(seconds, TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
+        memory.timers.set_after(seconds, TimerKind.THROTTLE, tenant)
     return left
 
 

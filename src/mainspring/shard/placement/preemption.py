@@ -40,17 +40,15 @@ from mainspring.core.placement.preemption_policy import (
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import decision_log
 from mainspring.shard.actions import stop_requests
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, gates, reservations, starvation_guard
 from mainspring.shard.state.memory import ShardMemory
-from mainspring.shard.state.starved_queues import QueueKey
+from mainspring.shard.state.starved_queues import RECHECK_SECONDS, QueueKey
 from mainspring.shard.turn import Turn
 
 QUEUES_PER_TURN = 64
 RESERVATIONS_PER_TURN = 8
 """Per queue: each may scan the whole pool. The next turn continues."""
-RECHECK_SECONDS = 1.0
-"""After a check that found nothing."""
 _MAX_MOVE_TARGETS = 64
 """Number of workers considered as targets for moved tasks."""
 _WHY = {
@@ -64,7 +62,8 @@ _WHY = {
 def preempt(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
     """Make capacity for the starved queues of a priority; True if something may be placed now."""
     memory = turn.memory
-    _sweep(memory, priority)
+    if memory.queues.parked:
+        memory.queues.starved.sweep(priority, memory.life, memory.queues.parked_queues)
     budget = SearchBudget()
     freed = _take_over(turn, priority, only, budget)
     for queue_key in memory.queues.starved.pop_due(priority, memory.life, QUEUES_PER_TURN):
@@ -112,25 +111,6 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
     return freed
 
 
-def _sweep(memory: ShardMemory, priority: Priority) -> None:
-    """Mark the queues of parked shapes as starved: one queue parks the shape for all.
-
-    P0 queues are few and can't wait; the others are marked once a second.
-    """
-    starved_queues, life = memory.queues.starved, memory.life
-    if not memory.queues.parked:
-        return
-    if priority is Priority.P0:
-        for queue_key in memory.queues.parked_queues((Priority.P0,)):
-            starved_queues.mark_starved(queue_key, life)
-    elif life >= starved_queues.swept + RECHECK_SECONDS:
-        starved_queues.swept, starved_queues.is_new = life, False
-        for queue_key in memory.queues.parked_queues((Priority.P1, Priority.P2)):
-            starved_queues.mark_starved(queue_key, life)
-    elif starved_queues.is_new:
-        starved_queues.wake(starved_queues.swept + RECHECK_SECONDS)
-
-
 def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: SearchBudget) -> bool:
     """Transfer ready reservations of lower priorities to higher ones.
 
@@ -159,7 +139,7 @@ def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: Searc
             if _fits(capacity, queue_key[2]) and not turn.spent():
                 freed = _exchange(turn, queue_key, worker, _view_pool(turn, over, budget), over) or freed
     if priority is Priority.P2:
-        memory.queues.starved.changed_workers.clear()
+        memory.queues.starved.clear_changed_workers()
     return freed
 
 
@@ -375,8 +355,6 @@ def _preemptor(memory: ShardMemory, task: Task) -> Preemptor:
 
 def _set_alarm(memory: ShardMemory) -> None:
     """Set a timer for the next check that must not be missed."""
-    starved_queues, due = memory.queues.starved, memory.queues.starved.next_alarm
-    starved_queues.next_alarm = None
-    if due is not None and (starved_queues.alarm is None or due < starved_queues.alarm):
-        starved_queues.alarm = due
-        memory.timers.set_after(due - memory.life, TimerDue(kind=TimerKind.RESERVATION, subject=""))
+    due = memory.queues.starved.set_alarm()
+    if due is not None:
+        memory.timers.set_after(due - memory.life, TimerKind.RESERVATION, "")

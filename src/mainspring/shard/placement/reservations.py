@@ -48,7 +48,7 @@ def restore(memory: ShardMemory, task: Task) -> None:
     memory.queues.add_reservation((task.priority, task.tenant, shape), task)
     worker.reserve(task.id, shape.resources)
     memory.refresh(worker)
-    memory.timers.set_at(reserved.until, TimerDue(kind=TimerKind.RESERVATION, subject=task.id, stamp=task.seq))
+    memory.timers.set_at(reserved.until, TimerKind.RESERVATION, task.id, task.seq)
 
 
 def release(turn: Turn, task: Task) -> None:
@@ -82,7 +82,7 @@ def compare(turn: Turn, worker: Worker) -> None:
 def due(turn: Turn, timer: TimerDue) -> None:
     """A reservation may have expired; without a subject: check starved queues again."""
     if not timer.subject:
-        turn.memory.queues.starved.alarm = None
+        turn.memory.queues.starved.clear_alarm()
         return
     task = turn.memory.runs.find(timer.subject)
     if task is not None and task.reserved is not None and task.reserved.until <= turn.now:

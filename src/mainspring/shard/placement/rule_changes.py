@@ -29,7 +29,7 @@ def rule(turn: Turn, event: RulesChanged) -> None:
     watch(memory, turn.now)
 
 
-def due(turn: Turn) -> None:
+def due(turn: Turn, _timer: TimerDue) -> None:
     """A rule has begun or ended."""
     _release_blocked(turn)
     watch(turn.memory, turn.now)
@@ -42,7 +42,7 @@ def watch(memory: ShardMemory, now: datetime) -> None:
     ends += [row.changes_at(now) for row in rules.quotas.values()]
     coming = [end for end in ends if end is not None and end > now]
     if coming:
-        memory.timers.set_at(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
+        memory.timers.set_at(min(coming), TimerKind.RULES, "", rules.version)
 
 
 def _release_blocked(turn: Turn) -> None:

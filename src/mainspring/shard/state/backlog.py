@@ -7,59 +7,59 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
+from mainspring.shard.events import BulkOperationStep, Event, PropagationStep, TaskUndecided
 
-from mainspring.core.model.batch import BulkOperationKind
-
-_Key = TypeVar("_Key")
-PositionKey = tuple[str, int]
-"""Run and position of a task."""
-OperationKey = tuple[str, BulkOperationKind, str]
-"""Run, kind and parent of a bulk operation."""
+_Step = TypeVar("_Step", bound=Event)
 
 
-class WorkQueue(deque[_Key]):
-    """Keys of work to be done, in order."""
+class WorkQueue(deque[_Step]):
+    """Steps to be done, in order, as the events that do them."""
 
-    def take(self, key: _Key) -> None:
-        """Remove a key. It is the first one, unless events are applied one at a time."""
-        if self and self[0] == key:
+    def take(self, step: _Step) -> None:
+        """Remove a step. It is the first one, unless events are applied one at a time."""
+        if self and self[0] == step:
             self.popleft()
-        elif key in self:
-            self.remove(key)
+        else:
+            self.discard(step)
 
-    def discard(self, key: _Key) -> None:
-        """Remove a key wherever it is."""
-        while key in self:
-            self.remove(key)
-
-
-class DeferredWork(msgspec.Struct, kw_only=True):
-    """Paced work of one run that was deferred."""
-
-    bulk_operations: list[OperationKey] = []
-    propagations: list[PositionKey] = []
+    def discard(self, step: _Step) -> None:
+        """Remove a step, if it is in the queue."""
+        if step in self:
+            self.remove(step)
 
 
 class Backlog:
     """Work that is left for later turns."""
 
     def __init__(self) -> None:
-        self.undecided: WorkQueue[PositionKey] = WorkQueue()
+        self.undecided: WorkQueue[TaskUndecided] = WorkQueue()
         """Tasks found while loading that may be ready."""
-        self.propagations: WorkQueue[PositionKey] = WorkQueue()
-        self.bulk_operations: WorkQueue[OperationKey] = WorkQueue()
-        self.deferred: dict[str, DeferredWork] = {}
-        """By run: work removed from the queues above until a timer returns it."""
+        self.propagations: WorkQueue[PropagationStep] = WorkQueue()
+        self.bulk_operations: WorkQueue[BulkOperationStep] = WorkQueue()
+        self._deferred: dict[str, list[PropagationStep | BulkOperationStep]] = {}
+        self.deferred: Mapping[str, Sequence[PropagationStep | BulkOperationStep]] = self._deferred
+        """By run: steps that are in no queue until a timer returns them."""
 
     def __bool__(self) -> bool:
         return bool(self.propagations or self.undecided or self.bulk_operations)
 
+    def add(self, step: PropagationStep | BulkOperationStep) -> None:
+        """Add a step at the end of its queue."""
+        if isinstance(step, PropagationStep):
+            self.propagations.append(step)
+        else:
+            self.bulk_operations.append(step)
+
+    def defer(self, step: PropagationStep | BulkOperationStep) -> bool:
+        """Defer a step of a run; True if it is the first one, and the run needs a timer."""
+        deferred = self._deferred.setdefault(step.run_id, [])
+        deferred.append(step)
+        return len(deferred) == 1
+
     def resume(self, run_id: str) -> None:
         """Return the deferred work of a run to its queues."""
-        deferred = self.deferred.pop(run_id, None)
-        if deferred is not None:
-            self.bulk_operations.extend(deferred.bulk_operations)
-            self.propagations.extend(deferred.propagations)
+        for step in self._deferred.pop(run_id, ()):
+            self.add(step)

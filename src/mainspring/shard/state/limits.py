@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from mainspring.core.fairness.freezes import FreezeKind
@@ -33,7 +35,8 @@ class Limits:
     def __init__(self, settings: SchedulerSettings) -> None:
         self.ledger = LimitLedger()
         self.failures = FailureCounts()
-        self.throttles: dict[str, Throttle] = {}
+        self._throttles: dict[str, Throttle] = {}
+        self.throttles: Mapping[str, Throttle] = self._throttles
         """By tenant, for those over their failure budget."""
         self.retries = RetryRateLimiter(settings.retries_per_second, settings.same_signature_retries_per_second)
         self.signature_breakers = SignatureBreakers()
@@ -53,4 +56,13 @@ class Limits:
     def retune(self, settings: SchedulerSettings) -> None:
         """Apply changed settings."""
         self.retries.retune(settings.retries_per_second, settings.same_signature_retries_per_second)
-        self.throttles.clear()
+        self._throttles.clear()
+
+    def set_throttle(self, tenant: str, throttle: Throttle) -> Throttle:
+        """Throttle a tenant."""
+        self._throttles[tenant] = throttle
+        return throttle
+
+    def end_throttle(self, tenant: str) -> None:
+        """Stop throttling a tenant, if it is."""
+        self._throttles.pop(tenant, None)

@@ -163,7 +163,7 @@ class ShardMemory:
 
     def _note_ready(self, worker: Worker) -> None:
         """Record queues whose reservation on this worker can be used now."""
-        self.queues.starved.changed_workers[worker.id] = None
+        self.queues.starved.note_changed_worker(worker.id)
         for task_id, reserved_capacity in worker.reserved.items():
             task = self.runs.find(task_id)
             if task is not None and reserved_capacity.fits(worker.free_for(task_id)):
@@ -186,7 +186,7 @@ class ShardMemory:
                 run = self.runs.get(subject)
                 return run is None or run.run.generation != stamp
             case TimerKind.RESERVATION if not subject:
-                return self.queues.starved.alarm is None
+                return not self.queues.starved.has_alarm()
             case TimerKind.RULES:
                 return stamp != limits.rules.version
             case TimerKind.LIMIT:

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from mainspring.shard.events import TimerDue
+from mainspring.shard.events import TimerDue, TimerKind
 
 MAX_TURN_SECONDS = 2.0
 _SLACK = 1_000
@@ -77,13 +77,13 @@ class ShardTimers:
         self.life += self._since_last_turn(now)
         self.last_turn = now
 
-    def set_at(self, due_at: datetime, timer: TimerDue) -> None:
+    def set_at(self, due_at: datetime, kind: TimerKind, subject: str, stamp: int = 0) -> None:
         """Set a timer for a time of the store's clock."""
-        self.at.set(_seconds(due_at), timer)
+        self.at.set(_seconds(due_at), TimerDue(kind=kind, subject=subject, stamp=stamp))
 
-    def set_after(self, seconds: float, timer: TimerDue) -> None:
+    def set_after(self, seconds: float, kind: TimerKind, subject: str, stamp: int = 0) -> None:
         """Set a timer after a number of seconds of shard time."""
-        self.after.set(self.life + seconds, timer)
+        self.after.set(self.life + seconds, TimerDue(kind=kind, subject=subject, stamp=stamp))
 
     def pop_due(self, now: datetime, most: int) -> list[TimerDue]:
         """Remove and return the timers that have fired."""

@@ -13,7 +13,7 @@ from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.model.worker import Lease
 from mainspring.shard.actions import reopen
-from mainspring.shard.events import RunArrived, TimerDue, TimerKind
+from mainspring.shard.events import BulkOperationStep, RunArrived, TaskUndecided, TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state import limit_ledger
 from mainspring.shard.state.dynamic_tasks import DynamicTasks
@@ -47,7 +47,7 @@ def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
     row.because = "adopted"
     turn.mark(run)
     if job.spec.timeout_seconds is not None:
-        memory.timers.set_after(job.spec.timeout_seconds, _limit_of(row))
+        memory.timers.set_after(job.spec.timeout_seconds, TimerKind.RUN_LIMIT, row.id, row.generation)
     deadlines.begin(memory, run, turn.now)
     if row.task_count <= SMALL_RUN_TASKS:
         for position in range(row.task_count):
@@ -76,7 +76,7 @@ def restore_run(
     for operation in bulk_operations:
         run.bulk_operations[operation.kind, operation.parent] = operation
         if row.held is None:
-            memory.backlog.bulk_operations.append((row.id, operation.kind, operation.parent))
+            memory.backlog.add(BulkOperationStep(run_id=row.id, kind=operation.kind, parent=operation.parent))
         retried = (
             memory.runs.find(operation.parent)
             if operation.kind is BulkOperationKind.REOPEN and operation.parent
@@ -93,7 +93,7 @@ def restore_run(
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:
         left = max(timedelta(seconds=limit) - (now - row.adopted_at), timeouts.MIN_LIMIT_AFTER_TAKEOVER)
-        memory.timers.set_after(left.total_seconds(), _limit_of(row))
+        memory.timers.set_after(left.total_seconds(), TimerKind.RUN_LIMIT, row.id, row.generation)
     deadlines.restore(memory, run, now)
     return run
 
@@ -107,10 +107,6 @@ def restore_checkpoints(memory: ShardMemory, checkpoints: Iterable[Checkpoint]) 
             memory.attempts.record(saved.attempt_id, saved_at=saved.saved_at)
 
 
-def _limit_of(row: Run) -> TimerDue:
-    return TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id, stamp=row.generation)
-
-
 def _restore_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
     if task.state is S.QUEUED:
         memory.queues.push(task, memory.shape(task))
@@ -118,9 +114,9 @@ def _restore_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime
     elif task.state is S.PENDING and task.due_at is not None:
         run.delayed += 1
         circuit_breakers.restore_retry(memory, task, now)
-        memory.timers.set_at(task.due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+        memory.timers.set_at(task.due_at, TimerKind.RETRY, task.id, task.seq)
     elif task.state is S.PENDING and not run.waiting[task.position]:
-        memory.backlog.undecided.append((task.run_id, task.position))
+        memory.backlog.undecided.append(TaskUndecided(run_id=task.run_id, position=task.position))
     elif task.worker_id is not None and task.lease_id is not None and task.attempt_id is not None:
         _restore_lease(memory, task, task.worker_id, task.lease_id, task.attempt_id)
     if task.state is S.RUNNING:

@@ -19,6 +19,7 @@ from mainspring.core.model.batch import BulkOperation, BulkOperationKind
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.shard.actions import reopen, stop_requests
+from mainspring.shard.events import BulkOperationStep
 from mainspring.shard.state.run_state import DYNAMIC_KINDS, RunMemory
 from mainspring.shard.tasks import progress, run_pacing
 from mainspring.shard.tasks.progress import Step
@@ -27,6 +28,19 @@ from mainspring.shard.turn import Turn
 S = TaskState
 _VISITS_PER_ROW = 8
 """Positions visited for each row that a turn may write: most visits write nothing."""
+
+
+def continue_operation(turn: Turn, event: BulkOperationStep) -> None:
+    """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
+    backlog, run, key = turn.memory.backlog, turn.memory.runs.get(event.run_id), (event.kind, event.parent)
+    backlog.bulk_operations.take(event)
+    if run is None or run.run.held is not None or key not in run.bulk_operations:
+        return
+    end = step(turn, run, run.bulk_operations[key])
+    if end is Step.MORE:
+        backlog.add(event)
+    elif end is Step.LATER:
+        run_pacing.defer(turn.memory, run, run_pacing.PACES[event.kind], event)
 
 
 def step(turn: Turn, run: RunMemory, operation: BulkOperation) -> Step:

@@ -149,8 +149,7 @@ def _close(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
 
 
 def _watch(memory: ShardMemory, circuit: CircuitBreaker, at: float) -> None:
-    timer = TimerDue(kind=TimerKind.CIRCUIT, subject=circuit.subject, stamp=int(circuit.opened_at))
-    memory.timers.set_at(_instant(at), timer)
+    memory.timers.set_at(_instant(at), TimerKind.CIRCUIT, circuit.subject, int(circuit.opened_at))
 
 
 def _probe(turn: Turn, task: Task, kind: str, circuit: CircuitBreaker) -> None:

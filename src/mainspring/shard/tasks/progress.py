@@ -23,7 +23,7 @@ from mainspring.core.model.run import FailurePolicy
 from mainspring.core.model.task import Origin, Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.protocol.ids import child_task_id, task_id
-from mainspring.shard.events import TimerDue
+from mainspring.shard.events import PropagationStep, TaskUndecided, TimerDue
 from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, inputs, run_pacing
@@ -188,7 +188,7 @@ def ended(turn: Turn, run: RunMemory, task: Task) -> None:
         teller = fan_out.position
     if (fan_out is None or not fan_out.open) and run.children(teller):
         run.propagations[teller] = 0
-        turn.memory.backlog.propagations.append((task.run_id, teller))
+        turn.memory.backlog.add(PropagationStep(run_id=task.run_id, position=teller))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id
@@ -225,6 +225,29 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
     run.waiting[template.position] = count_waiting(run, template.position)
     if not run.waiting[template.position]:
         free(turn, run, template)
+
+
+def decide_again(turn: Turn, event: TaskUndecided) -> None:
+    """Decide a task that was found while loading, if it is ready."""
+    turn.memory.backlog.undecided.take(event)
+    run = turn.memory.runs.get(event.run_id)
+    if run is not None and not run.waiting[event.position]:
+        task = run.tasks[event.position]
+        if task.state is S.PENDING and task.due_at is None:
+            free(turn, run, task)
+
+
+def step(turn: Turn, event: PropagationStep) -> None:
+    """Notify more children of an ended task. A held run is skipped until a person resumes it."""
+    backlog, run = turn.memory.backlog, turn.memory.runs.get(event.run_id)
+    backlog.propagations.take(event)
+    if run is None or run.run.held is not None or event.position not in run.propagations:
+        return
+    end = propagate(turn, run, event.position)
+    if end is Step.MORE:
+        backlog.propagations.appendleft(event)
+    elif end is Step.LATER:
+        run_pacing.defer(turn.memory, run, PacedOperation.READINESS, event)
 
 
 def propagate(turn: Turn, run: RunMemory, position: int) -> Step:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from mainspring.core.lifecycle import timeouts
 from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.protocol.wire import Extended, Progress
 from mainspring.shard import alerts
@@ -136,6 +137,14 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
         _alert(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
 
 
+def run_limit_due(turn: Turn, timer: TimerDue) -> None:
+    """The time limit of a run has expired: cancel its tasks."""
+    run = turn.memory.runs[timer.subject]
+    run.run.timed_out = True
+    turn.mark(run)
+    turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by="shard", why="the run timed out")
+
+
 def more_time(turn: Turn, event: ExtensionRequested) -> None:
     """An attempt requests an extension: granted while it makes progress, up to a limit."""
     memory = turn.memory
@@ -226,4 +235,4 @@ def _alert(turn: Turn, task: Task, kind: AlertKind, summary: str) -> None:
 
 
 def _set(memory: ShardMemory, task: Task, kind: TimerKind, seconds: float) -> None:
-    memory.timers.set_after(seconds, TimerDue(kind=kind, subject=task.id, stamp=task.seq))
+    memory.timers.set_after(seconds, kind, task.id, task.seq)

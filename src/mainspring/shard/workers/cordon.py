@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Hold
 from mainspring.protocol.errors import Broken
-from mainspring.shard.actions import audit_entries, stop_requests
+from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAction
 from mainspring.shard.placement import reservations
@@ -26,7 +26,6 @@ from mainspring.shard.turn import Turn
 
 def apply(turn: Turn, event: WorkerAction) -> None:
     """Execute an action on a worker, and reply to it."""
-    event = audit_entries.with_before(turn.memory, event)
     if event.worker not in turn.memory.workers and event.worker not in turn.memory.workers.cordoned:
         turn.respond(event, ActionStatus.NOT_FOUND, f"worker {event.worker} not found")
         return

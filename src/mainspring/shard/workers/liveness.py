@@ -94,9 +94,7 @@ def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
         if worker is not None and worker.session and (known is None or not known.received):
             lease.received = False
-            after.timers.set_after(
-                after.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-            )
+            after.timers.set_after(after.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
 
 
 def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
@@ -132,14 +130,6 @@ def watch(turn: Turn, worker: Worker) -> None:
     """Set a timer for a worker's silence."""
     if turn.memory.workers.watch(worker):
         _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
-
-
-def due(turn: Turn, timer: TimerDue) -> None:
-    """A worker may be silent, or may not have acknowledged an assignment."""
-    if timer.kind is TimerKind.RECEIPT:
-        receipt_due(turn, timer)
-    else:
-        silence_due(turn, timer)
 
 
 def silence_due(turn: Turn, timer: TimerDue) -> None:
@@ -260,5 +250,4 @@ def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: st
 
 
 def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
-    timer = TimerDue(kind=TimerKind.SILENCE, subject=worker.id, stamp=worker.watched)
-    turn.memory.timers.set_after(seconds, timer)
+    turn.memory.timers.set_after(seconds, TimerKind.SILENCE, worker.id, worker.watched)
