@@ -68,8 +68,7 @@ def _upstream_workers(run: RunMemory, task: Task) -> Iterator[str]:
 
 def _upstream(run: RunMemory, task: Task) -> Iterator[int]:
     for parent in run.parents(task.position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        yield from (parent,) if fan_out is None else fan_out.members()
+        yield from run.members_at(parent)
 
 
 def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:

@@ -327,7 +327,7 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
         return _READY
     upstreams: list[Upstream] = []
     for number in parents:
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
+        fan_out = run.fan_out_at(number)
         when = conditions.get(number) if conditions else None
         if fan_out is not None:
             upstreams += _describe(run, fan_out, when)
@@ -346,13 +346,8 @@ def decide_early(run: RunMemory, task: Task) -> Decision | None:
         return None
     over: list[Upstream] = []
     for number in run.parents(task.position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
-        made = (
-            run.tasks[place]
-            for place in ((number,) if fan_out is None else fan_out.members())
-            if place < len(run.tasks)
-        )
-        when = conditions.get(number) if fan_out is None else None
+        made = (run.tasks[place] for place in run.members_at(number) if place < len(run.tasks))
+        when = conditions.get(number) if run.fan_out_at(number) is None else None
         over += [_upstream(one, when) for one in made if one.state in _UNSUCCESSFUL or (when and one.state in FINAL)]
     decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
     return None if decision.state is S.QUEUED else decision
@@ -366,7 +361,7 @@ def _upstream(parent: Task, when: str | None) -> Upstream:
 
 def _as_upstream(run: RunMemory, position: int) -> Upstream:
     """An upstream for a task's own condition: a fan-out with all outputs, and how it ended."""
-    fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(position)
+    fan_out = run.fan_out_at(position)
     if fan_out is None:
         return _upstream(run.tasks[position], None)
     members = [run.tasks[number] for number in fan_out.members()]
