@@ -11,18 +11,8 @@ from copy import copy
 from mainspring.core.lifecycle.states import UNSUCCESSFUL
 from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Priority, Task
+from mainspring.shard import events as happened
 from mainspring.shard.effects import ActionStatus, LookUpRun
-from mainspring.shard.events import (
-    CancelRun,
-    ChangePriority,
-    KillTask,
-    PauseRun,
-    ReopenTask,
-    ResumeRun,
-    RetryRun,
-    RunAction,
-    SaveCheckpoint,
-)
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import adoption
 from mainspring.shard.turn import Turn, run_ended_message
@@ -30,7 +20,7 @@ from mainspring.shard.turn import Turn, run_ended_message
 NO_FAILED_TASK = "it has no failed tasks"
 
 
-def find_run(turn: Turn, action: RunAction, *, adopt: bool = False) -> RunMemory | None:
+def find_run(turn: Turn, action: happened.RunAction, *, adopt: bool = False) -> RunMemory | None:
     """Return the run of an action. If it is not available, reply to the caller or request its rows."""
     run = turn.memory.runs.get(action.run_id)
     if run is not None:
@@ -54,22 +44,22 @@ def find_run(turn: Turn, action: RunAction, *, adopt: bool = False) -> RunMemory
     return None
 
 
-def _reject_final_run(turn: Turn, action: RunAction, row: Run) -> None:
+def _reject_final_run(turn: Turn, action: happened.RunAction, row: Run) -> None:
     """Reply to an action on a final run: it is redundant or no longer possible."""
     match action:
-        case RetryRun():
+        case happened.RetryRun():
             turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: {NO_FAILED_TASK}")
-        case ChangePriority():
+        case happened.ChangePriority():
             turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: its priority no longer matters")
-        case KillTask() | SaveCheckpoint():
+        case happened.KillTask() | happened.SaveCheckpoint():
             turn.respond(action, ActionStatus.REFUSED, f"the run is {row.state}: it has no running tasks")
         case _:
             turn.respond(action, ActionStatus.ALREADY, f"the run is {row.state}")
 
 
-def _act_on_invalid(turn: Turn, action: RunAction, row: Run) -> None:
+def _act_on_invalid(turn: Turn, action: happened.RunAction, row: Run) -> None:
     """Act on a run with an unreadable definition: it can only be cancelled, and only while it has no tasks."""
-    if not isinstance(action, CancelRun) or row.adopted_at is not None:
+    if not isinstance(action, happened.CancelRun) or row.adopted_at is not None:
         turn.respond(
             action,
             ActionStatus.REFUSED,
@@ -87,18 +77,18 @@ def _act_on_invalid(turn: Turn, action: RunAction, row: Run) -> None:
     turn.respond(action, ActionStatus.DONE)
 
 
-def _act_before_adoption(turn: Turn, action: RunAction, row: Run) -> None:
+def _act_before_adoption(turn: Turn, action: happened.RunAction, row: Run) -> None:
     """Act on a run in intake: pause, resume and priority change only its row."""
     detail = ""
     match action:
-        case PauseRun():
+        case happened.PauseRun():
             row.paused, row.because = True, format_action("paused", action)
-        case ResumeRun():
+        case happened.ResumeRun():
             row.paused, row.held, row.because = False, None, format_action("resumed", action)
-        case ChangePriority() if row.priority is action.priority:
+        case happened.ChangePriority() if row.priority is action.priority:
             turn.respond(action, ActionStatus.ALREADY, f"the run already has priority {action.priority.name}")
             return
-        case ChangePriority():
+        case happened.ChangePriority():
             detail = change_of(row.priority, action.priority)
             row.priority = action.priority
         case _:
@@ -109,12 +99,12 @@ def _act_before_adoption(turn: Turn, action: RunAction, row: Run) -> None:
     turn.respond(action, ActionStatus.DONE, detail)
 
 
-def format_action(done: str, action: RunAction) -> str:
+def format_action(done: str, action: happened.RunAction) -> str:
     """Describe an action: what, by whom, and why if given."""
     return f"{done} by {action.by}{f': {action.why}' if action.why else ''}"
 
 
-def find_task(turn: Turn, action: RunAction, task_id: str) -> tuple[RunMemory, Task] | None:
+def find_task(turn: Turn, action: happened.RunAction, task_id: str) -> tuple[RunMemory, Task] | None:
     """Return the task of an action and its run, with the same fallbacks as for a run."""
     run = find_run(turn, action)
     if run is None:
@@ -126,7 +116,7 @@ def find_task(turn: Turn, action: RunAction, task_id: str) -> tuple[RunMemory, T
     return run, task
 
 
-def reload_final_run(turn: Turn, action: ReopenTask | RetryRun) -> None:
+def reload_final_run(turn: Turn, action: happened.ReopenTask | happened.RetryRun) -> None:
     """Load a final run into memory, so that tasks of it can be retried."""
     rows = action.rows
     if action.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
@@ -145,11 +135,11 @@ def reload_final_run(turn: Turn, action: ReopenTask | RetryRun) -> None:
         adoption.restore_checkpoints(turn.memory, rows.checkpoints)
 
 
-def _is_target(action: ReopenTask | RetryRun, task: Task) -> bool:
+def _is_target(action: happened.ReopenTask | happened.RetryRun, task: Task) -> bool:
     """Whether a task of a final run is to be retried."""
     if task.origin is not None and task.origin.replaced:
         return False
-    return task.state in UNSUCCESSFUL if isinstance(action, RetryRun) else task.id == action.task_id
+    return task.state in UNSUCCESSFUL if isinstance(action, happened.RetryRun) else task.id == action.task_id
 
 
 def change_of(was: Priority, priority: Priority) -> str:

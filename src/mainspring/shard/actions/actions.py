@@ -12,23 +12,9 @@ from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.core.work.work import digest_of
+from mainspring.shard import events as happened
 from mainspring.shard.actions import action_targets, audit_entries, reopen, stop_requests
 from mainspring.shard.effects import ActionStatus
-from mainspring.shard.events import (
-    BulkOperationStep,
-    CancelRun,
-    CancelTask,
-    ChangePriority,
-    ClearTask,
-    ExtendTask,
-    KillTask,
-    PauseRun,
-    PropagationStep,
-    ReopenTask,
-    ResumeRun,
-    RetryRun,
-    SaveCheckpoint,
-)
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import bulk_operations, fan_out, progress, timeouts
 from mainspring.shard.turn import Turn
@@ -37,7 +23,7 @@ S = TaskState
 MAX_GRACE_SECONDS = 3_600.0
 
 
-def cancel_run(turn: Turn, action: CancelRun) -> None:
+def cancel_run(turn: Turn, action: happened.CancelRun) -> None:
     """Cancel the run. A run in intake is adopted first, so that its tasks have a history."""
     run = action_targets.find_run(turn, action, adopt=True)
     if run is None:
@@ -55,7 +41,7 @@ def cancel_run(turn: Turn, action: CancelRun) -> None:
     turn.respond(action, ActionStatus.DONE)
 
 
-def pause_run(turn: Turn, action: PauseRun) -> None:
+def pause_run(turn: Turn, action: happened.PauseRun) -> None:
     """Pause the run."""
     run = action_targets.find_run(turn, action)
     if run is None:
@@ -71,7 +57,7 @@ def pause_run(turn: Turn, action: PauseRun) -> None:
     turn.respond(action, ActionStatus.DONE)
 
 
-def resume_run(turn: Turn, action: ResumeRun) -> None:
+def resume_run(turn: Turn, action: happened.ResumeRun) -> None:
     """Resume a run that is paused, or held because of a fault."""
     run = action_targets.find_run(turn, action)
     if run is None:
@@ -81,9 +67,9 @@ def resume_run(turn: Turn, action: ResumeRun) -> None:
         return
     if run.run.held is not None:
         for kind, parent in run.bulk_operations:
-            turn.memory.backlog.add(BulkOperationStep(run_id=action.run_id, kind=kind, parent=parent))
+            turn.memory.backlog.add(happened.BulkOperationStep(run_id=action.run_id, kind=kind, parent=parent))
         for position in run.propagations:
-            turn.memory.backlog.add(PropagationStep(run_id=action.run_id, position=position))
+            turn.memory.backlog.add(happened.PropagationStep(run_id=action.run_id, position=position))
     fan_out.resolve_limit_alert(turn, run)
     run.run.paused = False
     run.run.held = None
@@ -94,7 +80,7 @@ def resume_run(turn: Turn, action: ResumeRun) -> None:
     turn.respond(action, ActionStatus.DONE)
 
 
-def cancel_task(turn: Turn, action: CancelTask) -> None:
+def cancel_task(turn: Turn, action: happened.CancelTask) -> None:
     """Cancel one task; its descendants follow by propagation."""
     found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
@@ -110,7 +96,7 @@ def cancel_task(turn: Turn, action: CancelTask) -> None:
         turn.respond(action, ActionStatus.DONE)
 
 
-def reopen_task(turn: Turn, action: ReopenTask) -> None:
+def reopen_task(turn: Turn, action: happened.ReopenTask) -> None:
     """Restart a final task; a final run becomes active again."""
     action_targets.reload_final_run(turn, action)
     found = action_targets.find_task(turn, action, action.task_id)
@@ -130,7 +116,7 @@ def reopen_task(turn: Turn, action: ReopenTask) -> None:
     turn.respond(action, ActionStatus.DONE)
 
 
-def retry_run(turn: Turn, action: RetryRun) -> None:
+def retry_run(turn: Turn, action: happened.RetryRun) -> None:
     """Restart all failed tasks; a final run becomes active again."""
     action_targets.reload_final_run(turn, action)
     run = action_targets.find_run(turn, action)
@@ -157,7 +143,7 @@ def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
     return None
 
 
-def clear_task(turn: Turn, action: ClearTask) -> None:
+def clear_task(turn: Turn, action: happened.ClearTask) -> None:
     """Release a quarantined task."""
     found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
@@ -175,14 +161,14 @@ def clear_task(turn: Turn, action: ClearTask) -> None:
         turn.respond(action, ActionStatus.DONE)
 
 
-def extend_task(turn: Turn, action: ExtendTask) -> None:
+def extend_task(turn: Turn, action: happened.ExtendTask) -> None:
     """Extend the time limit of a running task."""
     found = action_targets.find_task(turn, action, action.task_id)
     if found is not None:
         turn.respond(action, *timeouts.extend(turn, *found, action))
 
 
-def kill_task(turn: Turn, action: KillTask) -> None:
+def kill_task(turn: Turn, action: happened.KillTask) -> None:
     """Kill the process of a task, which is then cancelled or queued again. An earlier deadline replaces a later one."""
     found = action_targets.find_task(turn, action, action.task_id)
     if found is None:
@@ -209,7 +195,7 @@ def kill_task(turn: Turn, action: KillTask) -> None:
             turn.respond(action, ActionStatus.ALREADY, "its worker already has to kill it by then")
 
 
-def save_checkpoint(turn: Turn, action: SaveCheckpoint) -> None:
+def save_checkpoint(turn: Turn, action: happened.SaveCheckpoint) -> None:
     """Replace the checkpoint of a task, if it is the expected one.
 
     While an attempt runs, only that attempt may save.
@@ -230,7 +216,7 @@ def save_checkpoint(turn: Turn, action: SaveCheckpoint) -> None:
         turn.respond(action, ActionStatus.DONE, digest_of(action.document))
 
 
-def change_priority(turn: Turn, action: ChangePriority) -> None:
+def change_priority(turn: Turn, action: happened.ChangePriority) -> None:
     """Change the priority of a run at once, and of its open tasks by a bulk operation. Running tasks continue."""
     run = action_targets.find_run(turn, action)
     if run is None:

@@ -16,11 +16,11 @@ from mainspring.shard.actions import reopen
 from mainspring.shard.events import BulkOperationStep, RunArrived, TaskUndecided, TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state import limit_ledger
-from mainspring.shard.state.dynamic_tasks import DynamicTasks
+from mainspring.shard.state.dynamic_tasks import DynamicTasks, restore_dynamic_tasks
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.state.runs import PAST_INTAKE
-from mainspring.shard.tasks import circuit_breakers, deadlines, progress, restore, timeouts
+from mainspring.shard.tasks import circuit_breakers, deadlines, progress, timeouts
 from mainspring.shard.turn import Turn
 
 S = TaskState
@@ -64,7 +64,7 @@ def restore_run(
     run = RunMemory(run=row, job=job, tasks=tasks, changed_at=row.stuck_at or now)
     memory.runs.add(run)
     if job.is_dynamic:
-        run.dynamic_tasks = restore.dynamic_tasks(job, tasks, bulk_operations)
+        run.dynamic_tasks = restore_dynamic_tasks(job, tasks, bulk_operations)
     waiting = {row.priority: row.task_count - len(tasks)}
     for task in tasks:
         if task.state not in PAST_INTAKE:  # a pending change of the run's priority may not have reached this task

@@ -24,17 +24,10 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import TaskState
 from mainspring.core.model.worker import Worker, WorkerStatus, is_claimant
 from mainspring.protocol.wire import Welcome
+from mainspring.shard import events as happened
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import CloseLink
-from mainspring.shard.events import (
-    TimerDue,
-    TimerKind,
-    WorkerEvent,
-    WorkerGone,
-    WorkerLeaving,
-    WorkerRegistered,
-    WorkerSilent,
-)
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
@@ -44,7 +37,7 @@ NOT_STARTED_IN_TIME = "did not start it in time"
 """Why the work of a claim is queued again."""
 
 
-def register(turn: Turn, event: WorkerRegistered) -> None:
+def register(turn: Turn, event: happened.WorkerRegistered) -> None:
     """Open a session of a worker: reconcile the attempts that it holds with those in the rows."""
     memory = turn.memory
     worker = memory.workers.get(event.worker)
@@ -97,7 +90,7 @@ def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
             after.timers.set_after(after.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
 
 
-def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
+def note_heartbeat(turn: Turn, event: happened.WorkerEvent) -> bool:
     """Record a heartbeat; False if the session is not the current one, and the event has to be dropped."""
     worker = turn.memory.workers.get(event.worker)
     if worker is None or worker.session != event.session:
@@ -110,7 +103,7 @@ def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
     return True
 
 
-def leave(turn: Turn, event: WorkerLeaving) -> None:
+def leave(turn: Turn, event: happened.WorkerLeaving) -> None:
     """A worker accepts no more work: its running tasks continue, or are returned by the worker."""
     worker = turn.memory.workers[event.worker]
     worker.leaving = True
@@ -119,7 +112,7 @@ def leave(turn: Turn, event: WorkerLeaving) -> None:
     turn.save_worker(worker)
 
 
-def remove_gone(turn: Turn, event: WorkerGone) -> None:
+def remove_gone(turn: Turn, event: happened.WorkerGone) -> None:
     """Remove a worker that shut down cleanly. Tasks that it should have had are queued again."""
     worker = turn.memory.workers[event.worker]
     _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
@@ -132,7 +125,7 @@ def watch(turn: Turn, worker: Worker) -> None:
         _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
 
 
-def silence_due(turn: Turn, timer: TimerDue) -> None:
+def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
     """Check whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
     silent_seconds, scheduler_settings = turn.memory.life - worker.last_heartbeat, turn.memory.scheduler_settings
@@ -149,7 +142,7 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
         _look_again(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
 
 
-def silent_workers(turn: Turn, event: WorkerSilent) -> None:
+def silent_workers(turn: Turn, event: happened.WorkerSilent) -> None:
     """Note a worker that is silent according to its row: it is checked when the turn closes (`remove_silent`).
 
     A worker that is not here belonged to an older leader, and holds nothing: only its row has to be corrected.
@@ -177,7 +170,7 @@ def remove_silent(turn: Turn) -> None:
             _mark_lost(turn, worker)
 
 
-def receipt_due(turn: Turn, timer: TimerDue) -> None:
+def receipt_due(turn: Turn, timer: happened.TimerDue) -> None:
     """An assignment was not acknowledged in time: queue it again (LIV-3).
 
     A live worker that does not receive its messages gets nothing more in this session, and has to register again. An
