@@ -13,7 +13,6 @@ from mainspring.core.fairness.fair_queues import FairQueues
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import handlers, turn
-from mainspring.shard.actions import actions
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import ActionRequest, RunAction, SaveCheckpoint
 from mainspring.shard.turn import Turn
@@ -56,7 +55,7 @@ def _tasks_keep_theirs() -> AbstractContextManager[None]:
 
 
 def _whatever_is_there() -> AbstractContextManager[None]:
-    real = actions.save_checkpoint
+    real = handlers.EVENTS[SaveCheckpoint]
 
     def save(turn: Turn, action: SaveCheckpoint) -> None:
         real(turn, replace(action, expected=None))

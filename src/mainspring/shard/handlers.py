@@ -12,6 +12,7 @@ from mainspring.protocol.errors import Broken
 from mainspring.shard import events as happened
 from mainspring.shard import invariants, rejected_events
 from mainspring.shard.actions import actions, audit_entries
+from mainspring.shard.actions.actions import on_run, on_task
 from mainspring.shard.events import Event, TimerDue, TimerKind
 from mainspring.shard.placement import concurrency_groups, dispatch, reservations, rule_changes
 from mainspring.shard.tasks import (
@@ -97,17 +98,17 @@ _on(claim_events.ClaimHeartbeat, claims.heartbeat)
 _on(claim_events.ClaimEnded, claims.end)
 _on(claim_events.ClaimAbandoned, claims.drop)
 
-_on(happened.CancelRun, actions.cancel_run)
-_on(happened.PauseRun, actions.pause_run)
-_on(happened.ResumeRun, actions.resume_run)
-_on(happened.CancelTask, actions.cancel_task)
-_on(happened.ReopenTask, actions.reopen_task)
-_on(happened.RetryRun, actions.retry_run)
-_on(happened.ClearTask, actions.clear_task)
-_on(happened.ExtendTask, actions.extend_task)
-_on(happened.KillTask, actions.kill_task)
-_on(happened.SaveCheckpoint, actions.save_checkpoint)
-_on(happened.ChangePriority, actions.change_priority)
+_on(happened.CancelRun, on_run(actions.cancel_run, adopt=True))
+_on(happened.PauseRun, on_run(actions.pause_run))
+_on(happened.ResumeRun, on_run(actions.resume_run))
+_on(happened.CancelTask, on_task(actions.cancel_task))
+_on(happened.ReopenTask, on_task(actions.reopen_task))
+_on(happened.RetryRun, on_run(actions.retry_run))
+_on(happened.ClearTask, on_task(actions.clear_task))
+_on(happened.ExtendTask, on_task(actions.extend_task))
+_on(happened.KillTask, on_task(actions.kill_task))
+_on(happened.SaveCheckpoint, on_task(actions.save_checkpoint))
+_on(happened.ChangePriority, on_run(actions.change_priority))
 for _kind in (happened.CordonWorker, happened.DrainWorker, happened.EvictWorker, happened.UncordonWorker):
     _on(_kind, cordon.apply)
 

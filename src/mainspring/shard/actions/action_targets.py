@@ -104,21 +104,11 @@ def format_action(done: str, action: happened.RunAction) -> str:
     return f"{done} by {action.by}{f': {action.why}' if action.why else ''}"
 
 
-def find_task(turn: Turn, action: happened.RunAction, task_id: str) -> tuple[RunMemory, Task] | None:
-    """Return the task of an action and its run, with the same fallbacks as for a run."""
-    run = find_run(turn, action)
-    if run is None:
-        return None
-    task = turn.memory.runs.find(task_id)
-    if task is None or task.run_id != run.run.id:
-        turn.respond(action, ActionStatus.NOT_FOUND, f"task {task_id} not found in the run")
-        return None
-    return run, task
-
-
-def reload_final_run(turn: Turn, action: happened.ReopenTask | happened.RetryRun) -> None:
-    """Load a final run into memory, so that tasks of it can be retried."""
+def reload_final_run(turn: Turn, action: happened.RunAction) -> None:
+    """Load a final run into memory, if tasks of it are to be retried."""
     rows = action.rows
+    if not isinstance(action, happened.ReopenTask | happened.RetryRun):
+        return
     if action.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
     if rows.run.state in FINAL_RUN and any(_is_target(action, task) for task in rows.tasks):
