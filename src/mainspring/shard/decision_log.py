@@ -98,14 +98,8 @@ def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> No
     again = islice(memory.workers.values(), worker_count if worker_count <= _MAX_EXPLAINED_WORKERS else 0)
     affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
     found = [[one.kind for one in obstacles(shape, worker, affinity, head.id, zones)] for worker in again]
-    _note(
-        turn,
-        DecisionKind.NO_CAPACITY,
-        head,
-        shape,
-        no_capacity_reason(shape, found, worker_count),
-        workers_examined=worker_count,
-    )
+    why = no_capacity_reason(shape, found, worker_count)
+    _note(turn, DecisionKind.NO_CAPACITY, head, shape, why, workers_examined=worker_count)
 
 
 def _note(
@@ -118,26 +112,11 @@ def _note(
     if number >= MAX_DECISIONS_PER_BATCH and not victims:
         return
     where = None if worker is None else worker.id
-    turn.batch.decisions.append(
-        Decision(
-            id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"),
-            at=turn.now,
-            kind=kind,
-            shard=turn.memory.shard,
-            tenant=task.tenant,
-            task_id=task.id,
-            run_id=task.run_id,
-            name=task.name,
-            attempt=task.attempt if attempt is None else attempt,
-            priority=task.priority,
-            request=shape,
-            worker_id=where,
-            free=free,
-            score=score,
-            workers_examined=workers_examined,
-            victims=tuple((victims or [])[:MAX_NAMED]),
-            victim_count=len(victims or []),
-            why=why,
-            version=__version__,
-        )
-    )
+    decision = Decision(
+        id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"), at=turn.now, kind=kind,
+        shard=turn.memory.shard, tenant=task.tenant, task_id=task.id, run_id=task.run_id, name=task.name,
+        attempt=task.attempt if attempt is None else attempt, priority=task.priority, request=shape, worker_id=where,
+        free=free, score=score, workers_examined=workers_examined, victims=tuple((victims or [])[:MAX_NAMED]),
+        victim_count=len(victims or []), why=why, version=__version__,
+    )  # fmt: skip
+    turn.batch.decisions.append(decision)

@@ -30,6 +30,7 @@ from mainspring.core.model.batch import (
     TaskChange,
     WorkerRow,
 )
+from mainspring.core.model.resources import NAMES
 from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.model.worker import Worker
@@ -268,22 +269,15 @@ class Turn:
             changed = {"status": worker.status, "since": self.now, "hold": worker.hold, "hold_why": worker.hold_why}
             self.save_worker_row(msgspec.structs.replace(known, **changed))
             return
-        self.save_worker_row(
-            WorkerRow(
-                id=worker.id,
-                shard=self.memory.shard,
-                offer=f'{{"cpu_millis":{total.cpu_millis},"memory_bytes":{total.memory_bytes},'
-                f'"gpus":{total.gpus},"disk_bytes":{total.disk_bytes}}}',
-                labels=_ENCODER.encode(worker.labels).decode(),
-                zone=worker.zone,
-                version=worker.version,
-                status=worker.display_status(),
-                since=self.now,
-                last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
-                hold=worker.hold,
-                hold_why=worker.hold_why,
-            )
-        )
+        offer = {name: getattr(total, name) for name in NAMES}
+        row = WorkerRow(
+            id=worker.id, shard=self.memory.shard, offer=_ENCODER.encode(offer).decode(),
+            labels=_ENCODER.encode(worker.labels).decode(), zone=worker.zone, version=worker.version,
+            status=worker.display_status(), since=self.now,
+            last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
+            hold=worker.hold, hold_why=worker.hold_why,
+        )  # fmt: skip
+        self.save_worker_row(row)
 
     def save_worker_row(self, row: WorkerRow) -> None:
         """Write a worker's row, whether or not the worker is connected. Cordoned workers are remembered."""

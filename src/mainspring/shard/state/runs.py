@@ -1,8 +1,8 @@
 """Runs of a shard, and what their intake needs to know.
 
 1. A run is here from its adoption until it is final.
-2. `unstarted` counts every task of these runs that is neither final nor held by a worker, created or not. Whoever moves
-   a task or reserves positions counts them here.
+2. `unstarted` counts every task of these runs that is neither final nor held by a worker, created or not: every
+   change of a state, a priority or the number of tasks updates it.
 3. A run in intake that an action changed has an override until it arrives.
 """
 

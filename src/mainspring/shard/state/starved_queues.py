@@ -53,7 +53,7 @@ class StarvedQueues:
         self._logged_at: dict[Shape, float] = {}
         """When each shape was last logged, oldest first."""
         self.max_logged = _MAX_LOGGED
-        """Zero where nobody reads the log."""
+        """Zero for forecasts, which have no decision log."""
 
     def mark_starved(self, queue_key: QueueKey, life: float) -> None:
         """Mark a queue as starved. A queue that waits for its next check keeps its time."""

@@ -134,16 +134,9 @@ def _restore_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: st
         memory.leases.update_priority(lease)
         memory.leases.note_stopping(task)
         return
-    shape = memory.shape(task)
-    memory.open_lease(
-        Lease(
-            id=lease_id,
-            worker_id=worker_id,
-            tenant=task.tenant,
-            priority=task.priority,
-            shape=shape,
-            members={attempt_id: task},
-            received=True,
-        )
-    )
+    lease = Lease(
+        id=lease_id, worker_id=worker_id, tenant=task.tenant, priority=task.priority, shape=memory.shape(task),
+        members={attempt_id: task}, received=True,
+    )  # fmt: skip
+    memory.open_lease(lease)
     memory.leases.note_stopping(task)

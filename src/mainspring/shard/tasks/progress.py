@@ -2,8 +2,8 @@
 
 A task waits until all of its upstream tasks have notified it (`waiting`), and is decided then. When a task ends, it
 notifies its children one after another: a propagation. A propagation to 100,000 children exceeds a batch and continues
-in later turns; it needs no row, because a new leader counts from the states. Members of a fan-out notify nobody: with
-the last of them the template has ended, and its children are notified.
+in later turns; it needs no row, because a new leader counts from the states. Members of a fan-out have no
+children: when the last of them has ended, the children of the template are notified.
 """
 
 from __future__ import annotations

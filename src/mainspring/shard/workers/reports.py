@@ -1,7 +1,7 @@
 """Reports of workers about attempts, and what follows for the task.
 
-A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise the worker is told so, and
-nothing changes. Every report is idempotent.
+A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise the worker gets a stop or
+a verdict, and nothing changes. Every report is idempotent.
 """
 
 from __future__ import annotations
@@ -257,15 +257,9 @@ def _note_preemption(task: Task, stop: StopRequest) -> None:
 
 
 def _record_failure(
-    turn: Turn,
-    run: RunMemory,
-    task: Task,
-    ending: FailedAttempt,
-    stop: StopRequest | None,
-    *,
-    by: str,
+    turn: Turn, run: RunMemory, task: Task, ending: FailedAttempt, stop: StopRequest | None, *, by: str,
     because: str = "",
-) -> None:
+) -> None:  # fmt: skip
     """Retry or fail. A task with a cancel request is not retried."""
     circuit_breakers.failed(turn, run, ending.failure)
     if ending.failure.signature in turn.memory.limits.signature_breakers.open:
