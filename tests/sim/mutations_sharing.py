@@ -154,7 +154,7 @@ def _no_quotas() -> AbstractContextManager[None]:
 
 
 def _no_freezes() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(gates, "freezes", return_value=None))
+    return patched(mock.patch.object(gates, "freeze_over", return_value=None))
 
 
 def _no_policies() -> AbstractContextManager[None]:

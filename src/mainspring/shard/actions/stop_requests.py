@@ -29,13 +29,11 @@ def request(
     """Ask a task that a worker holds to stop. A cancel overrides other reasons; a repeated request is ignored."""
     if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _same_kind(task.stop.kind, kind)):
         return
-    turn.touch(task)
-    task.stop = StopRequest(
+    stop = StopRequest(
         kind=kind, by=by, why=why, kill_at=turn.now + grace, cause=cause, preempted_for=preempted_for,
         for_task=None if preempted_for is None else preempted_for.task,
     )  # fmt: skip
-    turn.memory.leases.note_stopping(task)
-    signal(turn, task)
+    _record(turn, task, stop)
 
 
 def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: timedelta) -> bool:
@@ -53,11 +51,16 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
         asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
     if asked == stop:
         return False
+    _record(turn, task, asked)
+    return True
+
+
+def _record(turn: Turn, task: Task, stop: StopRequest) -> None:
+    """Write the request to the task's row, and signal it."""
     turn.touch(task)
-    task.stop = asked
+    task.stop = stop
     turn.memory.leases.note_stopping(task)
     signal(turn, task)
-    return True
 
 
 def _same_kind(one: StopKind, other: StopKind) -> bool:

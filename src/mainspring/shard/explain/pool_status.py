@@ -105,9 +105,9 @@ def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: date
 
 def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape | None, now: datetime) -> str:
     """What blocks a tenant's tasks of a priority and shape; empty if nothing does."""
-    frozen = gates.freezes(memory, tenant, now)
+    frozen = gates.freeze_over(memory, tenant, now)
     if frozen is not None:
-        return frozen
+        return str(frozen)
     if priority is Priority.P0:
         return ""
     if memory.limits.failures.has(tenant) and failure_throttle.is_exhausted(memory, tenant, now):

@@ -94,11 +94,6 @@ def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
             rate_budget.left = max(0, rate_budget.left - 1)
 
 
-def block(turn: Turn, group: GroupRow, task: Task, shape: Shape) -> None:
-    """Block a task until its run is admitted."""
-    turn.block(group.limit, describe(group), task, shape)
-
-
 def share_granted(turn: Turn, event: ShareGranted) -> None:
     """The shard's share of a limit has changed."""
     ledger = turn.memory.limits.ledger

@@ -49,7 +49,7 @@ def _place_all(turn: Turn, only: Shape | None) -> bool:
     memory = turn.memory
     concurrency_groups.apply_freed(turn)
     turn.put_back()
-    if gates.freezes_all(memory, turn.now) is not None:
+    if memory.rules.freezes and memory.rules.freeze_of_all(turn.now) is not None:
         return True
     for _ in range(_MAX_PASSES):
         wake_count = memory.queues.wake_count

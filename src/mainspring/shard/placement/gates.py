@@ -28,18 +28,6 @@ POLICY, FREEZE = "policy:", "freeze:"
 """Prefixes of the subjects that tasks are blocked on."""
 
 
-def freezes_all(memory: ShardMemory, now: datetime) -> str | None:
-    """The freeze of everything in this pool."""
-    frozen = memory.rules.freeze_of_all(now) if memory.rules.freezes else None
-    return None if frozen is None else str(frozen)
-
-
-def freezes(memory: ShardMemory, tenant: str, now: datetime) -> str | None:
-    """The freeze of all tasks of a tenant."""
-    frozen = freeze_over(memory, tenant, now)
-    return None if frozen is None else str(frozen)
-
-
 def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | None:
     """The freeze that applies to all tasks of a tenant, if any."""
     frozen = memory.limits.frozen_tenants.get(tenant)
@@ -50,7 +38,7 @@ def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | 
 
 def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
     """Whether no task of a tenant may start at a priority now."""
-    if turn.memory.limits.frozen_tenants and freezes(turn.memory, tenant, turn.now) is not None:
+    if turn.memory.limits.frozen_tenants and freeze_over(turn.memory, tenant, turn.now) is not None:
         return True
     return priority is not Priority.P0 and failure_throttle.max_starts(turn, tenant) == 0
 
@@ -83,7 +71,7 @@ def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
             continue
         group = concurrency_groups.admits_run(turn, run, shape) if run.job.spec.groups else None
         if group is not None:
-            concurrency_groups.block(turn, group, task, shape)
+            turn.block(group.limit, concurrency_groups.describe(group), task, shape)
             continue
         admitted.append(task)
     return admitted

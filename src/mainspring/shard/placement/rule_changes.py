@@ -70,6 +70,6 @@ def _may_not_start(turn: Turn, task: Task) -> bool:
     memory, now = turn.memory, turn.now
     if task.state is not TaskState.ASSIGNED:
         return False
-    if gates.freezes(memory, task.tenant, now) is not None:
+    if gates.freeze_over(memory, task.tenant, now) is not None:
         return True
     return gates.blocking_rule(memory, memory.runs[task.run_id], now) is not None
