@@ -37,7 +37,7 @@ def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
     if group is None:
         return True
     memory.queues.park(shape, describe(group))
-    memory.limits.ledger.parked.setdefault(group.limit, set()).add(shape)
+    memory.limits.ledger.park(group.limit, shape)
     _request(turn, group, memory.queues.length(tenant, shape), memory.free_slots(shape))
     return False
 
@@ -88,10 +88,7 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 
 def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
     """Spend one start of each of these limits that is a rate."""
-    for limit in limits:
-        rate_budget = memory.limits.ledger.rate_budgets.get(limit)
-        if rate_budget is not None:
-            rate_budget.left = max(0, rate_budget.left - 1)
+    memory.limits.ledger.spend(limits)
 
 
 def share_granted(turn: Turn, event: ShareGranted) -> None:
@@ -126,7 +123,7 @@ def rate_granted(turn: Turn, event: RateGranted) -> None:
     if event.amount:
         until = turn.now + timedelta(seconds=USABLE_FRACTION * group.per_seconds)
         ledger.rate_budgets[event.limit] = RateBudget(
-            left=_rate_budget_left(turn.memory, event.limit, turn.now) + event.amount, until=until
+            left=ledger.rate_left(event.limit, turn.now) + event.amount, until=until
         )
         ledger.freed.add(event.limit)
     more_at = event.more_at
@@ -147,8 +144,7 @@ def limit_due(turn: Turn, timer: TimerDue) -> None:
 def apply_freed(turn: Turn) -> None:
     """Retry what waits for limits that may have been freed, and lower shares that others need."""
     memory = turn.memory
-    freed, memory.limits.ledger.freed = memory.limits.ledger.freed, set()
-    for limit in sorted(freed):
+    for limit in memory.limits.ledger.take_freed():
         if limit in memory.limits.ledger.targets:
             _lower(turn, limit)
         memory.queues.unpark(memory.limits.ledger.parked.pop(limit, ()))
@@ -215,14 +211,9 @@ def _full(memory: ShardMemory, limits: Iterable[str], now: datetime) -> GroupRow
 def left(memory: ShardMemory, group: GroupRow, now: datetime) -> int:
     """Number of starts left under a limit, as granted to this shard."""
     if group.per_seconds is not None:
-        return _rate_budget_left(memory, group.limit, now)
+        return memory.limits.ledger.rate_left(group.limit, now)
     ledger = memory.limits.ledger
     return min(ledger.shares.get(group.limit, 0), group.most) - ledger.use.get(group.limit, 0)
-
-
-def _rate_budget_left(memory: ShardMemory, limit: str, now: datetime) -> int:
-    rate_budget = memory.limits.ledger.rate_budgets.get(limit)
-    return rate_budget.left if rate_budget is not None and rate_budget.until > now else 0
 
 
 def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None:

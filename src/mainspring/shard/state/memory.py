@@ -148,12 +148,12 @@ class ShardMemory:
 
     def waits_for_group(self, shape: Shape) -> bool:
         """Whether a shape is parked because a group of it is full: capacity does not help."""
-        return any(shape in self.limits.ledger.parked.get(limit, ()) for limit in shape.groups)
+        return self.limits.ledger.waits(shape)
 
     def mark_starved_if_parked(self, task: Task, shape: Shape) -> None:
         """A task joined a queue that may have been skipped for lack of capacity: it may be entitled to some."""
         if self.waits_for_group(shape):
-            self.limits.ledger.freed.update(shape.groups)  # more may have to be requested
+            self.limits.ledger.mark_freed(shape.groups)  # more may have to be requested
         elif shape in self.queues.parked:
             self.queues.starved.mark_starved((task.priority, task.tenant, shape), self.life)
 
