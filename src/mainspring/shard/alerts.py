@@ -36,9 +36,10 @@ def attempt_resolved(kind: AlertKind, task: Task, attempt_id: str, at: datetime)
 
 def circuit(kind: str, circuit: CircuitBreaker, shard: str, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """Retries of one failure signature, or the work of a job, are on hold; or no longer."""
-    is_job, again = kind == "job", "no longer " if resolved else ""
-    why = f"the work of {circuit.subject} is {again}on hold: {circuit.because}"
-    summary = why if is_job else f"retries of `{circuit.because}` are {again}on hold"
+    is_job = kind == "job"
+    what = f"the work of {circuit.subject}" if is_job else f"retries of `{circuit.because}`"
+    why = f": {circuit.because}" if is_job else ""
+    summary = f"{what} {'is' if is_job else 'are'} {'no longer ' if resolved else ''}on hold{why}"
     tenant, subject = circuit.subject.partition("/")[0] if is_job else "", f"{shard}:{kind}:{circuit.subject}"
     details: _Details = {
         "shard": shard, "circuit": kind, "subject": circuit.subject, "because": circuit.because,

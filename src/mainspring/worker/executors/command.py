@@ -16,7 +16,7 @@ from pathlib import Path
 from mainspring.core.work.work import Argv, ShellText, Work
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.artifacts.transfer import Artifacts, AttemptResult
 from mainspring.worker.executors.attempt_files import AttemptFiles
@@ -100,13 +100,13 @@ class CommandExecutor:
             sandbox = self.sandbox_of(handle, files)
             environment |= sandbox.environment() | given | secrets | left
             command.start(*self.wrapped(handle, argv, environment, files), directory, capture, sandbox)
-        except (Refused, OSError, ValueError) as error:
+        except (Refused, Unavailable, OSError, ValueError) as error:
             if sandbox is not None:
                 self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
             message = f"cannot start {argv[0]}: {why}"
-            error_class = "transient" if isinstance(error, MissingDirectory) else "permanent"
+            error_class = "transient" if isinstance(error, Unavailable) else "permanent"
             handle.end(Outcome.FAILED, error=failure("Start", message, error_class=error_class))
             return
         handle.begin(command.pid)
@@ -279,19 +279,18 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in INHERITED if name in environment}
 
 
-class MissingDirectory(Refused):
-    """The working directory of the task does not exist here; another worker may have it."""
-
-
 def _directory(wanted: str | None, files: AttemptFiles) -> Path:
-    """Return the working directory: an existing one, or one created below the attempt's own."""
+    """Return the working directory: an existing one, or one created below the attempt's own.
+
+    Raises Unavailable: another worker may have it, or this one later.
+    """
     if wanted is None:
         return files.work
     directory = Path(os.path.normpath(files.work / wanted))
     if directory.is_relative_to(files.work):
         directory.mkdir(parents=True, exist_ok=True)
     if not directory.is_dir():
-        raise MissingDirectory(f"directory {wanted} does not exist on this worker")
+        raise Unavailable(f"directory {wanted} does not exist")
     return directory
 
 
