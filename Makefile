@@ -61,7 +61,7 @@ $(TOOLS): requirements-dev.lock $(STAMP)
 	@touch $(TOOLS)
 
 # Ray has a separate environment: it has many dependencies, and we use none of them.
-$(RAY): tests/backends/ray-requirements.lock
+$(RAY): tests/worker/remote/ray-requirements.lock
 	@test -x .venv-ray/bin/python || { \
 		echo "Creating .venv-ray with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv .venv-ray; }
 	@echo "Installing Ray: $(call count,$<) packages (ray-requirements.lock, about 30 seconds)"
@@ -144,7 +144,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --pyt
 lock: tools ## upgrade dependencies within their ranges and write the lock files
 	$(COMPILE) --group dev pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build pyproject.toml -o requirements.lock
-	$(COMPILE) tests/backends/ray-requirements.in -o tests/backends/ray-requirements.lock
+	$(COMPILE) tests/worker/remote/ray-requirements.in -o tests/worker/remote/ray-requirements.lock
 
 clean: ## remove generated files and environments
 	rm -rf $(VENV) .venv-ray .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

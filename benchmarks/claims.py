@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
+from benchmarks.measure import Figures, Meter, durability, milliseconds, run_benchmark
 from mainspring.app.build import open_store
 from mainspring.client.client import Client
 from mainspring.protocol.clock import SystemClock
@@ -114,5 +114,4 @@ async def _url(kind: str, folder: Path) -> AsyncIterator[str]:
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__ or "").parse_args()
-    show(asyncio.run(main(options.store)), options.output)
+    run_benchmark(__doc__, main)

@@ -19,7 +19,6 @@ contain the real start, `ranges_given` the number of forecasts.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import tempfile
 import time
@@ -28,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from benchmarks.measure import Figures, milliseconds, show
+from benchmarks.measure import Figures, milliseconds, run_benchmark
 from mainspring.client.client import Client
 from mainspring.core.explain.diagnosis import Expected, ExpectedKind
 from mainspring.core.model.job import Job, JobSpec, TaskSpec, compile_job
@@ -237,8 +236,4 @@ def main(seed: int) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
-    options = parser.parse_args()
-    show(main(options.seed), options.output)
+    run_benchmark(__doc__, main, seed=1)

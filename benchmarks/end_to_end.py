@@ -33,7 +33,7 @@ import uvloop
 from benchmarks import engine
 from benchmarks.link_probe import LinkProbe
 from benchmarks.load import submit
-from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
+from benchmarks.measure import Figures, durability, fresh_store, milliseconds, run_benchmark
 from mainspring.client.client import Client
 from mainspring.protocol.rest.runs import RunRequest, TaskView
 from tests.e2e.cluster import Process, Server, ServerCluster, ended, tasks_of, until
@@ -254,7 +254,4 @@ async def promises(kind: str) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--tasks", type=int, default=20_000)
-    options = parser.parse_args()
-    show(main(options.store, options.tasks), options.output)
+    run_benchmark(__doc__, main, tasks=20_000)

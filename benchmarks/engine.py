@@ -19,10 +19,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-import uvloop
-
 from benchmarks.load import Working, insert, p0_waits, submit
-from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, percentile, show
+from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, percentile, run_benchmark
 from benchmarks.rules import LABELLED, SHARED, set_rules
 from mainspring.app.build import POOL, Engine
 from mainspring.core.model.batch import Batch
@@ -171,9 +169,4 @@ def _lay(batch: Batch, layers: list[Batch], written: Counter[str]) -> None:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--tasks", type=int, default=50_000)
-    parser.add_argument("--backlog", type=int, default=100_000)
-    parser.add_argument("--probes", type=int, default=200)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.tasks, options.backlog, options.probes)), options.output)
+    run_benchmark(__doc__, main, tasks=50_000, backlog=100_000, probes=200)

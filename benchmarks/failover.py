@@ -7,13 +7,11 @@ Real host processes on a real PostgreSQL, under load; times are the store's. Tar
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import signal
 
 import asyncpg
 
-from benchmarks.measure import Figures, show
+from benchmarks.measure import Figures, run_benchmark
 from mainspring.app.build import POOL, open_store
 from mainspring.protocol.clock import SystemClock
 from tests.e2e.processes import HostProcess, hosts
@@ -64,8 +62,4 @@ async def _succeed(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
-    options = parser.parse_args()
-    show(asyncio.run(main(options.rounds)), options.output)
+    run_benchmark(__doc__, main, rounds=5)

@@ -25,10 +25,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-import uvloop
 
-from benchmarks.load import accuracy, probe, submit
-from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
+from benchmarks.load import accuracy, declared, probe, submit
+from benchmarks.measure import Figures, Meter, durability, fresh_store, milliseconds, run_benchmark
 from mainspring.app.build import POOL, Engine, run_virtual_worker
 from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
 from mainspring.core.model.job import JobSpec, TaskSpec
@@ -36,7 +35,7 @@ from mainspring.core.model.resources import ZERO_RESOURCES, Resources, dominant_
 from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
-from mainspring.protocol.wire import Assignment, Offer
+from mainspring.protocol.wire import Offer
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
@@ -85,17 +84,12 @@ def job(cores: int, gib: int, seconds: float) -> JobSpec:
     return JobSpec(name=f"takes-{cores}-{gib}-{seconds:g}", tasks=(TaskSpec(name="takes", resources=room, work=work),))
 
 
-def lasts(assignment: Assignment) -> float:
-    """Duration of a task."""
-    return float(json.loads(assignment.work).get("seconds", 0.0))
-
-
 @asynccontextmanager
 async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIterator[Engine]:
     """An engine with all workers."""
     engine = Engine(store, SystemClock(), given=settings)
     offer = Offer(CORES * 1_000, 4 * CORES * GIB)
-    played = [VirtualWorker(f"played-{number}", offer, SystemClock(), seconds_of=lasts) for number in range(WORKERS)]
+    played = [VirtualWorker(f"played-{number}", offer, SystemClock(), ending_of=declared) for number in range(WORKERS)]
     await store.ensure_shard(POOL)
     async with engine.running():
         playing = [asyncio.create_task(run_virtual_worker(engine, worker)) for worker in played]
@@ -248,9 +242,4 @@ async def measure_return(store: Store) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=40.0)
-    parser.add_argument("--probes", type=int, default=400)
-    parser.add_argument("--flood", type=int, default=500_000)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.seconds, options.probes, options.flood)), options.output)
+    run_benchmark(__doc__, main, seconds=40.0, probes=400, flood=500_000)

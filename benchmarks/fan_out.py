@@ -25,7 +25,7 @@ import uvloop
 
 from benchmarks.end_to_end import HANDLERS, promises, temporary_cluster
 from benchmarks.load import p0_waits, submit
-from benchmarks.measure import Figures, arguments, fresh_store, milliseconds, percentile, show
+from benchmarks.measure import Figures, fresh_store, milliseconds, percentile, run_benchmark
 from mainspring.client.client import Client
 from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 from mainspring.host.loop import Leader
@@ -140,5 +140,4 @@ def _output(client: Client, run_id: str, name: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__ or "").parse_args()
-    show(main(options.store), options.output)
+    run_benchmark(__doc__, main)

@@ -15,10 +15,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import uvloop
 from msgspec.structs import replace
 
-from benchmarks.measure import Figures, arguments, durability, fresh_store, show
+from benchmarks.measure import Figures, durability, fresh_store, run_benchmark
 from mainspring.protocol.clock import SystemClock, cpu_seconds
 from mainspring.simulation.capacity.driver import simulate_pool
 from mainspring.simulation.capacity.report import Delays, Report
@@ -98,8 +97,4 @@ def _same_order(simulated: Report, real: Report) -> bool:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.seconds, options.seed)), options.output)
+    run_benchmark(__doc__, main, seconds=30.0, seed=1)

@@ -8,14 +8,13 @@ applied within 1 s, next to no CPU while idle.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 
 import psutil
 
-from benchmarks.measure import Figures, show
+from benchmarks.measure import Figures, run_benchmark
 from tests.e2e.cluster import until
 from tests.e2e.folders import Folder, a_folder
 
@@ -84,8 +83,4 @@ def _idle(folder: Folder) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pipelines", type=int, default=1_000)
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    given = parser.parse_args()
-    show(main(given.pipelines), given.output)
+    run_benchmark(__doc__, main, pipelines=1_000)

@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-import uvloop
-
 from benchmarks.load import p0_waits, submit
-from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
+from benchmarks.measure import Figures, durability, fresh_store, milliseconds, run_benchmark
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import Edge, Job, JobSpec, TaskSpec, compile_job
 from mainspring.core.model.run import Run
@@ -143,7 +141,4 @@ async def main(kind: str, probes: int) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--probes", type=int, default=1_000)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.probes)), options.output)
+    run_benchmark(__doc__, main, probes=1_000)

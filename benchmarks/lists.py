@@ -27,9 +27,8 @@ from pathlib import Path
 
 import asyncpg
 import msgspec
-import uvloop
 
-from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
+from benchmarks.measure import Figures, Meter, durability, milliseconds, run_benchmark
 from mainspring.app.build import POOL, open_store
 from mainspring.core.model.run import RunState
 from mainspring.protocol.clock import SystemClock
@@ -231,7 +230,4 @@ def _milliseconds(at: datetime) -> int:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    options = parser.parse_args()
-    show(uvloop.run(main(options.store, options.runs)), options.output)
+    run_benchmark(__doc__, main, runs=RUNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from random import Random
@@ -17,8 +18,8 @@ from mainspring.core.model.task import Priority, TaskState
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy, new_id
-from mainspring.protocol.wire import Offer
-from mainspring.simulation.virtual_worker import VirtualWorker
+from mainspring.protocol.wire import Assignment, Offer
+from mainspring.simulation.virtual_worker import Ending, VirtualWorker
 from mainspring.store.ports.store import Store
 from tests import submission
 from tests.submission import NOOP
@@ -50,6 +51,11 @@ async def accuracy(holds: Callable[[], bool], every_seconds: float = 0.1) -> Non
     """Wait until a condition holds."""
     while not holds():  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(every_seconds)
+
+
+def declared(assignment: Assignment) -> Ending:
+    """Success after the seconds that a task declares."""
+    return Ending(float(json.loads(assignment.work).get("seconds", 0.0)))
 
 
 class Working:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
+import uvloop
 
 from mainspring.app.build import open_store
 from mainspring.protocol.clock import SystemClock
@@ -22,13 +25,24 @@ from tests.postgres import DURABLE, running_postgres
 Figures = dict[str, object]
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """Options of every benchmark. The engine logs to stderr; stdout has the results."""
+def run_benchmark(
+    about: str | None, main: Callable[..., Figures | Coroutine[Any, Any, Figures]], **defaults: float
+) -> None:
+    """Run a benchmark from the command line, and print its results.
+
+    `defaults` are its options. It has `--store` if `main` takes the `kind` of a store. The engine logs to stderr.
+    """
     configure_logging("text", "warning")
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if "kind" in inspect.signature(main).parameters:
+        parser.add_argument("--store", dest="kind", choices=("postgres", "sqlite"), default="postgres")
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
-    return parser
+    options = vars(parser.parse_args())
+    output = options.pop("output")
+    figures = main(**options)
+    show(figures if isinstance(figures, dict) else uvloop.run(figures), output)
 
 
 def show(figures: Figures, output: str) -> None:

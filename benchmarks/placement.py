@@ -20,19 +20,17 @@ worker. `utilisation` is the share of the fleet's cores in use when the first ta
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from random import Random
 
-from benchmarks.measure import Figures, percentile, show
+from benchmarks.measure import Figures, percentile, run_benchmark
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
-from mainspring.core.placement.feasibility import choose
-from mainspring.core.placement.shortlists import Shortlist
+from mainspring.core.placement.feasibility import Shortlist, choose
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.placement.worker_index import OpenWorkers
 
@@ -294,8 +292,4 @@ def main(seed: int) -> Figures:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
-    options = parser.parse_args()
-    show(main(options.seed), options.output)
+    run_benchmark(__doc__, main, seed=1)

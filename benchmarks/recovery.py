@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.measure import Figures, arguments, percentile, show
+from benchmarks.measure import Figures, percentile, run_benchmark
 from mainspring.client.client import Client
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import RunView
@@ -85,5 +85,4 @@ def _try(client: Client) -> RunView | None:
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__ or "")
-    show(main(), parser.parse_args().output)
+    run_benchmark(__doc__, main)

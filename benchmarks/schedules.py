@@ -29,7 +29,7 @@ import asyncpg
 import msgspec
 import uvloop
 
-from benchmarks.measure import Figures, Meter, arguments, durability, show
+from benchmarks.measure import Figures, Meter, durability, run_benchmark
 from mainspring.app.build import POOL, open_store
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.run import Run
@@ -264,7 +264,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [_TRIGGER]:
         uvloop.run(_be_a_trigger(sys.argv[2]))
     else:
-        parser = arguments(__doc__ or "")
-        parser.add_argument("--schedules", type=int, default=SCHEDULES)
-        options = parser.parse_args()
-        show(uvloop.run(main(options.store, options.schedules)), options.output)
+        run_benchmark(__doc__, main, schedules=SCHEDULES)

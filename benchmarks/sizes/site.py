@@ -21,7 +21,7 @@ from random import Random
 import asyncpg
 import msgspec
 
-from benchmarks.load import Working, probe
+from benchmarks.load import Working, declared, probe
 from benchmarks.measure import Meter, milliseconds
 from benchmarks.sizes.dimensions import Setting
 from benchmarks.sizes.growth import Visit
@@ -37,7 +37,7 @@ from mainspring.host.intake import HIGH_WATER_TASKS
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.ids import entropy, new_id
-from mainspring.protocol.wire import Assignment, Offer
+from mainspring.protocol.wire import Offer
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
 from tests.postgres import DURABLE, running_postgres
@@ -76,7 +76,7 @@ class Deployment:
         cores = setting.places // setting.workers
         offer = Offer(cores * 1_000, 4 * cores * GIB)
         names = (f"played-{number}" for number in range(setting.workers))
-        self._fleet = [VirtualWorker(name, offer, SystemClock(), seconds_of=_lasts) for name in names]
+        self._fleet = [VirtualWorker(name, offer, SystemClock(), ending_of=declared) for name in names]
 
     async def furnish(self, connection: asyncpg.Connection) -> None:
         """Create the background load."""
@@ -157,10 +157,6 @@ async def open_site(setting: Setting) -> AsyncIterator[Deployment]:
             yield site
         finally:
             await store.close()
-
-
-def _lasts(assignment: Assignment) -> float:
-    return float(json.loads(assignment.work).get("seconds", 0.0))
 
 
 def _names(kind: str, number: int) -> list[str]:

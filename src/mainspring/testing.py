@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,13 +31,14 @@ from mainspring.client.results import RunResult
 from mainspring.definitions.quantities import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import Refused
+from mainspring.simulation.inprocess import virtual_time
 from mainspring.simulation.inprocess.runner import run_in_virtual_time
 from mainspring.simulation.inprocess.virtual_server import World
 from mainspring.task_context.task_context import Context, Identity, inside
 
 __all__ = ["START_TIME", "FrozenClock", "RecordedContext", "World", "context", "run"]
 
-START_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+START_TIME = virtual_time.START
 """Default start of virtual time."""
 
 

@@ -16,7 +16,7 @@ from mainspring.core.model.task import Task
 from mainspring.shard.explain.advice import advise
 from mainspring.shard.explain.diagnose import diagnose
 from mainspring.shard.explain.forecast import take_snapshot, what_if
-from mainspring.shard.explain.waiting_summary import summarize_waiting
+from mainspring.shard.explain.queue_reasons import summarize_waiting
 from mainspring.shard.state.memory import ShardMemory
 from tests.shard.mixed_load import TENANTS, MixedLoad
 

@@ -24,9 +24,9 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Overloaded, Unavailable
 from mainspring.protocol.rest.runs import BulkItemResult
+from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.api.api_harness import NOOP, AdvancedClock, ApiHarness, problem, read
-from tests.host.virtual_time import VirtualClock, VirtualLoop
 from tests.server_settings import GENEROUS
 
 SUBMITTERS = 64

@@ -1,1 +1,1 @@
-"""The rules, one by one: every pair of every table, and properties of what is computed."""
+"""Tests of the rules: every pair of every table, and properties of computed values."""

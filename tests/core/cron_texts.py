@@ -1,16 +1,20 @@
-"""Cron expressions made up at random, each with what it means, and zones with their changes: found without our code.
+"""Random cron expressions with their meaning, and zones with their clock changes, computed independently of our code.
 
 An `Expression` knows the values of its fields from how it was put together, not from reading it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from hypothesis import strategies as st
+
+from mainspring.core.schedules.cron.expression import Cron
+from mainspring.core.schedules.cron.occurrences import next_after
 
 MINUTE = timedelta(minutes=1)
 
@@ -146,3 +150,11 @@ def brute_force(expression: Expression, zone: ZoneInfo, start: datetime, end: da
 
 def _offset(instant: datetime, zone: ZoneInfo) -> timedelta | None:
     return instant.astimezone(zone).utcoffset()
+
+
+def windows_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Yield the windows after an instant, up to and including another."""
+    window = next_after(cron, zone, after)
+    while window is not None and window <= until:
+        yield window
+        window = next_after(cron, zone, window)

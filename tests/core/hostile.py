@@ -1,4 +1,4 @@
-"""Expressions that nobody should write, and values as unpleasant as JSON can be (SEC-5)."""
+"""Hostile expressions and values (SEC-5)."""
 
 from __future__ import annotations
 

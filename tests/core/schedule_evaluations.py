@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -34,8 +35,8 @@ from mainspring.core.model.schedule_rows import (
     ScheduleSnapshot,
     UpstreamSchedule,
 )
-from mainspring.core.schedules import evaluate, event_triggers, schedule_actions
-from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest
+from mainspring.core.schedules import evaluate, schedule_actions
+from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, Trigger
 from mainspring.core.schedules.windows import Outcome
@@ -56,6 +57,14 @@ def an_event(number: int, at: datetime, *, type: str = "orders.ready", data: obj
     """An event that came in."""
     document = msgspec.json.encode({"id": f"e{number}", "source": "/shop", "type": type, "data": data}).decode()
     return EventRow(tenant="acme", source="/shop", id=f"e{number}", type=type, at=at, received_at=at, document=document)
+
+
+def act(
+    action: Callable[..., None], *args: object, **fields: object
+) -> Callable[[EvaluationBatch, Context], Sequence[ScheduleDecision]]:
+    """The rule that applies an action of a user."""
+    unreadable = action in (schedule_actions.change, schedule_actions.delete)
+    return partial(evaluate_each, step=lambda one: action(one, *args, **fields), unreadable=unreadable)
 
 
 class FakeServer:
@@ -100,31 +109,33 @@ class FakeServer:
 
     def receive(self, now: datetime, *events: EventRow) -> ScheduleDecision:
         """Receive events."""
-        return self.settle(now, event_triggers.receive, events)
+        return self.settle(now, evaluate.receive_events, events)
 
     def answer(self, now: datetime, *, exists: bool) -> ScheduleDecision:
         """Answer the latest file probe."""
-        wish = msgspec.json.decode(self.questions()[-1].payload, type=FileProbeRequest)
-        looked = evaluate.FileProbeResult(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
+        command = msgspec.json.decode(self.questions()[-1].payload, type=FileProbeRequest)
+        answer = evaluate.FileProbeResult(
+            key=(command.window_at, command.generation), asked_at=command.asked_at, exists=exists
+        )
         return self.settle(
-            now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, looked)
+            now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, answer)
         )
 
-    def backfill(self, now: datetime, wish: schedule_actions.BackfillCommand) -> ScheduleDecision:
+    def backfill(self, now: datetime, command: schedule_actions.BackfillCommand) -> ScheduleDecision:
         """Request past windows."""
-        past = [fire for fire in self.fires.values() if wish.since <= fire.window_at < wish.before]
+        past = [fire for fire in self.fires.values() if command.since <= fire.window_at < command.before]
         name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.version_of(self.row)
         return self.settle(
             now,
             lambda evaluation_batch, context: schedule_actions.backfill(
-                evaluation_batch, context, wish, past, id=name, read=read
+                evaluation_batch, context, command, past, id=name, read=read
             )[0],
         )
 
-    def trigger(self, now: datetime, wish: schedule_actions.TriggerCommand) -> FireRow:
+    def trigger(self, now: datetime, command: schedule_actions.TriggerCommand) -> FireRow:
         """Request a run."""
-        past = tuple(fire for fire in self.fires.values() if fire.window_at == wish.window_at)
-        whole, read = replace(wish, past=past), schedule_actions.version_of(self.row)
+        past = tuple(fire for fire in self.fires.values() if fire.window_at == command.window_at)
+        whole, read = replace(command, past=past), schedule_actions.version_of(self.row)
         decision = self.settle(
             now,
             lambda evaluation_batch, context: schedule_actions.trigger_now(evaluation_batch, context, whole, read=read),
@@ -146,7 +157,7 @@ class FakeServer:
     # state
 
     def case(self) -> ScheduleSnapshot:
-        """What a store would load."""
+        """Return the snapshot that a store would load."""
         fires = self.sorted_fires()
         ended = sorted(
             (one for one in fires if one.run_ended_at is not None and one.run_ended_at > self.row.enabled_since),
@@ -163,7 +174,7 @@ class FakeServer:
         )
 
     def as_other(self) -> UpstreamSchedule:
-        """What a downstream schedule sees."""
+        """Return the state that a downstream schedule depends on."""
         ends = [one.run_ended_at for one in self.fires.values() if one.run_state is RunState.SUCCEEDED]
         return UpstreamSchedule(
             schedule=self.row,

@@ -1,4 +1,4 @@
-"""Jobs as somebody sends them, and what comes back."""
+"""Submitted jobs, and the faults in the response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = object
 
 
 def body_of(*tasks: Value, **fields: Value) -> bytes:
-    """A job as somebody sends it."""
+    """Return a submitted job as JSON."""
     return msgspec.json.encode({"name": "nightly", "tasks": tasks, **fields})
 
 

@@ -89,7 +89,7 @@ def test_an_artifact_expires_after_the_end_of_its_run() -> None:
 
 
 def faults(*tasks: dict[str, object]) -> dict[str, str]:
-    """What is wrong with a job of these tasks."""
+    """Return the faults of a job of these tasks."""
     try:
         decode_job(json.dumps({"name": "files", "tasks": tasks}).encode(), Limits())
     except Refused as refused:

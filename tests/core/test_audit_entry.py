@@ -37,7 +37,7 @@ def entries(count: int, tenant: str = "acme") -> list[AuditEntry]:
 
 
 def check(rows: list[AuditRow], part: int = 100) -> list[AuditFault]:
-    """What is wrong with a chain that is read in parts."""
+    """Return the faults of a chain that is read in parts."""
     going = ChainCheck("acme")
     return [fault for first in range(0, len(rows), part) for fault in going.faults_in(rows[first : first + part])]
 

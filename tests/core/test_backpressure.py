@@ -1,4 +1,4 @@
-"""What becomes of a submission while more waits than should (ADM-6)."""
+"""Load shedding of submissions while too many runs wait (ADM-6)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACCEPTED, SLOWED, SHED, CLOSED = VerdictKind.ACCEPTED, VerdictKind.SLOWED, Verdi
 def decide(
     priority: Priority, waiting: int, *, turn: int = 0, degree: DegradationLevel = DegradationLevel.NORMAL
 ) -> Verdict:
-    """What becomes of one submission."""
+    """Decide one submission."""
     level = PoolLevel(degree=degree, why="nobody leads the pool")
     return decide_admission(
         priority, pool="default", waiting=waiting, turn=turn, scheduler_settings=TUNING, level=level

@@ -1,4 +1,4 @@
-"""What is booked holds from its lead to the end of its window, in its zone, and lowers nothing (PLC-11)."""
+"""Capacity bookings apply from their lead to the end of their window, in their zone, and lower nothing (PLC-11)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mainspring.core.schedules.cron.description import explain
 from mainspring.core.schedules.cron.expression import MACROS, parse, values
-from mainspring.core.schedules.cron.occurrences import windows_between
 from mainspring.protocol.errors import Refused
+from tests.core.cron_texts import windows_between
 
 UTC_ZONE = ZoneInfo("UTC")
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,8 +19,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.schedules.cron.expression import parse
-from mainspring.core.schedules.cron.occurrences import previous_before, windows_between
-from tests.core.cron_texts import MINUTE, Expression, Written, changes, expressions, zone_names
+from mainspring.core.schedules.cron.occurrences import previous_before
+from tests.core.cron_texts import MINUTE, Expression, Written, changes, expressions, windows_between, zone_names
 
 WINDOWS = 12
 DAY = timedelta(days=1)
@@ -31,7 +31,7 @@ ANY_WEEKDAY = Written("*", frozenset(range(7)))
 
 
 class Change(NamedTuple):
-    """What the clock on the wall would have shown, and what it did."""
+    """The wall-clock time before and after a change."""
 
     stood: datetime
     shown: datetime
@@ -119,7 +119,7 @@ def test_cronsim_leaves_six_fields_alone() -> None:
 
 
 def test_croniter_fires_twice_in_an_overlap() -> None:
-    """And once after a gap, for a periodic expression that was due in it."""
+    """Once after a gap, for a periodic expression that was due in it."""
     overlap = datetime(2026, 11, 1, tzinfo=NEW_YORK)
     assert [window.astimezone(NEW_YORK).day for window in theirs_of_croniter("30 1 * * *", NEW_YORK, overlap)[:2]] == [
         1,
@@ -143,7 +143,7 @@ def theirs_of_croniter(text: str, zone: ZoneInfo, start: datetime) -> list[datet
 
 
 def met_between(zone: ZoneInfo, start: datetime, end: datetime) -> list[Change]:
-    """The changes of clocks from a day before one instant to another: an overlap is over a while after it began."""
+    """Clock changes from a day before one instant to another: an overlap ends some time after it began."""
     found = []
     for year in range((start - DAY).year, end.year + 1):
         for change in changes(zone.key, year):

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.schedules.cron.expression import parse
-from mainspring.core.schedules.cron.occurrences import count_between, next_after, previous_before, windows_between
-from tests.core.cron_texts import Expression, Written, brute_force, changes, expressions, zone_names
+from mainspring.core.schedules.cron.occurrences import count_between, next_after, previous_before
+from tests.core.cron_texts import Expression, Written, brute_force, changes, expressions, windows_between, zone_names
 
 INSTANT = timedelta(microseconds=1)
 DAY = timedelta(days=1)

@@ -30,7 +30,7 @@ def after(seconds: float) -> datetime:
 
 
 def look(left: dict[int, float | None], edges: Edges, *, ahead: float = 100.0) -> DeadlineForecast:
-    """What can be said of these tasks."""
+    """Forecast these tasks."""
     return forecast_deadline(left, lambda position: edges.get(position, []), finish_by=after(ahead), now=NOW)
 
 

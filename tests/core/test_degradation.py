@@ -1,4 +1,4 @@
-"""How well a pool can be served, from what is seen of it (HA-5)."""
+"""Degradation levels of a pool, from observations (HA-5)."""
 
 from __future__ import annotations
 

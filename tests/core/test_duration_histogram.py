@@ -1,4 +1,4 @@
-"""Lengths in buckets: percentiles that are never far off."""
+"""Duration histogram: percentiles within the error bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expression engine with arbitrary text and arbitrary sentences of its grammar: a value, or a refusal (SEC-5)."""
+"""Expression engine with arbitrary text and arbitrary expressions: a value, or a refusal (SEC-5)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _WORDS = [
     ),
 ]
 _REFUSED = ("unexpected", "unknown", "callable")
-"""What the engine says of something that it can't read, whatever the values are."""
+"""Errors of the engine for unparsable text, with any values."""
 
 
 @given(

@@ -32,7 +32,7 @@ VALUES: Mapping[str, msgspec.Raw] = {"output": OUTPUT, "params": msgspec.Raw(b'{
 NOTHING: Mapping[str, msgspec.Raw] = {"output": msgspec.Raw(b"{}"), "params": msgspec.Raw(b"{}")}
 
 DEAREST_SECONDS = 0.05
-"""What a hostile expression may take in a test. They take 1 to 2 ms; a busy machine may take its time."""
+"""Time limit of a hostile expression in a test. They take 1 to 2 ms on an idle machine."""
 MOST_MEMORY_BYTES = 64 * 2**20
 
 
@@ -188,7 +188,7 @@ def test_a_failure_is_worded_for_the_author(expression: str, words: str) -> None
     ],
 )
 def test_an_invalid_expression_is_found_at_submission(expression: str, words: str) -> None:
-    """ADM-1: before anything runs; if evaluated all the same, it fails cleanly."""
+    """ADM-1: before any task runs; an evaluation fails cleanly."""
     assert words in (check(expression) or "")
     with pytest.raises(ExpressionFailed):
         is_true(expression, VALUES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mainspring.core.admission.failure_rules import MAX_RETRIES
 from mainspring.core.admission.validate_submission import Limits, decode_job
 from mainspring.core.lifecycle.failure_policy import FailureClass, RetryPolicy
 from mainspring.core.model.resources import Resources
@@ -66,17 +67,19 @@ def test_each_rule_is_reported_with_its_path(policy: Value, where: str, why: str
 @pytest.mark.parametrize("max_retries", [-1, 10_001])
 def test_the_retry_budget_of_a_run_is_at_most_ten_thousand(max_retries: int) -> None:
     """RTY-3."""
-    assert refusal_of(body_of({"name": "a"}, max_retries=max_retries)) == {"max_retries": "must be from 0 to 10000"}
+    assert set(refusal_of(body_of({"name": "a"}, max_retries=max_retries))) == {"max_retries"}
+    assert max_retries in (-1, MAX_RETRIES + 1)
 
 
 def test_the_soft_limit_must_be_below_the_hard_limit() -> None:
     """LIV-4: an alert after the end is useless."""
     refused = refusal_of(body_of({"name": "a", "soft_timeout_seconds": 60, "timeout_seconds": 60}))
-    assert refused == {"tasks[0].soft_timeout_seconds": "must be less than timeout_seconds, which is 60"}
+    assert set(refused) == {"tasks[0].soft_timeout_seconds"}
 
 
 def test_the_memory_limit_is_bounded_by_the_tenants_limit() -> None:
     """Also after running out of memory."""
     limits = Limits(max_resources=Resources(cpu_millis=10**6, memory_bytes=2**30, gpus=0, disk_bytes=2**40))
     refused = refusal_of(body_of({"name": "a"}, retry={"memory_limit_bytes": 2**31}), limits)
-    assert refused == {"retry.memory_limit_bytes": f"must be from 1 to {2**30}"}
+    assert set(refused) == {"retry.memory_limit_bytes"}
+    assert str(2**30) in refused["retry.memory_limit_bytes"]

@@ -77,7 +77,7 @@ def test_a_reinserted_task_does_not_overtake_those_behind_stale_entries() -> Non
 
 
 def test_a_queue_whose_last_entry_is_taken_still_has_its_reinserted_tasks() -> None:
-    """And it is removed once there are none."""
+    """It is removed once it is empty."""
     queues = FairQueues()
     old, back = a_queued("old"), a_queued("back")
     back.since = NOON + timedelta(minutes=1)

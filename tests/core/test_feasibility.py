@@ -1,4 +1,4 @@
-"""Why a worker can't take a task; a worker's room (PLC-1, PLC-3, PLC-6)."""
+"""Obstacles between a task and a worker; free and reserved capacity (PLC-1, PLC-3, PLC-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an expression to items, and to labels for people (DAG-2)."""
+"""Fan-out: items of an expression, and their labels (DAG-2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job may say of an HTTP call and of a container, and what is sent."""
+"""HTTP and container tasks: validation, and the request that is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = "available: item and outputs and params and partition and run and task a
 
 
 def faults_of(work: object) -> list[str]:
-    """What is wrong with a work, in short."""
+    """Return the faults of a work, in short."""
     return [f"{fault.where}: {fault.why}" for fault in faults_in(json.dumps(work), "work")]
 
 

@@ -1,4 +1,4 @@
-"""How much waiting work comes into memory, and whose."""
+"""Intake: how much waiting work comes into memory, and of which tenant."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def filled(memory: Memory) -> TaskCounts:
 
 
 def plan_intake(waiting: list[Waiting], memory: Memory, mark: int, chunk: int) -> list[IntakeRequest]:
-    """What to read, with nothing on its way."""
+    """Plan the intake, with no runs in transit."""
     return intake.plan_intake(waiting, filled(memory), TaskCounts(), mark, chunk)
 
 
 def part_of(priority: Priority, waiting: list[Waiting], memory: Memory, mark: int) -> int:
-    """What one tenant may fill at a priority, said a second time."""
+    """Return the share of one tenant at a priority, computed independently."""
     there = {one.tenant for one in waiting if one.priority is priority}
     there |= {tenant for (level, tenant), tasks in memory.items() if level is priority and tasks > 0}
     return max(1, mark // len(there))
@@ -51,7 +51,7 @@ def test_a_lone_tenant_may_fill_the_mark() -> None:
 
 
 def test_work_that_can_not_run_crowds_out_no_other_tenant() -> None:
-    """`a` filled the memory before `b` came: `b` gets its part all the same."""
+    """`a` filled the memory before `b` came: `b` still gets its share."""
     wants = plan_intake([Waiting(P2, "a"), Waiting(P2, "b")], {(P2, "a"): 100}, mark=100, chunk=500)
     assert wants == [IntakeRequest(P2, "b", 50)]
 
@@ -75,7 +75,7 @@ def test_adopted_runs_are_not_in_transit() -> None:
     """It is in memory."""
     runs = [a_run(tenant="a", tasks=3, number=1), a_run(tenant="a", tasks=4, number=2), a_run(tenant="b", number=3)]
     coming = tasks_in_transit(runs, {runs[0].id})
-    assert coming.as_counts() == {(P1, "a"): 4, (P1, "b"): 1}
+    assert {tenant: coming.of(P1, tenant) for tenant in coming.tenants(P1)} == {"a": 4, "b": 1}
 
 
 def test_p0_is_unbounded_and_comes_first() -> None:
@@ -113,7 +113,7 @@ def test_a_read_is_bounded_and_no_tenant_exceeds_its_share(
 def test_a_tenant_below_its_share_is_read_or_comes_after_tenants_with_less(
     waiting: list[Waiting], memory: Memory, mark: int, chunk: int
 ) -> None:
-    """Nobody is starved; of P0 nobody is without room."""
+    """No tenant is starved, and all of P0 is taken."""
     wants = {(want.priority, want.tenant) for want in plan_intake(waiting, memory, mark, chunk)}
     for one in waiting:
         key = (one.priority, one.tenant)

@@ -29,7 +29,7 @@ def test_a_compiled_job_is_in_topological_order_with_edges_both_ways(needs: list
 
 
 def test_positions_follow_the_order_and_not_the_definition() -> None:
-    """A task that is written before what it needs comes after it."""
+    """A task defined before its upstream task comes after it."""
     job = a_job(a_spec("load", "extract"), a_spec("extract"))
     assert [task.name for task in job.tasks] == ["extract", "load"]
     assert job.upstream == ((), (0,))

@@ -1,4 +1,4 @@
-"""What is wrong with a map-reduce is named before anything is asked (FLD-8)."""
+"""Validation of map-reduce tasks (FLD-8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INLINE = {"items": [{"queue": "high"}, {"queue": "low", "depth": 3}]}
 
 
 def faults_of(**parts: object) -> dict[str, str]:
-    """What is wrong with the good work once these parts are others: by path."""
+    """Return the faults of the good work once these parts are others: by path."""
     return {fault.where: fault.why for fault in faults_in(msgspec.json.encode({**GOOD, **parts}), "work")}
 
 
@@ -129,7 +129,7 @@ def test_an_invoker_can_be_given_in_one_line(text: str, invoker: Invoker) -> Non
     "text", ["", "llm", "command:", "command:'", "http://", "python:x", "socket:", "{", '{"command": "x"}', "{}"]
 )
 def test_an_invalid_invoker_is_refused_with_the_forms(text: str) -> None:
-    """And not with a traceback."""
+    """Not with a traceback."""
     with pytest.raises(Refused, match="command:PROGRAM"):
         parse_invoker(text)
 

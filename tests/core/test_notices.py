@@ -1,4 +1,4 @@
-"""Which channel wants which notice, and where a notice leads to."""
+"""Notices: filters of channels, and links."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.fairness.queue_index import QueueIndex
+from mainspring.core.fairness.fair_queues import QueueIndex
 from mainspring.core.model.resources import Resources
 from mainspring.core.placement.task_shapes import Shape
 

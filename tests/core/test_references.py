@@ -1,4 +1,4 @@
-"""Plain paths, and values with references in them: what comes out is exactly what was put in."""
+"""Plain paths, and values with references: resolved values are unchanged."""
 
 from __future__ import annotations
 

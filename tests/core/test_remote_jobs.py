@@ -1,4 +1,4 @@
-"""Tasks beyond the worker's machine: what a job may say of them, and which workers they ask for (WRK-3)."""
+"""Kubernetes and Ray tasks: validation, and the worker labels that they require (WRK-3)."""
 
 from __future__ import annotations
 

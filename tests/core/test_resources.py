@@ -1,4 +1,4 @@
-"""Amounts of resources: whole numbers that add up (PLC-1, PLC-4)."""
+"""Resource vectors: whole numbers that add up (PLC-1, PLC-4)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_resource_counts_for_fitting_and_for_being_negative(name: str) -> N
 
 
 def test_an_unknown_resource_is_refused() -> None:
-    """ADM-1: an amount that nobody reads would be a task that nobody has room for."""
+    """ADM-1: a misspelled amount is not ignored."""
     with pytest.raises(msgspec.ValidationError, match="unknown field `cpu`"):
         msgspec.json.decode(b'{"cpu":4}', type=Resources)
 

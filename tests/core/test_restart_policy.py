@@ -1,4 +1,4 @@
-"""When a background loop that failed is restarted, and when it counts as failing."""
+"""Restart policy of background loops: backoff, and when a loop counts as failing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits as told is let in, and nobody waits longer for asking often (ADM-4)."""
+"""Retry-After slots: clients that come back on time are admitted, and polling delays nobody (ADM-4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GAP = 0.1
 
 
 def tell(line: RetryAfterSlots, who: str, now: float, earliest: float = 0.0) -> float:
-    """When somebody is told to come, to a limit of which nothing is left."""
+    """Assign a slot of a limit that is used up."""
     return line.tell(who, now, earliest=earliest or now + 0.4, gap=GAP, period=1.0)
 
 
@@ -21,7 +21,7 @@ def test_slots_are_assigned_when_capacity_is_free_and_then_one_after_another() -
 
 
 def test_an_early_client_gets_the_same_slot() -> None:
-    """However often."""
+    """With any frequency."""
     line = RetryAfterSlots()
     slot = {who: tell(line, who, 10.0) for who in "ab"}
     for now in (10.1, 10.2, 10.3):
@@ -29,7 +29,7 @@ def test_an_early_client_gets_the_same_slot() -> None:
 
 
 def test_a_client_on_time_goes_before_new_clients() -> None:
-    """And whoever comes too early does not."""
+    """A client that comes too early is not admitted."""
     line = RetryAfterSlots()
     tell(line, "a", 10.0)
     tell(line, "b", 10.0)
@@ -42,7 +42,7 @@ def test_a_client_on_time_goes_before_new_clients() -> None:
 
 
 def test_a_slot_is_valid_for_whole_seconds_and_expires() -> None:
-    """Whoever never comes is in nobody's way after that."""
+    """A client that never comes back delays no other client."""
     line = RetryAfterSlots()
     slot = tell(line, "a", 10.0)
     assert line.is_ahead_of("new", slot + LATE_SECONDS)

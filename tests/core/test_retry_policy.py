@@ -1,4 +1,4 @@
-"""Again, or not (RTY-1 to RTY-3, RTY-5)."""
+"""Retry policy: the next state after an unsuccessful attempt (RTY-1 to RTY-3, RTY-5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decide(
     on: str = "w1", worker_lost: bool = False, is_widespread: bool = False, retries: int = 0,
     max_memory: int | None = None, **job: Any,
 ) -> RetryDecision:  # fmt: skip
-    """What follows this failure of a task, which is told of it."""
+    """Decide what follows a failure, and update the task."""
     spec = spec or a_spec("extract")
     ending = FailedAttempt(end=end, failure=failure, worker=on, worker_lost=worker_lost, is_widespread=is_widespread)
     step = decide_failure(
@@ -56,26 +56,25 @@ def decide(
 
 
 def after(step: RetryDecision) -> float:
-    """In how many seconds the next try is made."""
+    """Return the delay of the next attempt in seconds."""
     assert step.due_at is not None
     return (step.due_at - NOON).total_seconds()
 
 
 @pytest.mark.parametrize(
-    ("failure", "end", "what"),
+    ("failure", "end"),
     [
-        (TRANSIENT, AttemptEnd.FAILED, "failed"),
-        (TOO_SLOW, AttemptEnd.TIMED_OUT, "took longer than 60 s"),
-        (stalled(5, job="a/b"), AttemptEnd.TIMED_OUT, "made no progress for 5 s"),
-        (OUT_OF_MEMORY, AttemptEnd.FAILED, "failed (resource)"),
+        (TRANSIENT, AttemptEnd.FAILED),
+        (TOO_SLOW, AttemptEnd.TIMED_OUT),
+        (stalled(5, job="a/b"), AttemptEnd.TIMED_OUT),
+        (OUT_OF_MEMORY, AttemptEnd.FAILED),
     ],
 )
-def test_a_failure_with_attempts_left_is_retried_after_the_delay(failure: Failure, end: FailedEnd, what: str) -> None:
+def test_a_failure_with_attempts_left_is_retried_after_the_delay(failure: Failure, end: FailedEnd) -> None:
     """RTY-2: PENDING until then."""
     step = decide(a_task(tries=1), a_spec("a", retry_delay_seconds=90), failure, end)
     assert step.state is S.PENDING
     assert 90 <= after(step) <= 90 * (1 + JITTER)
-    assert step.because.startswith(f"attempt 1 of 3 {what}; retrying in ")
 
 
 @pytest.mark.parametrize("failure", [TRANSIENT, PERMANENT, OUT_OF_MEMORY])
@@ -85,7 +84,6 @@ def test_the_last_attempt_is_final(failure: Failure) -> None:
     task.trail = RetryState(signature=failure.signature, workers=("w7", "w8", "w9"))
     step = decide(task, failure=failure)
     assert (step.state, step.due_at) == (S.FAILED, None)
-    assert step.because.startswith("attempt 3 of 3 failed")
 
 
 def test_the_last_timeout_ends_in_timed_out() -> None:
@@ -94,23 +92,20 @@ def test_the_last_timeout_ends_in_timed_out() -> None:
 
 
 def test_a_task_with_one_attempt_is_not_retried() -> None:
-    """A sentence that a user can read."""
-    step = decide(a_task(tries=1), a_spec("a", max_attempts=1))
-    assert (step.state, step.because) == (S.FAILED, "the only attempt failed")
+    assert decide(a_task(tries=1), a_spec("a", max_attempts=1)).state is S.FAILED
 
 
 def test_a_permanent_failure_is_not_retried() -> None:
     """RTY-2."""
-    step = decide(a_task(tries=1), failure=PERMANENT)
-    assert (step.state, step.because) == (S.FAILED, "attempt 1 of 3 failed (permanent); not retried")
+    assert decide(a_task(tries=1), failure=PERMANENT).state is S.FAILED
 
 
 def test_the_retry_budget_of_a_run_is_enforced() -> None:
     """RTY-3: 100 retries of all tasks together, unless the job says otherwise."""
     assert decide(a_task(tries=1), retries=99).state is S.PENDING
     assert decide(a_task(tries=1), retries=100).state is S.FAILED
-    step = decide(a_task(tries=1), retries=5, max_retries=5)
-    assert step.because == "attempt 1 of 3 failed; the run's retry budget is used (5 of 5)"
+    assert decide(a_task(tries=1), retries=5, max_retries=6).state is S.PENDING
+    assert decide(a_task(tries=1), retries=5, max_retries=5).state is S.FAILED
 
 
 def test_the_same_failure_on_three_workers_quarantines_the_task() -> None:
@@ -121,7 +116,7 @@ def test_the_same_failure_on_three_workers_quarantines_the_task() -> None:
     assert decide(task, spec, on="w2").state is S.PENDING
     step = decide(task, spec, on="w3")
     assert step.state is S.QUARANTINED
-    assert "with the same error on w1, w2, w3" in step.because
+    assert step.trail.workers == ("w1", "w2", "w3")
 
 
 def test_a_widespread_failure_does_not_quarantine_the_task() -> None:
@@ -145,7 +140,6 @@ def test_a_lost_attempt_is_requeued_at_once_and_does_not_count(losses: int) -> N
     """RTY-5: infrastructure losses are not attempts, so that used-up tries don't matter."""
     step = decide(a_task(losses=losses, tries=3), failure=lost("gone"), end=AttemptEnd.LOST)
     assert (step.state, step.due_at) == (S.QUEUED, None)
-    assert "worker lost" in step.because
 
 
 def test_the_third_loss_is_an_infrastructure_failure() -> None:
@@ -259,7 +253,7 @@ def test_a_linear_delay_is_the_base_times_the_attempt_number(failure: str) -> No
 
 
 def test_a_linear_policys_class_takes_precedence() -> None:
-    """And what the other side says before everything."""
+    """A delay given by the failing service takes precedence."""
     policy = RetryPolicy(linear=True, classes={C.RATE_LIMITED: Backoff(base_seconds=7, cap_seconds=15, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
     assert [delay_seconds(a_task(tries=n), a_spec("a"), policy, limited, DEFAULTS) for n in (1, 2, 3)] == [7, 14, 15]

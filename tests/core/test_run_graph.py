@@ -1,4 +1,4 @@
-"""The graph of a run, with what outputs have added to it."""
+"""The graph of a run, including tasks added by outputs."""
 
 from __future__ import annotations
 

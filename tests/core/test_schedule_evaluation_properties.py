@@ -48,7 +48,7 @@ def check_covered(desk: FakeServer, spec: ScheduleSpec, since: datetime) -> None
 def test_windows_are_neither_missed_nor_doubled(
     every: int, steps: list[tuple[str, int]], overlap: Overlap, missed: Missed, catch_up: int
 ) -> None:
-    """However evaluations are split and repeated, and however the clock changes."""
+    """Evaluations may be split and repeated, and the clock may change."""
     spec = a_spec(
         IntervalTrigger(every_seconds=every), overlap=overlap, missed=missed, max_catch_up_windows=catch_up,
         max_consecutive_failures=None,

@@ -12,7 +12,7 @@ from mainspring.core.schedules.triggers import CronTrigger, OnceTrigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Refused
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import FakeServer, a_spec
+from tests.core.schedule_evaluations import FakeServer, a_spec, act
 
 O = Outcome  # noqa: E741 - read as in a table
 HOUR = timedelta(hours=1)
@@ -21,7 +21,7 @@ EVERY_SECOND = CronTrigger(cron="* * * * * *")
 
 
 def test_windows_since_then_count_as_missed() -> None:
-    """Those at or before it don't, regardless of the catch-up limit."""
+    """Windows at or before it don't, regardless of the catch-up limit."""
     desk = FakeServer(a_spec(max_catch_up_windows=9, max_active=9), NOON, since=NOON - 3 * HOUR)
     assert (desk.row.planned_through, desk.row.next_at) == (NOON - 3 * HOUR, NOON - 2 * HOUR)
     assert (desk.row.enabled_since, desk.row.created_at) == (NOON, NOON)
@@ -58,9 +58,7 @@ def test_a_disabled_schedule_catches_up_nothing() -> None:
     """Neither now nor when it is enabled."""
     desk = FakeServer(a_spec(enabled=False), NOON, since=NOON - 3 * HOUR)
     assert desk.row.next_at is None
-    desk.settle(
-        NOON + SECOND, lambda evaluation_batch, context: acts.change(evaluation_batch, context, a_spec(), by="ann")
-    )
+    desk.settle(NOON + SECOND, act(acts.change, a_spec(), by="ann"))
     assert (desk.row.planned_through, desk.outcomes()) == (NOON + SECOND, [])
 
 

@@ -1,4 +1,4 @@
-"""For each reason why a schedule may not run its job: what is advised is done, and has the effect that was said."""
+"""Each suggestion for a schedule is carried out, and has the described effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.core.schedules.evaluation import decode_spec
 from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
 from mainspring.core.schedules.triggers import EventTrigger
 from tests.core.builders import NOON
-from tests.core.schedule_evaluations import FakeServer, a_spec, an_event
+from tests.core.schedule_evaluations import FakeServer, a_spec, act, an_event
 from tests.core.test_schedule_diagnosis import HOUR, MINUTE, TEN_MINUTES, why
 from tests.shard.carrying_out import parse
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     suggestions: tuple[str, ...] = ()
     """The commands that are advised, or the words if there is none to type."""
     passes: Callable[[FakeServer, datetime], object] | None = None
-    """What is waited for."""
+    """The event that ends the wait."""
 
 
 def _for_its_time() -> FakeServer:
@@ -51,7 +51,7 @@ def _for_a_file() -> FakeServer:
 
 def _paused() -> FakeServer:
     desk = FakeServer(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.pause(d, c, by="maria", why="warehouse move"))
+    desk.settle(NOON + MINUTE, act(schedule_actions.pause, by="maria", why="warehouse move"))
     return desk
 
 
@@ -184,12 +184,12 @@ def _carry_out(desk: FakeServer, action: Suggestion, now: datetime) -> None:
     if not action.command:
         assert action.says == "Enable it in its definition"
         spec = replace(decode_spec(desk.row), enabled=True)
-        desk.settle(now, lambda d, c: schedule_actions.change(d, c, spec, by="ann"))
+        desk.settle(now, act(schedule_actions.change, spec, by="ann"))
         return
     path, said = parse(action.command)
     if path == "resume":
         assert said["ids"] == (desk.row.name,)
-        desk.settle(now, lambda d, c: schedule_actions.resume(d, c, by="ann"))
+        desk.settle(now, act(schedule_actions.resume, by="ann"))
     elif path == "trigger":
         assert said["name"] == desk.row.name
         desk.trigger(now, schedule_actions.TriggerCommand(by="ann"))

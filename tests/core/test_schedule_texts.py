@@ -1,4 +1,4 @@
-"""A schedule as JSON is read strictly, with every fault, and shown as it is taken."""
+"""Schedules as JSON: decoded strictly, with every fault, and encoded as submitted."""
 
 from __future__ import annotations
 

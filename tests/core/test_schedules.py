@@ -1,4 +1,4 @@
-"""What may be defined, and the windows that follow (TRG-1, TRG-3)."""
+"""Schedule definitions: validation, and the windows that follow (TRG-1, TRG-3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NIGHTLY = CronTrigger(cron="0 2 * * *", timezone="Europe/Paris")
 
 
 def faults_of(trigger: Trigger) -> list[tuple[str, str]]:
-    """What is wrong with a schedule that has this trigger."""
+    """Return the faults of a schedule that has this trigger."""
     spec = ScheduleSpec(name="nightly", job="etl", trigger=trigger)
     return [(fault.where, fault.why) for fault in check_schedule(spec, NOON)]
 
@@ -136,7 +136,7 @@ def test_invalid_parameters_are_refused(params: bytes, why: str) -> None:
 
 
 def test_a_schedule_may_fire_every_second() -> None:
-    """A storm is legal; what it can fill is bounded (tests/core/test_schedule_evaluation.py)."""
+    """A storm is valid; its effect is bounded (tests/core/test_schedule_evaluation.py)."""
     for trigger in (CronTrigger(cron="* * * * * *"), IntervalTrigger(every_seconds=1)):
         assert faults_of(trigger) == []
 
@@ -193,7 +193,7 @@ def test_windows_are_in_utc() -> None:
 
 
 def test_intervals_end_with_the_calendar() -> None:
-    """And nothing breaks there."""
+    """No computation fails there."""
     trigger = IntervalTrigger(every_seconds=86_400)
     assert next_window(trigger, datetime.max.replace(tzinfo=UTC)) is None
 

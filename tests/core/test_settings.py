@@ -1,4 +1,4 @@
-"""Measures that an operator sets."""
+"""Settings of an installation."""
 
 from __future__ import annotations
 

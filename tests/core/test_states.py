@@ -82,7 +82,7 @@ def test_a_new_task_is_pending() -> None:
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_a_final_task_can_be_reopened_in_a_clean_generation(state: TaskState) -> None:
-    """STA-1: generation + 1, counters zero, PENDING, recorded; `seq` goes on."""
+    """STA-1: generation + 1, counters zero, PENDING, recorded; `seq` continues."""
     task = a_task(state=state, seq=7, tries=3, losses=2)
     task.attempt, task.attempt_id, task.lease_id, task.worker_id = 5, "att_1", "lease_1", "w1"
     task.cause, task.output, task.error = "task_x", "{}", "{}"

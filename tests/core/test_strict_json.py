@@ -1,4 +1,4 @@
-"""JSON from outside: what everybody after us can take (F70, F77)."""
+"""Strict JSON: only text that every store and reader accepts (F70, F77)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wheres(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_valid_json_has_no_fault(text: str) -> None:
-    """However it is written."""
+    """In every notation."""
     assert faults_in(text, "work", max_bytes=LIMIT) == []
 
 
@@ -78,7 +78,7 @@ def test_every_fault_is_reported_with_its_path_in_document_order() -> None:
 
 
 def test_a_reader_can_be_reused_after_a_fault() -> None:
-    """What was wrong with one text says nothing of the next."""
+    """The faults of one text do not affect the next."""
     reader = Reader()
     assert reader.read('{"a":NaN}', "one")[1]
     assert reader.read('{"a":1}', "two") == ({"a": 1}, [])

@@ -1,4 +1,4 @@
-"""Did you mean."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def test_an_unrelated_word_is_not_suggested(strange: str) -> None:
 
 @given(st.text(max_size=20), st.sets(st.text(max_size=20), max_size=10))
 def test_a_known_word_is_most_similar_to_itself(word: str, others: set[str]) -> None:
-    """And the answer does not depend on the order in which names are known."""
+    """The answer does not depend on the order of the known names."""
     assert did_you_mean(word, [word, *others]) == (f", did you mean {word}?" if word else "")
     assert did_you_mean(word, sorted(others)) == did_you_mean(word, sorted(others, reverse=True))

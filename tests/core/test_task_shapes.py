@@ -1,4 +1,4 @@
-"""Tasks that ask for the same are one shape, and short ones travel together (PLC-10)."""
+"""Tasks with the same requirements share a shape, and short ones share a lease (PLC-10)."""
 
 from __future__ import annotations
 

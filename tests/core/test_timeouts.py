@@ -1,4 +1,4 @@
-"""How long a task may take (LIV-2, LIV-4)."""
+"""Time limits of tasks (LIV-2, LIV-4)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from mainspring.core.model.task import RetryState
     ],
 )
 def test_limits_are_set_or_derived_from_the_expected_duration(spec: TaskSpec, soft: float | None, hard: float) -> None:
-    """LIV-4: two and three times what is expected; with neither a day, and nobody is told before."""
+    """LIV-4: two and three times the expected duration; without one a day, and no alert before."""
     assert timeouts.limits(spec, None, DEFAULTS) == (soft, hard)
 
 
 def test_the_retry_state_replaces_the_hard_limit() -> None:
-    """The soft one stays what it was, and may come into its own by that."""
+    """The soft limit is unchanged, and applies once it is below the hard limit."""
     spec = TaskSpec(name="a", timeout_seconds=5, expected_seconds=40)
     assert timeouts.limits(spec, None, DEFAULTS)[0] is None
     longer = RetryState(limit_seconds=100.0)
@@ -46,7 +46,7 @@ def test_the_default_stall_limit_is_ten_minutes() -> None:
 
 
 def test_missing_limits_come_from_the_settings() -> None:
-    """OPS-5: and what it says itself is not touched."""
+    """OPS-5: limits of the definition take precedence."""
     scheduler_settings = SchedulerSettings(hard_limit_seconds=60.0, stall_seconds=5.0)
     silent, said = TaskSpec(name="a"), TaskSpec(name="a", timeout_seconds=7.0, stall_seconds=8.0)
     assert (

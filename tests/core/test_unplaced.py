@@ -1,4 +1,4 @@
-"""Why no worker takes a task, in one sentence."""
+"""Why no worker takes a task: the obstacle of each worker."""
 
 from __future__ import annotations
 

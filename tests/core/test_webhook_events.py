@@ -1,4 +1,4 @@
-"""What webhooks are told in words, and where an address is kept that is not said."""
+"""Webhook messages, and references to secret webhook URLs."""
 
 from __future__ import annotations
 

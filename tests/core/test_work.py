@@ -1,4 +1,4 @@
-"""What a task may ask its worker to do, and how a fault in it is named (WRK-3, WRK-5, ADM-1)."""
+"""Validation of the work of tasks (WRK-3, WRK-5, ADM-1)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_each_distinct_work_is_checked_once_and_every_bad_one_reported() -> None
 
 
 def test_cached_templates_are_not_checked_again() -> None:
-    """What is said of them comes from there."""
+    """Their faults are reused."""
     text = msgspec.json.encode({"run": ["x", "{{ params.day }}"]})
 
     assert list(faults_in(text, "work")) == []

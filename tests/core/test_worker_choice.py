@@ -15,8 +15,7 @@ from mainspring.core.model.task import Priority
 from mainspring.core.model.worker import Hold, Lease, Worker, WorkerStatus
 from mainspring.core.placement import feasibility
 from mainspring.core.placement.capacity_cells import GUARDS, SAMPLE, size_code
-from mainspring.core.placement.feasibility import NO_AFFINITY, Affinity, choose, obstacles, score
-from mainspring.core.placement.shortlists import MAX_USES, Shortlist
+from mainspring.core.placement.feasibility import MAX_USES, NO_AFFINITY, Affinity, Shortlist, choose, obstacles, score
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.placement.worker_index import OpenWorkers
 
@@ -221,7 +220,7 @@ def test_p2_finds_the_tightest_fit_among_many() -> None:
 
 
 def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where they differ, some of every size."""
+    """If they differ, some of every size are compared."""
     compared: list[str] = []
 
     def watched(shape: Shape, worker: Worker, *rest: Any) -> float:

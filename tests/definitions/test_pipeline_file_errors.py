@@ -218,7 +218,7 @@ def test_an_unsupported_condition_is_explained(said: str, why: str) -> None:
 def test_other_errors_of_a_schedule_are_reported_beside_one_in_its_trigger() -> None:
     assert issues(f"schedule: {{cron: [a], catch_up: 1000}}\n{TASKS}") == [
         "1:18 `cron` must be a string",
-        "1:23 `catch_up` must be from 0 to 100",
+        "1:23 `catch_up` must be from 0 to 100, not 1000",
     ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.store.postgres.store import PostgresStore
+from tests.e2e.cluster import Server, ServerCluster
 from tests.postgres import PostgresServer
 
 _FOLDER = Path(__file__).parent
@@ -46,6 +47,19 @@ def postgres_url_of_file(postgres_server: PostgresServer, postgres_template: str
     database = postgres_server.create_database(template=postgres_template)
     yield postgres_server.url(database)
     postgres_server.drop_database(database)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
+    """A cluster on SQLite shared by the tests of a file."""
+    with ServerCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def server(cluster: ServerCluster) -> Server:
+    """Its server."""
+    return cluster.server()
 
 
 @pytest.fixture

@@ -32,19 +32,6 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
-    """A cluster shared by all tests."""
-    with ServerCluster(tmp_path_factory.mktemp("artifacts")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def server(cluster: ServerCluster) -> Server:
-    """Its server. Each test has its own workers, with a label that its tasks require."""
-    return cluster.server()
-
-
 def test_artifacts_are_shared_between_workers_of_one_bucket(
     cluster: ServerCluster, server: Server, stack: ExitStack
 ) -> None:
@@ -121,7 +108,7 @@ def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
     assert json.loads(bytes(joined.output)) == ["0:7", "1:8"]
     assert kept == [b"7"]
     assert again.state == "FAILED"
-    assert "is not what was stored" in bytes(again.error).decode()
+    assert "does not match what was stored" in bytes(again.error).decode()
 
 
 def test_missing_inputs_fail_before_the_task_starts(cluster: ServerCluster, server: Server, stack: ExitStack) -> None:

@@ -48,7 +48,7 @@ def test_actions_of_both_servers_form_one_chain_and_tampering_is_detected(tmp_pa
     assert {chain.tenant: (chain.entries, chain.faults) for chain in whole[1]} == {"default": (41, []), "*": (1, [])}
     (fault,) = [fault for chain in broken[1] for fault in chain.faults]
     assert broken[0] == 1
-    assert (fault.tenant, fault.why) == ("default", "it is not what was sealed")
+    assert (fault.tenant, fault.why) == ("default", "differs from what was sealed")
 
 
 async def forge(url: str, run_id: str) -> None:

@@ -84,13 +84,6 @@ def working(command: Sequence[str], address: str, log: Path, **environment: str)
         worker.wait()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server shared by all tests. Each test stops its workers."""
-    with ServerCluster(tmp_path_factory.mktemp("examples")) as cluster:
-        yield cluster.server()
-
-
 @pytest.mark.parametrize("language", COMMANDS)
 def test_a_worker_succeeds_fails_stops_and_drains(server: Server, tenant: str, tmp_path: Path, language: str) -> None:
     with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import psutil
 import pytest
@@ -12,18 +10,10 @@ from tests.e2e.cluster import Json, Server, ServerCluster, ended, in_state, subm
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
-    """A cluster on SQLite shared by all tests."""
-    with ServerCluster(tmp_path_factory.mktemp("hard")) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def server(cluster: ServerCluster) -> Server:
-    """A server with one worker."""
-    one = cluster.server()
-    cluster.worker(one)
-    return one
+def server(cluster: ServerCluster, server: Server) -> Server:
+    """The server, with one worker."""
+    cluster.worker(server)
+    return server
 
 
 def one_task(work: Json, **more: object) -> Json:

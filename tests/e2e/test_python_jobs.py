@@ -7,7 +7,6 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +47,9 @@ sums.serve()
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
-    """The server and the workers of this file."""
-    with ServerCluster(tmp_path_factory.mktemp("town")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def only_server(cluster: ServerCluster) -> Server:
-    """The server of this file."""
-    return cluster.server()
-
-
 @pytest.fixture
-def server(only_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server, set in the environment."""
-    server = only_server
     monkeypatch.setenv("MAINSPRING_SERVER_URL", server.address)
     monkeypatch.setenv("MAINSPRING_WORKER__AS_ROOT", "true")
     return server

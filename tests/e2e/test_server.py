@@ -130,7 +130,7 @@ def test_invalid_options_are_reported(tmp_path: Path) -> None:
     named = {
         "certificate": ["--tls-cert", "none.pem", "--tls-key", "none.pem"],
         "sqlite:///": ["--store", "mysql://127.0.0.1/x"],
-        "folder of the store": ["--store", "sqlite:///file/store.db"],
+        "directory of the store": ["--store", "sqlite:///file/store.db"],
         "--data-dir": ["--store", "sqlite:///own/store.db", "--data-dir", "file/logs"],
     }
     answers = refusals(tmp_path, *(["--port", "0", *options] for options in named.values()))

@@ -20,7 +20,7 @@ from tests.api.api_harness import until
 
 pytestmark = pytest.mark.processes
 
-EXAMPLES = Path(__file__).parents[1] / "sdk" / "pipelines"
+EXAMPLES = Path(__file__).parents[1] / "definitions" / "pipelines"
 NEVER = 'schedule: {cron: "0 9 1 1 *", timezone: America/New_York, retryPolicy: {maxRetries: 2, retryDelayMs: 10}'
 DEADLINE_SECONDS = 60
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
+from mainspring.simulation.inprocess.virtual_time import VirtualLoop
 from tests.host.host_harness import HostHarness
-from tests.host.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(

@@ -44,11 +44,11 @@ from mainspring.protocol.wire import (
 )
 from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import RunAction
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.schedules import Decide, EvaluationResult
 from mainspring.store.ports.store import ShardRows, Term, Waiting
 from mainspring.store.sqlite.store import Lane, SqliteStore
-from tests.host.virtual_time import VirtualClock
 
 SHARD = "pool"
 STEP_SECONDS = 0.01

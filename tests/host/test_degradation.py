@@ -16,9 +16,9 @@ from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority
 from mainspring.host.degradation import DegradationMonitor
 from mainspring.protocol.errors import Unavailable
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.store.ports.store import ShardRow
 from tests.host.host_harness import SHARD, HostHarness
-from tests.host.virtual_time import VirtualClock
 
 P0, P1, P2 = Priority.P0, Priority.P1, Priority.P2
 ONE = JobSpec(name="one", tasks=(TaskSpec(name="only"),))

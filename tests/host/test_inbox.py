@@ -10,7 +10,7 @@ from mainspring.host.inbox import Inbox
 from mainspring.protocol.errors import Overloaded
 from mainspring.protocol.wire import Progress
 from mainspring.shard.events import AttemptStarted, CancelRun, Event, WorkerHeartbeat
-from tests.host.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 
 
 def ordinary(n: int) -> Event:

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.host.introspection_budget import MAX_DEBT_SECONDS, SHARE, IntrospectionBudget
 from mainspring.protocol.errors import Overloaded
-from tests.host.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 
 
 class ManualClock(VirtualClock):

@@ -14,7 +14,7 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.errors import Fenced, NotLeading
 from mainspring.protocol.wire import Assignment, Offer
-from mainspring.simulation.virtual_worker import VirtualWorker
+from mainspring.simulation.virtual_worker import Ending, VirtualWorker
 from tests.host.host_harness import SHARD, HostHarness
 
 OTHER = "other"
@@ -70,11 +70,11 @@ class Pair:
         return max(sum(at <= start < at + TASK_SECONDS for at in starts) for start in starts)
 
     async def _serve(self, pool: str) -> None:
-        def begin(_assignment: Assignment) -> float:
+        def begin(_assignment: Assignment) -> Ending:
             self.started.append((self.harness.clock.monotonic(), pool))
-            return TASK_SECONDS
+            return Ending(TASK_SECONDS)
 
-        worker = VirtualWorker(f"w-{pool}", Offer(100_000, 100 << 30), self.harness.clock, seconds_of=begin)
+        worker = VirtualWorker(f"w-{pool}", Offer(100_000, 100 << 30), self.harness.clock, ending_of=begin)
         while True:
             try:
                 await worker.serve(self.harness.hosts["h1"].leader(pool))

@@ -19,9 +19,9 @@ from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.trigger_loop import MAX_PER_PASS, TriggerLoop
 from mainspring.protocol.errors import Refused
+from mainspring.simulation.inprocess.virtual_time import START
 from tests.host.host_harness import SHARD, HostHarness
 from tests.host.schedule_harness import SECOND, ScheduleHarness
-from tests.host.virtual_time import BEGINNING
 
 O = Outcome  # noqa: E741 - read as in a table
 HOUR = timedelta(hours=1)
@@ -54,7 +54,7 @@ async def test_a_schedule_fires_on_time_and_its_run_is_executed(harness: HostHar
     row = await table.schedule(EVERY_TEN)
     await harness.wait(25)
     fires = await table.fires(row)
-    assert [fire.window_at for fire in fires] == [BEGINNING + 10 * SECOND, BEGINNING + 20 * SECOND]
+    assert [fire.window_at for fire in fires] == [START + 10 * SECOND, START + 20 * SECOND]
     assert [(fire.because, fire.run_state) for fire in fires] == [("on time", RunState.SUCCEEDED)] * 2
     assert all(fire.start_at is not None and fire.start_at - fire.window_at < SECOND / 50 for fire in fires)
     run = await harness.run(fires[0].run_id or "")
@@ -122,7 +122,7 @@ async def test_a_clock_jump_forward_and_back_fires_each_window_once(
         assert await table.fires(row) == fired
     harness.clock.skew = 25 * HOUR
     await harness.wait(5)
-    assert [fire.window_at for fire in await table.fires(row)][-1] == BEGINNING + 25 * HOUR
+    assert [fire.window_at for fire in await table.fires(row)][-1] == START + 25 * HOUR
     assert len(await table.fires(row)) == 6
 
 
@@ -168,8 +168,8 @@ async def test_held_schedules_fire_after_the_release(harness: HostHarness, table
     triggers.release()
     await harness.until(lambda: bool(table.windows_run()), within=1)
     assert [(fire.window_at, fire.outcome) for fire in await table.fires(row)] == [
-        (BEGINNING + 10 * SECOND, O.RAN),
-        (BEGINNING + 20 * SECOND, O.WAITING),
+        (START + 10 * SECOND, O.RAN),
+        (START + 20 * SECOND, O.WAITING),
     ]
     firing.cancel()
 
@@ -213,19 +213,17 @@ async def test_a_schedule_created_with_an_earlier_start_catches_up(
 ) -> None:
     """At once; then it continues like any other."""
     spec = ScheduleSpec(name="late", job="etl", trigger=IntervalTrigger(every_seconds=600), max_active=9)
-    row = await table.schedule_actions.create("acme", spec, by="ann", since=BEGINNING - HOUR)
+    row = await table.schedule_actions.create("acme", spec, by="ann", since=START - HOUR)
     table.start(outbox=False)
     await harness.wait(1)
     fires = await table.fires(row)
     assert [(fire.count, fire.outcome) for fire in fires] == [(2, O.SKIPPED), *[(1, O.RAN)] * 4]
-    assert (fires[0].window_at, fires[-1].window_at) == (BEGINNING - HOUR + 600 * SECOND, BEGINNING)
+    assert (fires[0].window_at, fires[-1].window_at) == (START - HOUR + 600 * SECOND, START)
     with pytest.raises(Refused) as to_come:
-        await table.schedule_actions.create("acme", replace(spec, name="x"), by="ann", since=BEGINNING + HOUR)
-    past = replace(spec, name="once", trigger=OnceTrigger(at=BEGINNING - HOUR))
+        await table.schedule_actions.create("acme", replace(spec, name="x"), by="ann", since=START + HOUR)
+    past = replace(spec, name="once", trigger=OnceTrigger(at=START - HOUR))
     with pytest.raises(Refused) as over:
         await table.schedule_actions.create("acme", past, by="ann")
     assert [fault.where for fault in to_come.value.faults] == ["since"]
     assert [fault.where for fault in over.value.faults] == ["trigger.at"]
-    assert (
-        await table.schedule_actions.create("acme", past, by="ann", since=BEGINNING - 2 * HOUR)
-    ).next_at == BEGINNING - HOUR
+    assert (await table.schedule_actions.create("acme", past, by="ann", since=START - 2 * HOUR)).next_at == START - HOUR

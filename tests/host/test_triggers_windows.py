@@ -19,9 +19,9 @@ from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, Expect
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.errors import Conflict, NotFound, Refused
 from mainspring.protocol.wire import FileProbed, ProbeFile
+from mainspring.simulation.inprocess.virtual_time import START
 from tests.host.host_harness import HostHarness, ScriptedWorker
 from tests.host.schedule_harness import SECOND, ScheduleHarness
-from tests.host.virtual_time import BEGINNING
 
 O = Outcome  # noqa: E741 - read as in a table
 HOUR = timedelta(hours=1)
@@ -155,7 +155,7 @@ async def test_a_missing_event_fires_flagged_and_alerts(harness: HostHarness, ta
     expected = Expected(cron="* * * * *", buffer_seconds=5)
     row = await table.schedule(EventTrigger(type="orders.ready", expected=expected), max_active=9)
     await harness.wait(67)
-    assert [(fire.window_at, fire.flagged) for fire in await table.fires(row)] == [(BEGINNING + 60 * SECOND, True)]
+    assert [(fire.window_at, fire.flagged) for fire in await table.fires(row)] == [(START + 60 * SECOND, True)]
     await table.schedule_actions.receive_events("acme", [an_event(table, "e1")])
     await harness.wait(60)
     assert [(fire.outcome, fire.flagged) for fire in await table.fires(row)] == [
@@ -167,7 +167,7 @@ async def test_a_missing_event_fires_flagged_and_alerts(harness: HostHarness, ta
 async def test_a_backfill_runs_to_its_end(harness: HostHarness, table: ScheduleHarness) -> None:
     """TRG-9: two at a time, as the dry run said."""
     row = await table.schedule(CronTrigger(cron="0 * * * *"))
-    request = BackfillCommand(since=BEGINNING - 5 * HOUR, before=BEGINNING, max_parallel=2, by="ann", why="lost")
+    request = BackfillCommand(since=START - 5 * HOUR, before=START, max_parallel=2, by="ann", why="lost")
     planned = await table.schedule_actions.plan_backfill(row.id, request)
     backfilled = await table.schedule_actions.backfill(row.id, request)
     kept = backfilled.row
@@ -234,7 +234,7 @@ async def test_upcoming_windows(harness: HostHarness, table: ScheduleHarness) ->
     await table.schedule(CronTrigger(cron="30 */2 * * *"), "odd")
     paused = await table.schedule(EVERY_TEN, "paused")
     await table.schedule_actions.pause(paused.id, by="ann")
-    found = await table.schedule_actions.upcoming("acme", BEGINNING + 4 * HOUR, 4)
-    assert [(one.schedule.name, (one.window_at - BEGINNING) / HOUR) for one in found] == [
+    found = await table.schedule_actions.upcoming("acme", START + 4 * HOUR, 4)
+    assert [(one.schedule.name, (one.window_at - START) / HOUR) for one in found] == [
         ("odd", 0.5), ("hourly", 1), ("hourly", 2), ("odd", 2.5),
     ]  # fmt: skip

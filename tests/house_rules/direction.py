@@ -120,7 +120,7 @@ AREAS: dict[str, Area] = {
         "msgspec",
     ),
     "mainspring.simulation.capacity": _area(
-        "simulation.capacity simulation.virtual_worker shard core host.batch_sizer host.intake host.loop "
+        "simulation.capacity simulation.virtual_worker shard core host.batch_sizer host.intake host.links host.loop "
         f"protocol.wire {_BASICS} definitions.files definitions.quantities",
         "msgspec",
     ),

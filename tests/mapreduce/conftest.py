@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.host.virtual_time import VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualLoop
 
 _WITH_DELAYS = ("test_mapping.py", "test_mapper.py")
 

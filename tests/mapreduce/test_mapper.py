@@ -20,7 +20,7 @@ from mainspring.mapreduce.mapper import MAX_CONSECUTIVE_FAILURES, Mapped, Mapper
 from mainspring.mapreduce.prompt_runner import PromptRunner
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Refused, TaskError
-from tests.host.virtual_time import VirtualClock
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 
 
 class FakeInvoker:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mainspring.core.explain import advice_messages
-from mainspring.core.explain.diagnosis import STALE_SECONDS, Reason
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Reason, Suggestion
 from mainspring.shard import events as happened
 from tests.shard import situations
 from tests.shard import situations_on_workers as on_workers
 from tests.shard.world import World
 
-LESS, WITHOUT, WAIT = "Request", "Remove", advice_messages.wait()
+LESS, WITHOUT, WAIT = "Request", "Remove", Suggestion.wait().says
 
 
 class Case(NamedTuple):

@@ -223,4 +223,8 @@ def _check_queues(memory: ShardMemory) -> None:
             changing = (BulkOperationKind.REPRIORITIZE, "") in run.bulk_operations
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
-    assert memory.runs.unstarted.as_counts() == {key: count for key, count in in_memory.items() if count}
+    assert {
+        (priority, tenant): memory.runs.unstarted.of(priority, tenant)
+        for priority in Priority
+        for tenant in memory.runs.unstarted.tenants(priority)
+    } == {key: count for key, count in in_memory.items() if count}

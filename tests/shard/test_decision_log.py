@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from mainspring import __version__
+from mainspring.core.explain.unplaced import explain
 from mainspring.core.model.decisions import MAX_DECISIONS_PER_BATCH, Decision, DecisionKind, is_sampled
 from mainspring.core.model.task import Priority
+from mainspring.core.placement.feasibility import obstacles
 from mainspring.protocol.ids import new_id
 from tests.shard.jobs import cores, job, short, task, wide
 from tests.shard.preemption_scenes import asked_to_go, full_of_p2, given, running, tune
@@ -112,10 +114,8 @@ def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: Worl
 
     (one,) = told(world, K.NO_CAPACITY)
     assert (one.name, one.worker_id, one.free, one.score, one.workers_examined) == ("waits more", None, None, None, 2)
-    assert one.why == (
-        "no worker has capacity for 3 cores, 3 GiB of memory, arch=arm: "
-        "of 2 workers 1 without a required label, 1 with too little free capacity"
-    )
+    workers = world.shard.memory.workers.values()
+    assert one.why == explain(one.request, [obstacles(one.request, worker) for worker in workers])
 
 
 def test_a_shape_without_capacity_is_logged_at_most_every_ten_seconds(world: World) -> None:
@@ -133,7 +133,7 @@ def test_a_pool_without_workers_is_logged_as_such(world: World) -> None:
     given(world, "waits", P1)
 
     (one,) = told(world, K.NO_CAPACITY)
-    assert one.why == "no worker has capacity for 1 core, 1 GiB of memory: the pool has no workers"
+    assert (one.workers_examined, one.why) == (0, explain(one.request, []))
 
 
 def test_sampling_does_not_affect_decisions() -> None:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring.core.explain import messages
 from mainspring.core.explain import messages as words
-from mainspring.core.explain import messages_running
 from mainspring.core.explain.diagnosis import MAX_NAMED, ExpectedKind, Reason
 from mainspring.core.model.job import OnSkip
 from mainspring.core.model.run import FailurePolicy
@@ -97,7 +97,7 @@ def test_a_task_whose_readiness_is_not_decided_yet_has_no_blocker(world: World) 
 
     found = why(world, "t29")
     assert (found.state, found.reason, holding(found), blockers(found)) == ("PENDING", None, "", [])
-    assert found.verdict == messages_running.about_to_be_ready()
+    assert found.verdict == messages.about_to_be_ready()
 
     world.settle()
     assert why(world, "t29").reason is Reason.NO_WORKER_CAPACITY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.explain import messages, messages_running
+from mainspring.core.explain import messages
 from mainspring.core.explain.diagnosis import STALE_SECONDS, ExpectedKind, Reason
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.wire import Progress
@@ -59,7 +59,7 @@ def test_a_task_that_stops_reporting_progress_is_stuck(world: World) -> None:
     found = why(world, "t")
     assert found.reason is Reason.STUCK
     assert "no progress for 2m 10s" in found.verdict
-    assert messages_running.WORKER_ANSWERS in found.ruled_out
+    assert messages.WORKER_ANSWERS in found.ruled_out
 
     moves(world, 11.0)
     assert why(world, "t").reason is Reason.RUNNING_SLOW

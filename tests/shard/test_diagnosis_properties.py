@@ -17,7 +17,7 @@ from mainspring.shard.explain.advice import advise
 from mainspring.shard.explain.diagnose import diagnose, representative_task
 from mainspring.shard.explain.forecast import take_snapshot, what_if
 from mainspring.shard.explain.pool_status import pool_status
-from mainspring.shard.explain.waiting_summary import summarize_waiting
+from mainspring.shard.explain.queue_reasons import summarize_waiting
 from tests.shard.diagnoses import picture
 from tests.shard.test_shard_properties import Story
 

@@ -9,7 +9,7 @@ from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.explain.matching import MAX_EXAMINED
 from mainspring.shard.explain.pool_status import pool_status
-from mainspring.shard.explain.waiting_summary import summarize_waiting
+from mainspring.shard.explain.queue_reasons import summarize_waiting
 from tests.shard.diagnoses import settled, why
 from tests.shard.groups import counted, grant
 from tests.shard.jobs import chain, cores, job, task, wide

@@ -1,7 +1,7 @@
 """Checks of tasks with conditions (DAG-4).
 
-1. No attempt is made at a task whose condition is false, or can't be evaluated, by the outputs as they are.
-2. Whoever is skipped or failed for its condition was so rightly.
+1. A task whose condition is false or can't be evaluated with the current outputs is never attempted.
+2. A task is skipped or fails for its condition only if the condition says so.
 """
 
 from __future__ import annotations

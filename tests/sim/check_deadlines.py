@@ -1,10 +1,10 @@
 """Checks of runs with deadlines (PLC-11).
 
-1. By when is what its job says, or whoever made it, and stays so.
-2. That a run is at risk is told in the batch that writes it, once, and never of one that rests.
-3. It is escalated then or not at all: one step, only if its job lets it, and to P0 only with a grant.
-4. That it is late is told when it is. Where it was known how long its tasks take, and its leader looked, it was at risk
-   before.
+1. The deadline is that of the job or of the submission, and never changes.
+2. A run is reported at risk in the batch that writes it, once, and never while it is paused.
+3. It is escalated at that time or not at all: by one level, only if its job allows it, and to P0 only with a grant.
+4. It is reported late when it is late. If the durations of its tasks were known, and its leader evaluated it, it was at
+   risk before.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Checks of dynamic tasks: members of fan-outs, their number, and what waits for them (DAG-2, DAG-5).
+"""Checks of dynamic tasks: members of fan-outs, their number, and their dependents (DAG-2, DAG-5).
 
-A task with `for_each` is the first of its fan-out, the others come behind all positions that there were. Its row says
-how many there are (`origin.total`); whoever needs it needs all of them.
+A task with `for_each` is the first of its fan-out; the others follow the existing positions. Its row has their number
+(`origin.total`). A dependent waits for all of them.
 
-1. What needs a fan-out starts only when every one of its N tasks is over, however few have been made yet (I-40).
-2. A fan-out has exactly the tasks that the list says, each number once; those of an earlier generation don't count.
-3. It has as many as the list has items, as the outputs have it; past the limit of its job the run is paused first.
-4. An output adds what it says and nothing else; if it can't, its own task fails, and nothing is added.
+1. A dependent of a fan-out starts only when all N tasks have ended, even if few have been created yet (I-40).
+2. A fan-out has exactly the tasks of its list, each number once; those of an earlier generation don't count.
+3. The number of tasks is that of the items in the output; beyond the limit of its job the run is paused first.
+4. An output adds exactly the tasks that it lists. If it can't, its own task fails, and nothing is added.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Checks of failures: retried up to the limit, never in vain, and quarantined when poisonous.
 
-What a process left tells which ailment it had (`failure_modes.py`), so that the rules that are checked are not asked.
+The result of a process shows its failure mode (`failure_modes.py`), so these checks do not use the rules under test.
 
-1. Permanent failures are not tried again (RTY-2).
-2. A run retries no more often than its job allows, and counts it rightly (RTY-3).
-3. While a circuit is open, a retry of its signature, or a task of its job, starts only as a probe (RTY-4).
-4. QUARANTINED only while tries remain: alike on three workers, or two workers lost; only a person moves it on (RTY-5).
-   What is alike on three workers goes on only if it happens to everybody: then its circuit is open.
-5. A limit ends only what was over it, a stall only what had said nothing new for long (LIV-2, LIV-4).
+1. Permanent failures are not retried (RTY-2).
+2. A run retries no more often than its job allows, and counts its retries correctly (RTY-3).
+3. While a circuit breaker is open, a retry of its signature, or a task of its job, starts only as a probe (RTY-4).
+4. A task is QUARANTINED only while tries remain: the same failure on three workers, or two lost workers. Only a person
+   releases it (RTY-5). After the same failure on three workers a task is retried only if others fail in the same way:
+   then the circuit breaker is open.
+5. A time limit ends only attempts that exceed it, a stall only attempts without progress (LIV-2, LIV-4).
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class FailureCheck:
         self._require("RTY-2", right, f"{attempt.task_id} waits {waits} s, not {expected}: {step.because}")
 
     def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:
-        """Whoever is asked to stop for its time has used it up (LIV-2, LIV-4)."""
+        """An attempt that is stopped for its time limit has used it up (LIV-2, LIV-4)."""
         old = model.task(task.id)
         if task.stop is None or task.attempt_id is None or (old is not None and old.stop == task.stop):
             return

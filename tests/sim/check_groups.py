@@ -1,9 +1,9 @@
-"""Checks of groups (PLC-12), and of the rules themselves.
+"""Checks of concurrency groups (PLC-12), and of the rules themselves.
 
-1. The parts of a limit that are granted never add up to more than it by granting, and nobody but its holder lowers one.
-2. Who is let in counts: not more at a time than the pool's part, nor than the group allows.
-3. Of a rate, not more start than were taken, and no period has more takes than the rate.
-4. The rules that a leader goes by are those that the store had; in the calm, those that it has.
+1. The granted shares of a limit never exceed it by a new grant, and only the holder lowers its share.
+2. Admitted runs count: at most the share of the pool, and at most the limit of the group.
+3. At most as many starts as were taken from a rate, and no period has more takes than the rate.
+4. A leader uses rules that the store had; in the calm, the current ones.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class GroupCheck:
         self._require("PLC-12", fits, f"{row} makes {together} of {total}")
 
     def took(self, requests: Sequence[RateRequest], answers: Sequence[RateGrant], now: datetime) -> None:
-        """The store has let somebody take from rates.
+        """The store has granted takes from rates.
 
-        What no longer counted when a rate was changed does not count again by the new one, if its period is longer.
+        Takes that had expired when a rate changed do not count again, even if its new period is longer.
         """
         for request, answer in zip(requests, answers, strict=True):
             takes, period = self._takes.setdefault(request.limit, []), timedelta(seconds=request.per_seconds)

@@ -1,15 +1,16 @@
 """Checks of HTTP workers (WRK-2), in addition to those of every worker.
 
-1. An attempt is given to one only as the answer to a claim of it that is open, in the same batch, and no claim is
-   answered with more than it wanted.
-2. Nobody is told that a call did something whose attempt was over before, or is another's (I-13). A start that was
-   taken is durable, and so is a result (STA-3); a start that was not taken leaves nothing behind that waits for it.
-3. What is claimed is held for as long as was said, and no longer. What was called back before it started is back at
-   once, and so is what was given to somebody who had gone (LIV-3).
-4. What was started is lost after the silence that is allowed, and not before: of its worker in this term (I-16), nor of
-   this term (I-42); and no leader waits for longer (LIV-1).
+1. An attempt is assigned to an HTTP worker only in reply to its open claim, in the same batch. A reply has at most the
+   number of attempts that the claim requested.
+2. No call succeeds for an attempt that had ended or belongs to another worker (I-13). An accepted start is durable, and
+   so is a result (STA-3); a rejected start leaves nothing behind.
+3. A claim holds its attempts for the requested time, and not longer. Attempts recalled before they started return at
+   once, and so do those in a reply to a worker that had gone (LIV-3).
+4. A started attempt is lost after the allowed silence, and not before: of its worker in this term (I-16), or of this
+   term (I-42). No leader waits longer (LIV-1).
 
-Room, use, order, holds, histories, checkpoints and tries are checked as for any other worker; that all ends, by L-1.
+Capacity, usage, order, cordons, histories, checkpoints and tries are checked as for any other worker; L-1 checks that
+everything ends.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Checks of preemption and reservations (PLC-5, PLC-6, PLC-9).
 
-1. Somebody is asked to make room only for a task that waits, and that would fit with all that is going by then.
-2. For a P0 P2 and P1 go, P1 only if the P2 of the worker would not do, and what is guaranteed only if what is on burst
-   would not, there or, of P2, on another worker. For a P1 or P2 only what others have beyond their guarantee goes,
-   never a P0, and never so much that they are left with less; or P2 that is moved, if that is set.
-3. Two tasks do not evict each other by turns, and nobody is evicted again and again once it is calm.
-4. A preempted attempt counts as no try.
-5. Room is kept only for tasks that wait, on workers that may get something new, and not after its time.
+1. A task is preempted only for a queued task that fits once all tasks that are being stopped have ended.
+2. A P0 preempts P2 and P1. It preempts P1 only if the P2 of the worker do not suffice, and guaranteed tasks only if
+   tasks on burst do not suffice, there or, for P2, on another worker. A P1 or P2 preempts only tasks beyond the
+   guarantee of their tenants, never a P0, and never below that guarantee; or P2 that is moved, if that is enabled.
+3. Two tasks do not preempt each other in turn. In the calm no task is preempted repeatedly.
+4. A preempted attempt does not count as a try.
+5. Reservations exist only for queued tasks, on workers that accept work, and end in time.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ class PreemptionCheck:
             self._require("PLC-6", needs.fits(room), f"{case.story}, and it would still not fit {worker}: {room}")
 
     def _check_preemption(self, model: Model, case: _Case) -> None:
-        """P1 goes only where the P2 of the worker would not do, and what is guaranteed where others would not.
+        """A P1 is preempted only if the P2 of the worker do not suffice, and guaranteed tasks only if others do not.
 
-        What goes for another task by the same batch counts as in the way: that may have been decided after this.
+        Tasks preempted for another task in the same batch count as unavailable: that may have been decided later.
         """
         levels = {lease.priority for lease in case.going.values()}
         self._require("PLC-6", Priority.P0 not in levels, case.story)
@@ -226,7 +226,7 @@ class PreemptionCheck:
             self._require("PLC-6", not spare, f"{case.story}: {touched} is guaranteed it, and others are not")
 
     def _check_promises(self, model: Model, before: Before, case: _Case, made: Made) -> None:
-        """P2 that is guaranteed goes only where no worker's P2 on burst would do.
+        """A guaranteed P2 is preempted only if no worker's P2 on burst suffice.
 
         Whatever may have been in the way when it was decided counts as if it was.
         """

@@ -1,12 +1,11 @@
 """Checks of each placement, by the rules that its leader had.
 
-1. Nothing of what is frozen or forbidden by a policy is placed, and nobody but P0 beyond its tenant's quota.
-2. A worker has the labels and the zone that a task asks for, and is in a zone of the pool; what must be near others of
-   its run is, and what must be apart is.
-3. Room that is kept for one task is not given to another (PLC-6).
-4. Nobody is placed before one of a higher priority that would have fitted (I-62), nor before an older one of the same
-   tenant, priority and shape (PLC-4); no tenant whose turn it is waits while many younger tasks start (L-6).
-5. A tenant with too many failures starts only a few in each second.
+1. No task is placed that is frozen or forbidden by a policy; only P0 exceeds the quota of its tenant.
+2. A worker has the required labels and zone, and is in a zone of the pool. Affinity and anti-affinity hold.
+3. Capacity reserved for one task is not given to another (PLC-6).
+4. No task is placed before a feasible one of higher priority (I-62), nor before an older one of the same tenant,
+   priority and shape (PLC-4). The tenant whose turn it is does not wait while many younger tasks start (L-6).
+5. A tenant with too many failures starts only a few tasks per second.
 """
 
 from __future__ import annotations
@@ -246,9 +245,9 @@ class SharingCheck:
         now: datetime,
         use: dict[str, tuple[Resources, int]],
     ) -> list[Task]:
-        """Of those that are alike and that nothing hinders, the one that waits longest.
+        """Of equal tasks without obstacles, the one that waits longest.
 
-        Whoever waits for its quota is not overtaken by smaller tasks of its own tenant.
+        A task that waits for quota is not overtaken by smaller tasks of its own tenant.
         """
         behind: set[tuple[Priority, str]] = set()
         hindrances: dict[tuple[str, Shape], str | None] = {}

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from tests.sim.loop import VirtualLoop
 
 BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-class HostClock:
+class HostClock(VirtualClock):
     """What a host has: monotonic time, and nothing that tells the date."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def monotonic(self) -> float:
-        """The loop's time."""
-        return self._loop.now
 
     def wall(self) -> datetime:
         """Hosts have no wall clock."""
         raise AssertionError("a host asked for the wall clock")
 
-    async def sleep(self, seconds: float) -> None:
-        """Come back later."""
-        await asyncio.sleep(seconds)
 
-
-class StoreClock(HostClock):
+class StoreClock(VirtualClock):
     """The store's clock: another rate, and jumps."""
 
     def __init__(self, loop: VirtualLoop, rate: float) -> None:
-        super().__init__(loop)
+        super().__init__(BEGINNING, loop)
         self._rate = rate
         self._shift = 0.0
         self.jumps: list[float] = []
@@ -41,9 +30,9 @@ class StoreClock(HostClock):
 
     def wall(self) -> datetime:
         """The store's time."""
-        return BEGINNING + timedelta(seconds=self._loop.now * self._rate + self._shift)
+        return BEGINNING + timedelta(seconds=self.monotonic() * self._rate + self._shift)
 
     def jump(self, seconds: float) -> None:
         """Go forward or back at once."""
         self._shift += seconds
-        self.jumps.append(self._loop.now)
+        self.jumps.append(self.monotonic())

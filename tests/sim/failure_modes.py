@@ -60,7 +60,7 @@ def draw_failure_mode(random: Random, calm_at: float, memory_bytes: int) -> Fail
 
 
 def read_failure_mode(error: str | None) -> tuple[Kind, str] | None:
-    """Which ailment an error tells of, if it tells of one."""
+    """Return the failure mode of an error, if it has one."""
     for kind, (_, words) in _SAYINGS.items():
         if error is not None and f" {words}, says " in error:
             return kind, error.partition(f" {words}, says ")[0].rpartition('"')[2]

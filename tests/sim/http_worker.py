@@ -31,7 +31,6 @@ from mainspring.protocol.rest.claims import (
 )
 from mainspring.protocol.rest.sharing import Amounts
 from mainspring.protocol.wire import Offer, Outcome, Result
-from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker
 from mainspring.shard.workers.claim_events import ClaimCall, ClaimEnded, ClaimHeartbeat, ClaimStarted
 from tests.sim.failure_modes import Kind, read_failure_mode
 from tests.sim.http_worker_calls import PATIENCE_SECONDS, PRINCIPAL, Call, Calls, Connection, Way
@@ -40,6 +39,7 @@ from tests.sim.loop import Process
 from tests.sim.server import SHARD
 from tests.sim.store import POISON
 from tests.sim.worker import Work, output_of, read_work
+from tests.sim.worker_behavior import WORKER_ACTIONS
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -50,7 +50,6 @@ _DRAW = "claimants 491534"
 were any. Those stories were searched for, too."""
 DEFAULT_CLAIM_CAPACITY = Offer(1_000_000, 1_000_000 * MIB, disk_bytes=1_000_000_000 * MIB)
 """Default capacity of a worker that reports none: always enough for its open claims."""
-_ACTS = (CordonWorker, DrainWorker, EvictWorker, UncordonWorker, UncordonWorker)
 _POISONS = ('"\\u0000"', f'"{POISON}"')
 
 
@@ -91,7 +90,7 @@ class Claimants:
             world.loop.call_at(back, one.boot, context=world.loop.outside)
 
     def _look_after(self, one: Claimant, random: Random) -> None:
-        self._world.people.ask(random.choice(_ACTS)(worker=one.name, by="person:keeper"))
+        self._world.people.ask(random.choice(WORKER_ACTIONS)(worker=one.name, by="person:keeper"))
 
 
 class Claimant:

@@ -16,11 +16,12 @@ from starlette.requests import Request
 
 from mainspring.api.services import ALL_TENANTS, Principal, Role, Services, Shards
 from mainspring.api.worker_link.http_claims import Claims
-from mainspring.protocol.errors import MainspringError, NotLeading, Unavailable
+from mainspring.protocol.errors import NotLeading, Unavailable
 from mainspring.protocol.wire import Progress
 from mainspring.shard.effects import ActionReply
 from mainspring.shard.workers.claim_events import ClaimCall, ClaimHeartbeat
 from mainspring.store.ports.store import Store
+from tests.sim.leader_client import carry
 from tests.sim.server import SHARD, SimServer
 from tests.sim.store import HostStore
 
@@ -112,7 +113,7 @@ class Calls:
         if way is None:
             way = self._ways[server.process.name] = Way(world, server)
         answer: asyncio.Future[Any] = world.loop.create_future()
-        world.loop.create_task(_carry(call(way), answer), context=server.process.context)
+        world.loop.create_task(carry(call(way), answer), context=server.process.context)
         try:
             async with asyncio.timeout(patience):
                 result = await answer
@@ -132,14 +133,3 @@ class Calls:
         kind = ("claim_call_lost", "claim_call_late", "claim_answer_lost", "claim_answer_late")[int(draw * 100) % 4]
         self._world.trace.fault(kind)
         return kind
-
-
-async def _carry(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
-    try:
-        result = await call
-    except MainspringError as fault:
-        if not answer.done():
-            answer.set_exception(fault)
-    else:
-        if not answer.done():
-            answer.set_result(result)

@@ -37,7 +37,7 @@ class SimLeaderClient:
             leader = server.leader()
             if leader is not None:
                 answer: asyncio.Future[Any] = self._world.loop.create_future()
-                carried = _carry(call(leader), answer)
+                carried = carry(call(leader), answer)
                 self._world.loop.create_task(carried, context=server.process.context)
                 try:
                     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -47,7 +47,8 @@ class SimLeaderClient:
         raise NotLeading(f"nobody leads {shard}")
 
 
-async def _carry(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
+async def carry(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
+    """Pass on the result of a call, or its fault, to a caller that may have gone."""
     try:
         result = await call
     except MainspringError as fault:

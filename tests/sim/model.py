@@ -1,11 +1,12 @@
 """The expected content of the store: an independent model, built from the accepted batches.
 
 Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what can't be undone by a store
-that goes back in time: what has been seen by somebody.
+that goes back in time: what clients and workers have seen.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import datetime, timedelta
 
 import msgspec
@@ -106,19 +107,11 @@ class Model:
     def copy(self) -> Model:
         """The same, for a snapshot."""
         other = Model()
-        other.fence = msgspec.structs.replace(self.fence)
-        plain = (
-            "jobs", "runs", "born", "archived", "bulk_operations", "live", "ended", "counted", "keys", "workers",
-            "checkpoints",
-            "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "reserved",
-            "shares", "failures",
-        )  # fmt: skip
-        for name in plain:
-            setattr(other, name, dict(getattr(self, name)))
+        for name, value in vars(self).items():
+            setattr(other, name, copy(value))
         other.definitions, other.grown = self.definitions, self.grown
         other.tasks = {run: list(tasks) for run, tasks in self.tasks.items()}
         other.leases = {worker: dict(leases) for worker, leases in self.leases.items()}
-        other.rejected, other.events, other.alerts = set(self.rejected), set(self.events), set(self.alerts)
         other.dirty = dict.fromkeys(self.runs)
         return other
 

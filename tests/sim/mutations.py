@@ -29,7 +29,7 @@ from mainspring.store.sqlite import queries as sqlite_queries
 from mainspring.store.sqlite import rows as sqlite_rows
 from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.agent.state_machine import StateMachine
-from tests.sim.mutation import Mutation, patched
+from tests.sim.mutation import Mutation, instead_of, patched, without
 from tests.sim.mutations_actions import ACTION_MUTATIONS
 from tests.sim.mutations_claims import CLAIM_MUTATIONS
 from tests.sim.mutations_sharing import SHARING_MUTATIONS
@@ -118,20 +118,16 @@ def _no_capacity() -> AbstractContextManager[None]:
     )
 
 
-def _forget_when_sent() -> AbstractContextManager[None]:
-    real = StateMachine._send_results
-
-    def send(self: StateMachine) -> list[Instruction]:
-        instructions: list[Instruction] = []
-        for instruction in real(self):
-            instructions.append(instruction)
-            if isinstance(instruction, Send):
-                attempt = instruction.message.attempt  # type: ignore[union-attr]
-                self._attempts.pop(attempt, None)
-                instructions.append(Persist(Record(Mark.FORGOTTEN, attempt)))
-        return instructions
-
-    return patched(mock.patch.object(StateMachine, "_send_results", send))
+@instead_of(StateMachine, "_send_results")
+def _forget_when_sent(real: Any, self: StateMachine) -> list[Instruction]:
+    instructions: list[Instruction] = []
+    for instruction in real(self):
+        instructions.append(instruction)
+        if isinstance(instruction, Send):
+            attempt = instruction.message.attempt  # type: ignore[union-attr]
+            self._attempts.pop(attempt, None)
+            instructions.append(Persist(Record(Mark.FORGOTTEN, attempt)))
+    return instructions
 
 
 def _drop_rejected() -> AbstractContextManager[None]:
@@ -175,17 +171,9 @@ def _ignore_leases() -> AbstractContextManager[None]:
     )
 
 
-def _forget_holds() -> AbstractContextManager[None]:
-    real = Shard.load
-
-    def load(self: Shard, *args: Any, **kwargs: Any) -> None:
-        real(self, *args, **(kwargs | {"cordoned_workers": ()}))
-
-    return patched(mock.patch.object(Shard, "load", load))
-
-
-def _forget_checkpoints() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(adoption, "restore_checkpoints", return_value=None))
+@instead_of(Shard, "load")
+def _forget_holds(real: Any, self: Shard, *args: Any, **kwargs: Any) -> None:
+    real(self, *args, **(kwargs | {"cordoned_workers": ()}))
 
 
 def without_timers_of_silence() -> AbstractContextManager[None]:
@@ -220,7 +208,7 @@ MUTATIONS = (
     Mutation("poison event", "a batch that the store refuses is dropped", _drop_rejected, 5),
     Mutation("lease renewal", "a healthy leader is taken over from", _ignore_leases),
     Mutation("worker hold", "a new leader does not know who is cordoned", _forget_holds, 6),
-    Mutation("checkpoint", "a new leader does not know what was saved", _forget_checkpoints, 3),
+    Mutation("checkpoint", "a new leader does not know what was saved", without(adoption, "restore_checkpoints"), 3),
     Mutation("both watches", "nobody looks for silent workers", _no_watch, 3),
     *TIME_MUTATIONS,
     *ACTION_MUTATIONS,

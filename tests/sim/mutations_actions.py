@@ -16,18 +16,14 @@ from mainspring.shard import handlers, turn
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import ActionRequest, RunAction, SaveCheckpoint
 from mainspring.shard.turn import Turn
-from tests.sim.mutation import Mutation, patched
+from tests.sim.mutation import Mutation, instead_of, instead_of_handler, patched, without
 
 
-def _silent_lookups() -> AbstractContextManager[None]:
-    real = Turn.respond
-
-    def respond(self: Turn, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
-        if isinstance(asked, RunAction) and asked.rows is not None:
-            asked = replace(asked, audit=None)
-        real(self, asked, reply, detail)
-
-    return patched(mock.patch.object(Turn, "respond", respond))
+@instead_of(Turn, "respond")
+def _silent_lookups(real: Any, self: Turn, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
+    if isinstance(asked, RunAction) and asked.rows is not None:
+        asked = replace(asked, audit=None)
+    real(self, asked, reply, detail)
 
 
 def _audits_everything() -> AbstractContextManager[None]:
@@ -50,17 +46,9 @@ def _stays_in_its_queue() -> AbstractContextManager[None]:
     )
 
 
-def _tasks_keep_theirs() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(Turn, "set_priority", return_value=None))
-
-
-def _whatever_is_there() -> AbstractContextManager[None]:
-    real = handlers.EVENTS[SaveCheckpoint]
-
-    def save(turn: Turn, action: SaveCheckpoint) -> None:
-        real(turn, replace(action, expected=None))
-
-    return patched(mock.patch.dict(handlers.EVENTS, {SaveCheckpoint: save}))
+@instead_of_handler(handlers.EVENTS, SaveCheckpoint)
+def _whatever_is_there(real: Any, turn: Turn, action: SaveCheckpoint) -> None:
+    real(turn, replace(action, expected=None))
 
 
 ACTION_MUTATIONS = (
@@ -73,6 +61,8 @@ ACTION_MUTATIONS = (
         3,
         only=frozenset({"I-62"}),
     ),
-    Mutation("priority of a task", "a run gets another priority, and its tasks keep theirs", _tasks_keep_theirs),
+    Mutation(
+        "priority of a task", "a run gets another priority, and its tasks keep theirs", without(Turn, "set_priority")
+    ),
     Mutation("expected checkpoint", "a person's document is kept whatever is there", _whatever_is_there),
 )

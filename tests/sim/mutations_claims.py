@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from unittest import mock
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,67 +13,38 @@ from mainspring.shard.effects import ActionStatus
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import claims
 from mainspring.shard.workers.claim_events import ClaimCall, ClaimStarted, ClaimWork
-from tests.sim.mutation import Mutation, patched
+from tests.sim.mutation import Mutation, instead_of, instead_of_handler, without
 
 
-def _whoever_asks() -> AbstractContextManager[None]:
+@instead_of(claims, "_held")
+def _whoever_asks(real: Any, turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     """Any worker may report on a live attempt."""
-    real = claims._held
-
-    def held(turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
-        task = turn.memory.attempts.get(attempt)
-        owner = task.worker_id if task is not None else None
-        return real(turn, replace(event, worker=owner or event.worker), attempt)
-
-    return patched(mock.patch.object(claims, "_held", held))
+    task = turn.memory.attempts.get(attempt)
+    owner = task.worker_id if task is not None else None
+    return real(turn, replace(event, worker=owner or event.worker), attempt)
 
 
-def _always_starts() -> AbstractContextManager[None]:
-    real = claims.start
-
-    def start(turn: Turn, event: ClaimStarted) -> None:
-        if event.attempt in turn.memory.attempts:
-            real(turn, event)
-        else:
-            turn.respond(event, ActionStatus.DONE)
-
-    return patched(mock.patch.dict(handlers.EVENTS, {ClaimStarted: start}))
+@instead_of_handler(handlers.EVENTS, ClaimStarted)
+def _always_starts(real: Any, turn: Turn, event: ClaimStarted) -> None:
+    if event.attempt in turn.memory.attempts:
+        real(turn, event)
+    else:
+        turn.respond(event, ActionStatus.DONE)
 
 
-def _one_more() -> AbstractContextManager[None]:
-    real = claims.claim
-
-    def claim(turn: Turn, event: ClaimWork) -> None:
-        real(turn, replace(event, wanted=event.wanted + 1))
-
-    return patched(mock.patch.dict(handlers.EVENTS, {ClaimWork: claim}))
+@instead_of_handler(handlers.EVENTS, ClaimWork)
+def _one_more(real: Any, turn: Turn, event: ClaimWork) -> None:
+    real(turn, replace(event, wanted=event.wanted + 1))
 
 
-def _deaf() -> AbstractContextManager[None]:
+@instead_of(claims, "_held")
+def _deaf(real: Any, turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     """A heartbeat does not restart the time limit."""
-    real = claims._held
-
-    def held(turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
-        last_heartbeat = {lease.id: lease.last_heartbeat for lease in turn.memory.leases.values()}
-        task = real(turn, event, attempt)
-        if task is not None and task.lease_id is not None:
-            turn.memory.leases[task.lease_id].last_heartbeat = last_heartbeat[task.lease_id]
-        return task
-
-    return patched(mock.patch.object(claims, "_held", held))
-
-
-def _never_silent() -> AbstractContextManager[None]:
-    """A new leader does not monitor restored attempts."""
-    return patched(mock.patch.object(claims, "_watch", return_value=None))
-
-
-def _stays_with_it() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(claims, "return_recalled", return_value=None))
-
-
-def _given_to_nobody() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(PendingReplies, "_abandon_claim", return_value=None))
+    last_heartbeat = {lease.id: lease.last_heartbeat for lease in turn.memory.leases.values()}
+    task = real(turn, event, attempt)
+    if task is not None and task.lease_id is not None:
+        turn.memory.leases[task.lease_id].last_heartbeat = last_heartbeat[task.lease_id]
+    return task
 
 
 def _only(name: str) -> frozenset[str]:
@@ -86,11 +56,17 @@ CLAIM_MUTATIONS = (
     Mutation("start of what is held", "what was taken back can be started", _always_starts, 29, only=_only("I-13")),
     Mutation("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
     Mutation("word of a claimed attempt", "its time goes on whatever is said", _deaf, 66, only=_only("I-16")),
-    Mutation("silence about what was claimed", "nobody waits for it to end", _never_silent, 16, only=_only("LIV-1")),
+    Mutation(
+        "silence about what was claimed",
+        "nobody waits for it to end",
+        without(claims, "_watch"),
+        16,
+        only=_only("LIV-1"),
+    ),
     Mutation(
         "call back of what was claimed",
         "it stays until its time is up",
-        _stays_with_it,
+        without(claims, "return_recalled"),
         142,
         _only("LIV-3"),
         seconds=200.0,
@@ -98,7 +74,7 @@ CLAIM_MUTATIONS = (
     Mutation(
         "claim that nobody waits for",
         "it is answered all the same",
-        _given_to_nobody,
+        without(PendingReplies, "_abandon_claim"),
         108,
         _only("LIV-3"),
         seconds=200.0,

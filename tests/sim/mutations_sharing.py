@@ -29,7 +29,7 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import deadlines
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import reports
-from tests.sim.mutation import Mutation, patched
+from tests.sim.mutation import Mutation, instead_of, patched, without, without_handler
 
 _P2 = frozenset({Priority.P2})
 _USE, _PREEMPTION = frozenset({"I-60"}), frozenset({"PLC-6"})
@@ -44,44 +44,29 @@ def _for_anybody() -> AbstractContextManager[None]:
     )
 
 
-def _counts_each() -> AbstractContextManager[None]:
+@instead_of(ShardMemory, "open_lease")
+def _counts_each(real: Any, self: ShardMemory, lease: Lease) -> None:
     """Each task of a group takes up its tenant's use when it is placed."""
-    real = ShardMemory.open_lease
-
-    def open_lease(self: ShardMemory, lease: Lease) -> None:
-        real(self, lease)
-        self.leases._counts[lease.tenant] += len(lease.members) - 1
-
-    return patched(mock.patch.object(ShardMemory, "open_lease", open_lease))
+    real(self, lease)
+    self.leases._counts[lease.tenant] += len(lease.members) - 1
 
 
-def _promised_first() -> AbstractContextManager[None]:
-    real = preemption_policy._movable_leases
-
-    def of_leases(wanted: CapacityRequest, *args: Any) -> Any:
-        swap = {1: 2, 2: 1, 3: 4, 4: 3}
-        for part in real(wanted, *args):
-            yield part if wanted.mode is preemption_policy.Mode.RECLAIM else replace(part, rank=swap[part.rank])
-
-    return patched(mock.patch.object(preemption_policy, "_movable_leases", of_leases))
+@instead_of(preemption_policy, "_movable_leases")
+def _promised_first(real: Any, wanted: CapacityRequest, *args: Any) -> Any:
+    swap = {1: 2, 2: 1, 3: 4, 4: 3}
+    for part in real(wanted, *args):
+        yield part if wanted.mode is preemption_policy.Mode.RECLAIM else replace(part, rank=swap[part.rank])
 
 
-def _p1_first() -> AbstractContextManager[None]:
-    def levels(mode: preemption_policy.Mode) -> tuple[frozenset[Priority], ...]:
-        return (frozenset({Priority.P1}), _P2) if mode is preemption_policy.Mode.PREEMPT else real(mode)
-
-    real = preemption_policy._stages
-    return patched(mock.patch.object(preemption_policy, "_stages", levels))
+@instead_of(preemption_policy, "_stages")
+def _p1_first(real: Any, mode: preemption_policy.Mode) -> tuple[frozenset[Priority], ...]:
+    return (frozenset({Priority.P1}), _P2) if mode is preemption_policy.Mode.PREEMPT else real(mode)
 
 
-def _own_level() -> AbstractContextManager[None]:
+@instead_of(preempting, "_mode")
+def _own_level(real: Any, turn: Turn, task: Task, shape: Shape) -> preemption_policy.Mode:
     """A P1 preempts P1 and P2 like a P0: the victim preempts it in turn."""
-    real = preempting._mode
-
-    def right(turn: Turn, task: Task, shape: Shape) -> preemption_policy.Mode:
-        return preemption_policy.Mode.PREEMPT if task.priority is Priority.P1 else real(turn, task, shape)
-
-    return patched(mock.patch.object(preempting, "_mode", right))
+    return preemption_policy.Mode.PREEMPT if task.priority is Priority.P1 else real(turn, task, shape)
 
 
 def _below_promises() -> AbstractContextManager[None]:
@@ -92,17 +77,13 @@ def _below_promises() -> AbstractContextManager[None]:
 
 
 def _more_than_needed() -> AbstractContextManager[None]:
-    """Whoever could go goes, whether or not it helps."""
+    """Any candidate is preempted, whether or not it helps."""
 
     def pick(needs: Any, room: Any, parts: Any) -> Any:
         chosen = list(parts)[:1]
         return chosen or None
 
     return patched(mock.patch.object(preemption_policy, "_pick", pick))
-
-
-def _kept_for_good() -> AbstractContextManager[None]:
-    return patched(mock.patch.dict(handlers.TIMERS, {TimerKind.RESERVATION: lambda turn, timer: None}))
 
 
 def _kept_in_mind() -> AbstractContextManager[None]:
@@ -122,49 +103,26 @@ def _lowest_first() -> AbstractContextManager[None]:
     return patched(mock.patch.object(dispatch, "Priority", list(reversed(Priority))))
 
 
-def _newest_first() -> AbstractContextManager[None]:
-    def take(self: FairQueues, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
-        line = self._queues[priority][tenant][shape]
+@instead_of(FairQueues, "take")
+def _newest_first(real: Any, self: FairQueues, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+    line = self._queues[priority][tenant][shape]
+    line.reverse()
+    try:
+        return real(self, priority, tenant, shape, most)
+    finally:
         line.reverse()
-        try:
-            return real(self, priority, tenant, shape, most)
-        finally:
-            line.reverse()
-
-    real = FairQueues.take
-    return patched(mock.patch.object(FairQueues, "take", take))
 
 
-def _as_loaded() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(FairQueues, "sort", return_value=None))
-
-
-def _passed_over() -> AbstractContextManager[None]:
+@instead_of(gates, "passes_over")
+def _passed_over(real: Any, turn: Turn, priority: Priority, tenant: str) -> bool:
     """The first tenant of all gets nothing while others have something to place, or ever."""
-    real = gates.passes_over
-
-    def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
-        return (tenant == "tenant0" and priority is Priority.P1) or real(turn, priority, tenant)
-
-    return patched(mock.patch.object(gates, "passes_over", passes_over))
+    return (tenant == "tenant0" and priority is Priority.P1) or real(turn, priority, tenant)
 
 
-def _no_quotas() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(gates, "exceeds", return_value=None))
-
-
-def _no_freezes() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(gates, "freeze_over", return_value=None))
-
-
-def _no_policies() -> AbstractContextManager[None]:
-    real = gates.blocking_rule
-
-    def hinders(memory: ShardMemory, run: Any, now: datetime) -> tuple[str, str] | None:
-        found = real(memory, run, now)
-        return None if found is not None and found[0].startswith(gates.POLICY) else found
-
-    return patched(mock.patch.object(gates, "blocking_rule", hinders))
+@instead_of(gates, "blocking_rule")
+def _no_policies(real: Any, memory: ShardMemory, run: Any, now: datetime) -> tuple[str, str] | None:
+    found = real(memory, run, now)
+    return None if found is not None and found[0].startswith(gates.POLICY) else found
 
 
 def _no_zones() -> AbstractContextManager[None]:
@@ -184,57 +142,33 @@ def _no_slots() -> AbstractContextManager[None]:
     ))  # fmt: skip
 
 
-def _whole_limit() -> AbstractContextManager[None]:
+@instead_of(concurrency_groups, "left")
+def _whole_limit(real: Any, memory: ShardMemory, group: Any, now: datetime) -> int:
     """A shard goes by the group's number, whatever its own part of it is."""
-    real = concurrency_groups.left
-
-    def left(memory: ShardMemory, group: Any, now: datetime) -> int:
-        if group.per_seconds is not None:
-            return real(memory, group, now)
-        return int(group.most - memory.limits.ledger.use.get(group.limit, 0))
-
-    return patched(mock.patch.object(concurrency_groups, "left", left))
+    if group.per_seconds is not None:
+        return real(memory, group, now)
+    return int(group.most - memory.limits.ledger.use.get(group.limit, 0))
 
 
-def _spends_nothing() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(concurrency_groups, "spend", return_value=None))
-
-
-def _old_rules() -> AbstractContextManager[None]:
+@instead_of(Shard, "load")
+def _old_rules(real: Any, self: Shard, *args: Any, **kwargs: Any) -> None:
     """A new leader begins without the rules."""
-    real = Shard.load
-
-    def load(self: Shard, *args: Any, **kwargs: Any) -> None:
-        rules = kwargs.pop("rules")
-        real(self, *args, **kwargs)
-        self.memory.limits.rules = replace(rules, quotas={}, freezes=())
-
-    return patched(mock.patch.object(Shard, "load", load))
+    rules = kwargs.pop("rules")
+    real(self, *args, **kwargs)
+    self.memory.limits.rules = replace(rules, quotas={}, freezes=())
 
 
-def _counts_as_a_try() -> AbstractContextManager[None]:
-    real = reports._requeue
-
-    def requeue(turn: Turn, run: Any, task: Task, **kwargs: Any) -> None:
-        if "preempted" in kwargs["because"] and task.tries + 1 < run.spec(task.position).max_attempts:
-            task.tries += 1
-        real(turn, run, task, **kwargs)
-
-    return patched(mock.patch.object(reports, "_requeue", requeue))
+@instead_of(reports, "_requeue")
+def _counts_as_a_try(real: Any, turn: Turn, run: Any, task: Task, **kwargs: Any) -> None:
+    if "preempted" in kwargs["because"] and task.tries + 1 < run.spec(task.position).max_attempts:
+        task.tries += 1
+    real(turn, run, task, **kwargs)
 
 
-def _tells_of_another() -> AbstractContextManager[None]:
-    real = decision_log._note
-
-    def note(turn: Turn, *args: Any, worker: Worker | None = None, **kwargs: Any) -> None:
-        others = [one for one in turn.memory.workers.values() if worker is not None and one is not worker]
-        real(turn, *args, worker=others[0] if others else worker, **kwargs)
-
-    return patched(mock.patch.object(decision_log, "_note", note))
-
-
-def _tells_of_no_victims() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(decision_log, "preempts", return_value=None))
+@instead_of(decision_log, "_note")
+def _tells_of_another(real: Any, turn: Turn, *args: Any, worker: Worker | None = None, **kwargs: Any) -> None:
+    others = [one for one in turn.memory.workers.values() if worker is not None and one is not worker]
+    real(turn, *args, worker=others[0] if others else worker, **kwargs)
 
 
 def _without_a_grant() -> AbstractContextManager[None]:
@@ -261,6 +195,8 @@ def _at_risk_in_mind() -> AbstractContextManager[None]:
     return patched(mock.patch.object(deadlines, "_at_risk", at_risk))
 
 
+_kept_for_good = without_handler(handlers.TIMERS, TimerKind.RESERVATION)
+
 SHARING_MUTATIONS = (
     Mutation("kept room", "room that is kept for one task is free for all", _for_anybody, 2, only=_PREEMPTION),
     Mutation("a group counts once", "each task of a group is one of its tenant's rooms", _counts_each, 6, only=_USE),
@@ -268,29 +204,35 @@ SHARING_MUTATIONS = (
     Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
-    Mutation("nothing without a gain", "somebody is stopped whether or not that helps", _more_than_needed, 3),
-    Mutation("time of a kept room", "room is kept for ever", _kept_for_good, 25, only=_PREEMPTION),
+    Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
+    Mutation(
+        "time of a kept room",
+        "room is kept for ever",
+        without_handler(handlers.TIMERS, TimerKind.RESERVATION),
+        25,
+        only=_PREEMPTION,
+    ),
     Mutation(
         "kept room of a new leader", "a new leader does not know what is kept", _kept_in_mind, 3, only=_PREEMPTION
     ),
     Mutation("strict priority", "the lowest priority is placed first", _lowest_first, 5, only=frozenset({"I-62"})),
     Mutation("first come", "the youngest of a line is placed first", _newest_first, 2, only=frozenset({"PLC-4"})),
-    Mutation("first come, after a take-over", "lines are in the order of the tables", _as_loaded, 3),
+    Mutation("first come, after a take-over", "lines are in the order of the tables", without(FairQueues, "sort"), 3),
     Mutation(
         "no tenant is passed over", "P1 of one tenant never gets anything", _passed_over, 33, only=frozenset({"L-6"})
     ),
-    Mutation("quota", "nobody looks at quotas", _no_quotas),
-    Mutation("freeze", "nobody looks at freezes of a tenant", _no_freezes, 2),
-    Mutation("policy", "nobody looks at policies", _no_policies, 30),
-    Mutation("zones of a pool", "nobody looks at the zones of the pool", _no_zones, 35),
+    Mutation("quota", "quotas are ignored", without(gates, "exceeds")),
+    Mutation("freeze", "freezes of a tenant are ignored", without(gates, "freeze_over"), 2),
+    Mutation("policy", "policies are ignored", _no_policies, 30),
+    Mutation("zones of a pool", "zones of the pool are ignored", _no_zones, 35),
     Mutation("slot of a group", "what is in does not count", _no_slots, 2),
     Mutation("share of a group", "a shard uses the whole limit, whatever its part is", _whole_limit, 2),
-    Mutation("rate of a group", "what starts is not taken from the allowance", _spends_nothing, 5),
+    Mutation("rate of a group", "what starts is not taken from the allowance", without(concurrency_groups, "spend"), 5),
     Mutation("rules of a new leader", "a new leader begins without quotas and freezes", _old_rules),
     Mutation("preempted tries", "a preempted attempt counts as a try", _counts_as_a_try),
     Mutation("log of placements", "the log names another worker than the one that was chosen", _tells_of_another),
     Mutation("grant of an escalation", "a run at risk gets P0 without a grant", _without_a_grant, 3),
     Mutation("at risk before late", "no run is ever at risk", _never_at_risk, 6),
     Mutation("at risk is written", "that a run is at risk is not in its row", _at_risk_in_mind, 3),
-    Mutation("log of preemptions", "the log does not say who has to make room", _tells_of_no_victims, 2),
+    Mutation("log of preemptions", "the log does not say who has to make room", without(decision_log, "preempts"), 2),
 )

@@ -27,7 +27,7 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, progress
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import reports
-from tests.sim.mutation import Mutation, patched
+from tests.sim.mutation import Mutation, instead_of, patched, without
 
 
 def _ruled(change: Any) -> AbstractContextManager[None]:
@@ -85,17 +85,13 @@ def _deaf() -> AbstractContextManager[None]:
     return patched(mock.patch.object(ScheduleOutbox, "runs_ended", mock.AsyncMock(return_value=None)))
 
 
-def _those_made() -> AbstractContextManager[None]:
-    real = progress.ended
-
-    def ended(turn: Turn, run: RunMemory, task: Task) -> None:
-        found = run.fan_out_of(task)
-        if found is not None:
-            made = [run.tasks[position] for position in found.members() if position < len(run.tasks)]
-            found.total, found.open = len(made), 1 + sum(one.state not in FINAL for one in made)
-        real(turn, run, task)
-
-    return patched(mock.patch.object(progress, "ended", ended))
+@instead_of(progress, "ended")
+def _those_made(real: Any, turn: Turn, run: RunMemory, task: Task) -> None:
+    found = run.fan_out_of(task)
+    if found is not None:
+        made = [run.tasks[position] for position in found.members() if position < len(run.tasks)]
+        found.total, found.open = len(made), 1 + sum(one.state not in FINAL for one in made)
+    real(turn, run, task)
 
 
 def _no_budget() -> AbstractContextManager[None]:
@@ -107,14 +103,10 @@ def _no_budget() -> AbstractContextManager[None]:
     return patched(mock.patch.object(reports, "decide_failure", decide))
 
 
-def _permanent_again() -> AbstractContextManager[None]:
-    real = failures.classify
-
-    def classify(*args: Any, **kwargs: Any) -> Failure:
-        failure = real(*args, **kwargs)
-        return replace(failure, kind=FailureClass.TRANSIENT) if failure.kind is FailureClass.PERMANENT else failure
-
-    return patched(mock.patch.object(failures, "classify", classify))
+@instead_of(failures, "classify")
+def _permanent_again(real: Any, *args: Any, **kwargs: Any) -> Failure:
+    failure = real(*args, **kwargs)
+    return replace(failure, kind=FailureClass.TRANSIENT) if failure.kind is FailureClass.PERMANENT else failure
 
 
 def _never_closed() -> AbstractContextManager[None]:
@@ -143,26 +135,14 @@ def _no_quarantine() -> AbstractContextManager[None]:
     return patched(mock.patch.object(retry_policy, "QUARANTINE_AFTER_WORKERS", 99))
 
 
-def _short_limit() -> AbstractContextManager[None]:
-    real = timeouts.hard_limit
-
-    def limit(*args: Any) -> float:
-        return 0.2 * real(*args)
-
-    return patched(mock.patch.object(timeouts, "hard_limit", limit))
+@instead_of(timeouts, "hard_limit")
+def _short_limit(real: Any, *args: Any) -> float:
+    return 0.2 * real(*args)
 
 
-def _deaf_to_its_condition() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(progress, "decide_when", return_value=None))
-
-
-def _begins_now() -> AbstractContextManager[None]:
-    real = schedule_actions.new_schedule
-
-    def new_schedule(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **(kwargs | {"since": None}))
-
-    return patched(mock.patch.object(schedule_actions, "new_schedule", new_schedule))
+@instead_of(schedule_actions, "new_schedule")
+def _begins_now(real: Any, *args: Any, **kwargs: Any) -> Any:
+    return real(*args, **(kwargs | {"since": None}))
 
 
 def _computed_for_the_first() -> AbstractContextManager[None]:
@@ -176,13 +156,9 @@ def _computed_for_the_first() -> AbstractContextManager[None]:
     return patched(mock.patch.object(evaluation, "compute_params", compute))
 
 
-def _never_linear() -> AbstractContextManager[None]:
-    real = retry_policy.backoff_seconds
-
-    def backoff(tries: int, spec: Any, policy: Any, *args: Any) -> float:
-        return real(tries, spec, replace(policy, linear=False), *args)
-
-    return patched(mock.patch.object(retry_policy, "backoff_seconds", backoff))
+@instead_of(retry_policy, "backoff_seconds")
+def _never_linear(real: Any, tries: int, spec: Any, policy: Any, *args: Any) -> float:
+    return real(tries, spec, replace(policy, linear=False), *args)
 
 
 TIME_MUTATIONS = (
@@ -206,7 +182,7 @@ TIME_MUTATIONS = (
     Mutation("circuits that hold", "an open circuit holds nothing back", _holds_nothing),
     Mutation("quarantine", "a task fails alike on every worker, and goes on", _no_quarantine, 128),
     Mutation("time limit", "tasks are stopped after a fifth of their time", _short_limit),
-    Mutation("condition of a task", "a task is not asked whether it wants to run", _deaf_to_its_condition, 2),
+    Mutation("condition of a task", "a task is not asked whether it wants to run", without(progress, "decide_when"), 2),
     Mutation("instant of a new schedule", "windows count from its creation on, whatever is said", _begins_now),
     Mutation("computed parameters", "they are those of the first window", _computed_for_the_first, 3),
     Mutation("linear delay", "it grows by a factor as any other", _never_linear),

@@ -8,26 +8,15 @@ members of a lease one after another.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.protocol.wire import Assignment, FileProbed, Goodbye, Offer, Outcome, Register
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Mark,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
-from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.protocol.wire import Artifacts, Assignment, FromWorker, Goodbye, Offer, Outcome
+from mainspring.simulation.virtual_worker import BEAT_SECONDS, STOPPED, Ending, SimulatedWorker
+from mainspring.worker.agent.instructions import Mark, Prolong, Record
 from mainspring.worker.supervisor.supervisor_wire import Inventory
 from tests.sim.check_artifacts import left_by
 from tests.sim.failure_modes import FailureMode
@@ -39,7 +28,6 @@ if TYPE_CHECKING:
     from tests.sim.server import SimServer
     from tests.sim.world import World
 
-BEAT_SECONDS = 5.0
 CAUTIOUS_AFTER = 10.0
 DEAF_AFTER = 15.0
 LONGEST_BACKOFF = 5.0
@@ -60,37 +48,30 @@ class Work(msgspec.Struct, frozen=True):
     """Probability of a stall: it stays alive, and never ends."""
 
 
-class SimWorker:
+class SimWorker(SimulatedWorker):
     """One agent after another, on one machine."""
 
     def __init__(self, world: World, name: str, offer: Offer, labels: dict[str, str], zone: str) -> None:
-        self.name = name
-        self.offer = offer
-        self.labels = labels
-        self.zone = zone
+        super().__init__(name, offer, labels, zone)
         self.process = Process(name)
         self.process.dead = True
-        self.state_machine = StateMachine()
         self.spool: list[Record] = []
         self._world = world
         self._random = Random(f"worker:{world.mix.seed}:{name}")
         self._boots = 0
-        self._sessions = 0
-        self._session: Session | None = None
+        self._link: Session | None = None
         self._closed = asyncio.Event()
         self._heard = -1e9
-        self._running: dict[str, bool] = {}
-        """Processes by attempt: whether it has begun."""
-        self._leases: dict[str, deque[Assignment]] = {}
-        """Leases given to the supervisor: the first task of each runs, or is about to."""
+        self._begun: set[str] = set()
+        """Attempts whose process has begun."""
 
     def boot(self) -> None:
         """Start an agent on the content of the disk."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
-        self.state_machine = StateMachine()
-        self._running, self._leases = {}, {}
-        self._session, self._heard = None, -1e9
+        self.reset()
+        self._begun.clear()
+        self._link, self._heard = None, -1e9
         self._world.trace.note("worker.boot", self.process.name)
         self.process.context.run(self._start)
 
@@ -100,46 +81,46 @@ class SimWorker:
         if wiped:
             self.spool.clear()
             self._world.checker.wiped(self.name)
-        if self._session is not None:
-            self._session.tear()
-        self._session = None
+        if self._link is not None:
+            self._link.tear()
+        self._link = None
 
     def hear(self, session: Session, frame: list[Any]) -> None:
         """Receive a message. Messages of an older session are ignored."""
-        if session is not self._session:
+        if session is not self._link:
             return
         if frame[0] is CLOSED:
             self._drop()
             return
         self._heard = self._world.loop.now
-        self._carry_out(self.state_machine.server_responded())
+        self.execute(self.state_machine.server_responded())
         for message in frame:
             if message is not PONG and not self.process.dead:
-                self._carry_out(self.state_machine.take(message))
+                self.execute(self.state_machine.take(message))
 
-    def running(self) -> list[str]:
+    def processes(self) -> list[str]:
         """Attempts whose process runs."""
-        return [] if self.process.dead else [attempt for attempt, begun in self._running.items() if begun]
+        return [] if self.process.dead else [attempt for attempt in self.running if attempt in self._begun]
 
     def save(self, attempt: str, document: str) -> None:
         """A process saves a checkpoint."""
-        self._carry_out(self.state_machine.checkpoint_saved(attempt, document))
+        self.execute(self.state_machine.checkpoint_saved(attempt, document))
 
     def leave(self) -> None:
         """Finish running tasks, return the rest, shut down, and restart later."""
         if not self.state_machine.leaving:
-            self._carry_out(self.state_machine.leave())
+            self.execute(self.state_machine.leave())
             self._go()
 
     # the agent
 
     def _go(self) -> None:
-        """Shut down once nothing is held, or the wait is over."""
+        """Shut down once nothing is held, or when faults have stopped."""
         if self.state_machine.holds() and not self._world.is_calm():
             self._world.loop.call_later(0.5, self._go)
             return
-        if not self.state_machine.holds() and self._session is not None:
-            self._session.up.send([Goodbye()])
+        if not self.state_machine.holds():
+            self.send([Goodbye()])
         self._world.loop.call_later(1.0, self._gone)
 
     def _gone(self) -> None:
@@ -147,7 +128,7 @@ class SimWorker:
 
     def _start(self) -> None:
         self.state_machine.restore(list(self.spool))
-        self._carry_out(self.state_machine.adopt(Inventory((), (), ()), "the worker was restarted"))
+        self.execute(self.state_machine.adopt(Inventory((), (), ()), "the worker was restarted"))
         self._world.loop.create_task(self._agent())
 
     async def _agent(self) -> None:
@@ -158,15 +139,17 @@ class SimWorker:
             longest = min(0.1 * 2**failures, LONGEST_BACKOFF)
             await asyncio.sleep(longest * (0.5 + 0.5 * self._random.random()))
 
+    def next_session(self) -> str:
+        """Name of the session that opens: restarts count, too."""
+        return f"{self.name}:{self._boots}.{self._sessions}"
+
     async def _serve(self) -> bool:
         """Keep one session for as long as it lasts; False if it never was any good."""
         world = self._world
         server: SimServer = self._random.choice(world.servers)
-        self._sessions += 1
-        session_name = f"{self.name}:{self._boots}.{self._sessions}"
-        hello = self.state_machine.register(Register(self.name, session_name, self.offer, self.labels, self.zone))
+        hello = self.register()
         self._closed = asyncio.Event()
-        session = self._session = world.network.connect(self, server, hello)
+        session = self._link = world.network.connect(self, server, hello)
         began = world.loop.now
         while not self._closed.is_set():
             try:
@@ -178,98 +161,73 @@ class SimWorker:
                 session.tear()
                 self._drop()
             elif not self._closed.is_set():
-                self._carry_out(self.state_machine.beat())
+                self.execute(self.state_machine.beat())
             if self._is_silent():
-                self._carry_out(self.state_machine.silence())
+                self.execute(self.state_machine.silence())
         return self._heard > began
 
     def _drop(self) -> None:
-        self._session = None
+        self._link = None
         self.state_machine.lost_session()
         self._closed.set()
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
-        said: list[Any] = []
-        mix = self._world.mix
-        for instruction in instructions:
-            match instruction:
-                case Persist():
-                    self._keep(instruction.record)
-                    if self._random.random() < mix.crash_after_write and not self._world.is_calm():
-                        self._world.nemesis.crash_worker(self, wiped=False, kind="worker_killed_after_write")
-                        return
-                case Send():
-                    said.append(instruction.message)
-                case Start():
-                    self._launch(instruction.assignment, instruction.lease)
-                case Withdraw():
-                    self._world.loop.call_later(0.001, self._give_back, instruction.attempts)
-                case StopAttempt():
-                    self._kill(instruction.attempt, instruction.grace_seconds)
-                case RunFileProbe():
-                    said.append(FileProbed(instruction.question, instruction.path == "there"))
-                case Prolong():
-                    self._world.trace.note("prolonged", f"{instruction.attempt} {instruction.because}")
-        if said and self._session is not None:
-            self._session.up.send(said)
+    def send(self, messages: Sequence[FromWorker]) -> None:
+        """Send messages in the session, if there is one."""
+        if self._link is not None:
+            self._link.up.send(list(messages))
 
-    def _keep(self, record: Record) -> None:
+    def persist(self, record: Record) -> bool:
+        """Write a spool record. The worker may crash after the write."""
         self.spool.append(record)
-        checker = self._world.checker
+        world, checker = self._world, self._world.checker
         if record.mark is Mark.ENDED and record.result is not None:
             checker.process_left(self.name, record.result)
         elif record.mark in (Mark.FORGOTTEN, Mark.UNKNOWN):
             checker.forgotten(self.name, record.attempt, discarded=record.mark is Mark.UNKNOWN)
+        if self._random.random() < world.mix.crash_after_write and not world.is_calm():
+            world.nemesis.crash_worker(self, wiped=False, kind="worker_killed_after_write")
+            return False
+        return True
 
-    # the guard, and its processes
+    def prolong(self, instruction: Prolong) -> None:
+        """Note the new time limit."""
+        self._world.trace.note("prolonged", f"{instruction.attempt} {instruction.because}")
+
+    def file_exists(self, path: str) -> bool:
+        """Files have telling names."""
+        return path == "there"
+
+    # the supervisor, and its processes
 
     def _is_silent(self) -> bool:
         return self._world.loop.now - self._heard > CAUTIOUS_AFTER
 
-    def _launch(self, assignment: Assignment, lease: str) -> None:
-        line = self._leases.setdefault(lease, deque())
-        line.append(assignment)
-        if len(line) == 1:
-            self._run(assignment)
-
-    def _run(self, assignment: Assignment) -> None:
+    def begin(self, assignment: Assignment) -> None:
+        """Start a process, unless the server is silent."""
+        if self.process.dead:
+            return
         if self._is_silent():
-            self._carry_out(self.state_machine.silence())
+            del self.running[assignment.attempt]
+            self.execute(self.state_machine.silence())
             return
         self._world.checker.process_begun(self.name, assignment.attempt)
-        self._running[assignment.attempt] = False
-        self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._begun, assignment)
+        self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._process_begun, assignment)
 
-    def _give_back(self, attempts: tuple[str, ...]) -> None:
-        """Return those attempts for which no process was started."""
-        given = [attempt for attempt in attempts if attempt not in self._running and self._leave_lease(attempt)]
-        self._carry_out(self.state_machine.withdrawn(given))
+    def withdraw(self, attempts: Iterable[str]) -> None:
+        """The supervisor answers after a moment."""
+        self._world.loop.call_later(0.001, super().withdraw, attempts)
 
-    def _leave_lease(self, attempt: str) -> bool:
-        """Take an attempt out of its lease; False if it is in none."""
-        for lease, line in self._leases.items():
-            for assignment in line:
-                if assignment.attempt == attempt:
-                    line.remove(assignment)
-                    if not line:
-                        del self._leases[lease]
-                    return True
-        return False
+    def end(
+        self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = ()
+    ) -> None:
+        """End an attempt. A process that was not stopped leaves artifacts."""
+        super().end(attempt, outcome, output, error, () if outcome is Outcome.STOPPED else left_by(attempt))
 
-    def _end(self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None) -> None:
-        """Nothing of an attempt runs any more: the next one of its lease begins."""
-        self._leave_lease(attempt)
-        left = () if outcome is Outcome.STOPPED else left_by(attempt)
-        self._carry_out(self.state_machine.ended(attempt, outcome, output, error, left))
-        for line in list(self._leases.values()):
-            if line[0].attempt not in self._running and not self.process.dead:
-                self._run(line[0])
-
-    def _begun(self, assignment: Assignment) -> None:
+    def _process_begun(self, assignment: Assignment) -> None:
         attempt = assignment.attempt
-        if attempt not in self._running:
+        if attempt not in self.running:
             return
-        self._running[attempt] = True
+        self._begun.add(attempt)
         work = read_work(assignment.work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if self._world.is_calm():
@@ -278,43 +236,37 @@ class SimWorker:
         if work.stalls:
             self._move(attempt, 0, seconds / 2 if gets_nowhere else seconds)
         if not gets_nowhere:
-            self._world.loop.call_later(seconds, self._over, assignment, work)
-        self._carry_out(self.state_machine.started(attempt))
+            self._world.loop.call_later(seconds, self._process_ended, assignment, work)
+        self.execute(self.state_machine.started(attempt))
 
     def _move(self, attempt: str, percent: int, left: float) -> None:
-        """A process says how far it is, every few seconds as long as it gets on."""
-        if attempt in self._running and left > 0:
+        """Report progress every few seconds, as long as the process moves."""
+        if attempt in self.running and left > 0:
             self.state_machine.progressed(attempt, float(percent % 100), "")
             self._world.loop.call_later(3.0, self._move, attempt, percent + 1, left - 3.0)
 
-    def _over(self, assignment: Assignment, work: Work) -> None:
-        """End a process."""
-        attempt = assignment.attempt
-        if self._running.pop(attempt, None) is None:
-            return
+    def _process_ended(self, assignment: Assignment, work: Work) -> None:
+        if assignment.attempt in self.running:
+            self.end_as(assignment.attempt, self._ending(assignment, work))
+
+    def _ending(self, assignment: Assignment, work: Work) -> Ending:
+        """Draw how a process ends."""
         random, mix, now = self._random, self._world.mix, self._world.loop.now
         if not self._world.is_calm() and random.random() < mix.poison:
             poison = random.choice(('"\\u0000"', f'"{POISON}"', '"' + POISON + ' again"', "{not json", '"\ud800"'))
-            self._world.trace.fault("poison_result", attempt)
-            self._end(attempt, Outcome.SUCCEEDED, poison)
-        elif work.failure_mode is not None and work.failure_mode.strikes(now, assignment.memory_bytes):
-            self._end(attempt, Outcome.FAILED, None, work.failure_mode.error(attempt))
-        elif random.random() < work.fails:
-            self._end(attempt, Outcome.FAILED, None, '{"exit": 1}')
-        else:
-            self._end(attempt, Outcome.SUCCEEDED, output_of(work, random))
+            self._world.trace.fault("poison_result", assignment.attempt)
+            return Ending(output=poison)
+        if work.failure_mode is not None and work.failure_mode.strikes(now, assignment.memory_bytes):
+            return Ending(0.0, Outcome.FAILED, None, work.failure_mode.error(assignment.attempt))
+        if random.random() < work.fails:
+            return Ending(0.0, Outcome.FAILED, None, '{"exit": 1}')
+        return Ending(output=output_of(work, random))
 
-    def _kill(self, attempt: str, grace: float) -> None:
-        if attempt not in self._running:
-            if self._leave_lease(attempt):
-                self._carry_out(self.state_machine.ended(attempt, Outcome.STOPPED))
-            return
-        stubborn = self._random.random() < self._world.mix.stubborn
-        self._world.loop.call_later(grace if stubborn else min(grace, self._random.random()), self._killed, attempt)
-
-    def _killed(self, attempt: str) -> None:
-        if self._running.pop(attempt, None) is not None:
-            self._end(attempt, Outcome.STOPPED)
+    def interrupt(self, attempt: str, grace_seconds: float) -> None:
+        """Stop a process: it takes its whole grace period, or a part of it."""
+        is_stubborn = self._random.random() < self._world.mix.stubborn
+        after = grace_seconds if is_stubborn else min(grace_seconds, self._random.random())
+        self._world.loop.call_later(after, self.end_as, attempt, STOPPED)
 
 
 def output_of(work: Work, random: Random) -> str:

@@ -12,7 +12,7 @@ from tests.sim.store import POISON
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-_ACTS = (CordonWorker, DrainWorker, EvictWorker, UncordonWorker, UncordonWorker)
+WORKER_ACTIONS = (CordonWorker, DrainWorker, EvictWorker, UncordonWorker, UncordonWorker)
 _BAD_DOCUMENTS = ('"\\u0000"', "{not json", f'"{POISON}"', '"\ud800"')
 
 
@@ -39,7 +39,7 @@ class WorkerBehavior:
         """An attempt that runs somewhere saves something, not always anything that can be kept."""
         world, random = self._world, self._random
         worker = random.choice(world.workers)
-        attempts = worker.running()
+        attempts = worker.processes()
         if not attempts:
             return
         self._saved += 1
@@ -53,7 +53,7 @@ class WorkerBehavior:
     def _look_after(self) -> None:
         random = self._random
         worker = random.choice(self._world.workers)
-        self._world.people.ask(random.choice(_ACTS)(worker=worker.name, by="person:keeper"))
+        self._world.people.ask(random.choice(WORKER_ACTIONS)(worker=worker.name, by="person:keeper"))
 
     def _leave(self) -> None:
         worker = self._random.choice(self._world.workers)

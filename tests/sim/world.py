@@ -63,7 +63,7 @@ class World:
         self.mix = mix
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop, verbose=verbose)
-        self.clock = HostClock(self.loop)
+        self.clock = HostClock(loop=self.loop)
         self.store_clock = StoreClock(self.loop, mix.store_rate)
         self.calm_at = mix.chaos_seconds
         self.done: asyncio.Future[None] = self.loop.create_future()
@@ -129,7 +129,7 @@ class World:
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """A log event of the real code."""
         self.trace.say(f"log.{event}", fields)
-        if level == "error" or event == "schedule.set_aside":
+        if level == "error" or event == "schedule.pause_broken":
             self.findings.require("CRASH", False, f"{event} {fields}")
 
     async def _look(self) -> None:

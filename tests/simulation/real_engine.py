@@ -18,7 +18,6 @@ from mainspring.core.model.job import JobRow
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import Assignment
 from mainspring.simulation.capacity.counters import Counters
 from mainspring.simulation.capacity.driver import rules_of
 from mainspring.simulation.capacity.intake import SimulatedIntake
@@ -26,7 +25,7 @@ from mainspring.simulation.capacity.load import Arrival, PoolLoad, pool_name, sp
 from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.outcomes import TaskOutcomes
 from mainspring.simulation.capacity.scenario import Scenario, tenant_name
-from mainspring.simulation.capacity.virtual_workers import workers_of
+from mainspring.simulation.capacity.virtual_workers import offer_of, places_of
 from mainspring.simulation.virtual_worker import VirtualWorker
 from mainspring.store.ports.store import Store
 
@@ -37,8 +36,13 @@ LEASE = timedelta(days=365)
 async def play_real(scenario: Scenario, seed: int, store: Store, clock: Clock) -> PoolResult:
     """Run the only pool of a scenario on the real engine. It has no failures, and no standing load."""
     async with _leading(scenario, store, clock) as leader:
-        playing = [asyncio.create_task(worker.serve(leader)) for worker in _workers(scenario, clock)]
-        cores = sum(worker.offer.cpu_millis for worker in workers_of(scenario, 0))
+        task_outcomes = TaskOutcomes(scenario)
+        workers = [
+            VirtualWorker(name, offer_of(machine), clock, ending_of=lambda one: task_outcomes.of(one, 0.0))
+            for name, machine, _ in places_of(scenario, 0)
+        ]
+        playing = [asyncio.create_task(worker.serve(leader)) for worker in workers]
+        cores = sum(worker.offer.cpu_millis for worker in workers)
         while leader.shard.memory.workers.capacity.cpu_millis < cores:
             await clock.sleep(0.01)
         leader.rules = rules_of(scenario, 0)
@@ -78,15 +82,6 @@ async def _leading(scenario: Scenario, store: Store, clock: Clock) -> AsyncItera
     finally:
         host.stop()
         await hosting
-
-
-def _workers(scenario: Scenario, clock: Clock) -> list[VirtualWorker]:
-    task_outcomes = TaskOutcomes(scenario)
-
-    def lasts(assignment: Assignment) -> float:
-        return task_outcomes.of(assignment, 0.0)[0]
-
-    return [VirtualWorker(worker.name, worker.offer, clock, seconds_of=lasts) for worker in workers_of(scenario, 0)]
 
 
 async def _submit(scenario: Scenario, seed: int, store: Store, clock: Clock, counting: Counters) -> None:

@@ -13,7 +13,7 @@ from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.report import Report
 from mainspring.simulation.capacity.scenario import Scenario
 from mainspring.simulation.inprocess.engine import quiet
-from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.simulation.real_engine import play_real
 from tests.simulation.small_fleet import report_of, small
@@ -67,7 +67,7 @@ def _slowest_first(report: Report) -> list[str]:
 
 
 async def _play_real(scenario: Scenario, loop: VirtualLoop) -> PoolResult:
-    clock = VirtualClock(loop, START)
+    clock = VirtualClock(START, loop)
     store = SqliteStore.open(":memory:", clock=clock, run=inline)
     try:
         return await play_real(scenario, SEED, store, clock)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.host.virtual_time import VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(

@@ -21,8 +21,8 @@ from mainspring.protocol.wire import (
     Verdict,
     Welcome,
 )
+from mainspring.simulation.inprocess.virtual_time import VirtualClock
 from mainspring.simulation.virtual_worker import BEAT_SECONDS, VirtualWorker
-from tests.host.virtual_time import VirtualClock
 from tests.worker.message_builders import OFFER, assign
 
 CLOCK = VirtualClock()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import ExpressionFailed, Fault, Refused
+from mainspring.protocol.errors import ExpressionFailed, Fault, refusal
 
 if TYPE_CHECKING:
     from mainspring.definitions.pipeline_file import Param
@@ -42,7 +42,7 @@ def make_params(
             except ExpressionFailed as failed:
                 faults.append(Fault(where=name, why=f"default can't be computed: {failed}"))
     if faults:
-        raise Refused(f"the parameters have {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        raise refusal("the parameters have", faults)
     return params
 
 

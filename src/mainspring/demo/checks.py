@@ -8,23 +8,8 @@ from typing import assert_never
 
 import msgspec
 
-from mainspring.demo import scenario
-from mainspring.demo.measures import (
-    SUCCEEDED,
-    Arrived,
-    Beats,
-    Census,
-    DeadLetter,
-    Forecast,
-    Killed,
-    Measure,
-    Moved,
-    Share,
-    Stalled,
-    Storm,
-    Unplaceable,
-    Waiting,
-)
+from mainspring.demo import measures, scenario
+from mainspring.demo.measures import SUCCEEDED, Measure
 from mainspring.demo.messages import Line, LineCode
 
 
@@ -88,35 +73,35 @@ EXPECTED: Sequence[Expected] = (
 def judge(measure: Measure) -> list[Check]:
     """Check the result of a scene."""
     match measure:
-        case Beats():
+        case measures.Beats():
             return _judge(
                 "heartbeat", measure,
                 {"each window has one run": measure.runs == measure.windows, "it runs repeatedly": measure.runs > 1},
             )  # fmt: skip
-        case Forecast():
+        case measures.Forecast():
             return _judge("weather", measure, _weather(measure))
-        case Waiting():
+        case measures.Waiting():
             return _judge("orders", measure, {"no run before the event": measure.runs == 0})
-        case Arrived():
+        case measures.Arrived():
             return _judge("orders", measure, {"the event triggers a run": measure.state == SUCCEEDED})
-        case Unplaceable():
+        case measures.Unplaceable():
             return _judge(
                 "thumbs", measure,
                 {"it stays queued": measure.state == "QUEUED", "no worker matches": measure.offering == 0},
             )  # fmt: skip
-        case Share():
+        case measures.Share():
             return _judge("flood", measure, _flood(measure))
-        case DeadLetter():
+        case measures.DeadLetter():
             return _judge("invoices", measure, _invoices(measure))
-        case Stalled():
+        case measures.Stalled():
             return _judge("thumb", measure, _thumb(measure))
-        case Killed():
+        case measures.Killed():
             return _judge("kill", measure, {"the worker was busy": measure.running > 0})
-        case Moved():
+        case measures.Moved():
             return _judge("kill", measure, _kill(measure))
-        case Storm():
+        case measures.Storm():
             return _judge("storm", measure, _storm(measure))
-        case Census():
+        case measures.Census():
             return _judge(
                 "totals", measure,
                 {
@@ -136,7 +121,7 @@ def check_lines(lines: Sequence[Line]) -> Iterator[Check]:
         yield Check(scene=expected.scene, name=expected.name, ok=ok, found="" if ok else about or "no line about it")
 
 
-def _weather(measure: Forecast) -> dict[str, bool]:
+def _weather(measure: measures.Forecast) -> dict[str, bool]:
     return {
         "the run succeeds": measure.state == SUCCEEDED,
         "one task per city": measure.tasks == len(scenario.CITIES),
@@ -144,7 +129,7 @@ def _weather(measure: Forecast) -> dict[str, bool]:
     }
 
 
-def _flood(measure: Share) -> dict[str, bool]:
+def _flood(measure: measures.Share) -> dict[str, bool]:
     return {
         "both runs succeed": measure.states == (SUCCEEDED, SUCCEEDED),
         "all tasks exist": (measure.busy_tasks, measure.modest_tasks) == (scenario.FLOOD, scenario.PREVIEWS),
@@ -152,7 +137,7 @@ def _flood(measure: Share) -> dict[str, bool]:
     }
 
 
-def _invoices(measure: DeadLetter) -> dict[str, bool]:
+def _invoices(measure: measures.DeadLetter) -> dict[str, bool]:
     return {
         "the run fails": measure.state == "FAILED",
         "it is not retried": measure.attempts == 1,
@@ -160,7 +145,7 @@ def _invoices(measure: DeadLetter) -> dict[str, bool]:
     }
 
 
-def _thumb(measure: Stalled) -> dict[str, bool]:
+def _thumb(measure: measures.Stalled) -> dict[str, bool]:
     return {
         "the hanging task is stopped and retried": measure.ends == ("timed_out", "succeeded"),
         "an alert is raised": measure.alert != "",
@@ -168,7 +153,7 @@ def _thumb(measure: Stalled) -> dict[str, bool]:
     }
 
 
-def _kill(measure: Moved) -> dict[str, bool]:
+def _kill(measure: measures.Moved) -> dict[str, bool]:
     return {
         "the worker is lost": measure.status == "lost",
         "its tasks are rescheduled": measure.moved > 0,
@@ -177,7 +162,7 @@ def _kill(measure: Moved) -> dict[str, bool]:
     }
 
 
-def _storm(measure: Storm) -> dict[str, bool]:
+def _storm(measure: measures.Storm) -> dict[str, bool]:
     return {
         "all fire at the same instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
         "each runs once": (measure.runs, measure.succeeded) == (scenario.STORM, scenario.STORM),

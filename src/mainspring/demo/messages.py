@@ -15,22 +15,8 @@ from typing import assert_never
 import msgspec
 
 from mainspring.definitions.quantities import format_seconds
-from mainspring.demo.measures import (
-    Arrived,
-    Beats,
-    Census,
-    DeadLetter,
-    Forecast,
-    Killed,
-    Measure,
-    Moved,
-    Share,
-    Stalled,
-    Storm,
-    Unplaceable,
-    Waiting,
-    subject_of,
-)
+from mainspring.demo import measures
+from mainspring.demo.measures import Measure, subject_of
 from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, TransitionView
 
 YOUR_TURN: Sequence[tuple[str, str]] = (
@@ -148,49 +134,49 @@ def line_for_change(
 def line_for_measure(measure: Measure) -> Line | None:
     """Return the line for the result of a scene, or None if transitions already cover it."""
     match measure:
-        case Beats():
+        case measures.Beats():
             late = _format_delay(measure.late_seconds)
             text = f"{measure.windows} windows, {measure.runs} runs, the latest started {late} late"
             return _measured(LineCode.HEARTBEAT, "◷", "heartbeat", text, "ms schedules fires heartbeat")
-        case Forecast():
+        case measures.Forecast():
             text = f"{measure.state}: {measure.tasks} cities"
             return _measured(LineCode.RUN_ENDED, "✓", "weather", text, f"ms graph {short(measure.run_id)}")
-        case Waiting():
+        case measures.Waiting():
             text = f"waiting ({measure.trigger}), {measure.runs} runs so far"
             return _measured(LineCode.WAITING_FOR_EVENT, "…", measure.schedule, text, f"ms events send {measure.event}")
-        case Arrived():
+        case measures.Arrived():
             sender = "you" if measure.by_hand else "the demo"
             text = f"{measure.event} received from {sender}: {measure.state}"
             return _measured(LineCode.EVENT_RECEIVED, "✓", measure.schedule, text, f"ms events --type {measure.event}")
-        case Unplaceable():
+        case measures.Unplaceable():
             text = f"{measure.state}: {measure.offering} of {measure.workers} workers have {measure.wanted}"
             return _measured(LineCode.UNPLACEABLE, "≡", "media/thumbs", text, f"ms show {short(measure.run_id)}")
-        case Share():
+        case measures.Share():
             return _share_line(measure)
-        case DeadLetter():
+        case measures.DeadLetter():
             text = (
                 f"{measure.dead_letters} dead letter after {measure.attempts} attempt: permanent failure, not retried"
             )
             return _measured(LineCode.DEAD_LETTER, "✕", "invoices", text, "ms dead-letters")
-        case Stalled():
+        case measures.Stalled():
             return _measured(LineCode.ALERT, "!", "media/thumb", f"alert: {measure.alert}", "ms alerts --all")
-        case Killed():
+        case measures.Killed():
             text = f"killed (SIGKILL) with {measure.running} running tasks"
             return _measured(LineCode.WORKER_KILLED, "⚡", measure.worker, text, "ms workers")
-        case Moved():
+        case measures.Moved():
             text = f"{measure.status}; {_format_moved(measure)}"
             return _measured(LineCode.WORKER_LOST, "⚡", measure.worker, text, f"ms show {measure.worker}")
-        case Storm():
+        case measures.Storm():
             late = _format_delay(measure.p95_seconds)
             text = f"{measure.schedules} schedules in one second; p95 start +{late}"
             return _measured(LineCode.STORM, "◷", "storm", text, "ms runs --filter job:storm")
-        case Census():
+        case measures.Census():
             return None
         case _:
             assert_never(measure)
 
 
-def format_census(census: Census) -> str:
+def format_census(census: measures.Census) -> str:
     """Format the totals on one line."""
     parts = [
         f"{census.runs} runs",
@@ -220,7 +206,7 @@ def _task_reference(run: RunView, task: TaskView) -> str:
     return f"'{short(run.id)}/{task.name}[{task.label}]'" if task.label else f"{short(run.id)}/{task.name}"
 
 
-def _share_line(measure: Share) -> Line:
+def _share_line(measure: measures.Share) -> Line:
     text = (
         f"{measure.busy_tasks} tasks; {measure.modest}'s {measure.modest_tasks} tasks were submitted later "
         f"and started before {measure.overtaken} of them"
@@ -232,7 +218,7 @@ def _measured(code: LineCode, glyph: str, subject: str, text: str, hint: str) ->
     return Line(glyph=glyph, subject=subject, code=code, text=text, hint=hint)
 
 
-def _format_moved(measure: Moved) -> str:
+def _format_moved(measure: measures.Moved) -> str:
     took = format_seconds(measure.seconds)
     return f"{measure.moved} tasks moved in {took}, {measure.lost} lost, {measure.twice} run twice"
 

@@ -12,7 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import structlog
 from msgspec.structs import replace
 
-from mainspring.core.explain.diagnosis import Diagnosis, Expected, ExpectedKind, WaitingSummary
+from mainspring.core.explain.diagnosis import Diagnosis, Expected, WaitingSummary
 from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.fairness.pool_status import PoolStatus
 from mainspring.core.lifecycle.states import HELD_BY_WORKER
@@ -24,7 +24,7 @@ from mainspring.shard.effects import ActionReply
 from mainspring.shard.events import ActionRequest
 from mainspring.shard.explain import advice, forecast, pool_status
 from mainspring.shard.explain import diagnose as diagnosing
-from mainspring.shard.explain import waiting_summary as sums
+from mainspring.shard.explain import queue_reasons as sums
 from mainspring.shard.explain.snapshot import Snapshot
 from mainspring.shard.state.memory import ShardMemory
 
@@ -40,7 +40,7 @@ _EXECUTOR = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
 _MAX_SIMULATIONS = 8
 _SLOTS = BoundedSemaphore(_MAX_SIMULATIONS)
 """For snapshots that are simulated or queued: no snapshot is taken that could not be simulated soon."""
-_NO_TIME = Expected(kind=ExpectedKind.UNKNOWN, basis="the simulation timed out")
+_NO_TIME = Expected.unknown("the simulation timed out")
 P = ParamSpec("P")
 T = TypeVar("T")
 

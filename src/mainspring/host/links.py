@@ -158,18 +158,7 @@ class Links:
             old.close()
         link = self._links[hello.worker] = Link(hello.worker, hello.session)
         self._heartbeats.add(hello.worker)
-        self._inbox.put(
-            WorkerRegistered(
-                worker=hello.worker,
-                session=hello.session,
-                offer=hello.offer,
-                labels=hello.labels,
-                zone=hello.zone,
-                version=hello.version,
-                holds=hello.holds,
-            ),
-            urgent=True,
-        )
+        self._inbox.put(registration(hello), urgent=True)
         return link
 
     def receive(self, link: Link, message: FromWorker) -> None:
@@ -185,7 +174,7 @@ class Links:
         if isinstance(message, FileProbed):
             link.answer_probe(message)
             return
-        for event in _events(link, message):
+        for event in events_of(link.worker, link.session, message):
             self._inbox.put(event, urgent=isinstance(event, WorkerLeaving))
 
     async def probe_file(self, path: str) -> bool:
@@ -256,9 +245,21 @@ class Links:
             self._due[worker] = None
 
 
-def _events(link: Link, message: FromWorker) -> Iterator[Event]:
-    """Translate a message into events of the shard."""
-    worker, session = link.worker, link.session
+def registration(hello: Register) -> WorkerRegistered:
+    """Translate the first message of a session."""
+    return WorkerRegistered(
+        worker=hello.worker,
+        session=hello.session,
+        offer=hello.offer,
+        labels=hello.labels,
+        zone=hello.zone,
+        version=hello.version,
+        holds=hello.holds,
+    )
+
+
+def events_of(worker: str, session: str, message: FromWorker) -> Iterator[Event]:
+    """Translate a later message of a session into events of the shard."""
     match message:
         case Started():
             yield AttemptStarted(worker=worker, session=session, attempt=message.attempt)

@@ -21,7 +21,7 @@ UNKNOWN_JOB = "unknown_job"
 """Code of the fault of a request that names a job that does not exist."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class Fault(msgspec.Struct, frozen=True):
     """One thing that is wrong with a request."""
 
     where: str
@@ -29,6 +29,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     code: str = ""
     """A stable code, for faults that clients act on; otherwise empty."""
+
+
+def faults_at(where: str, why: str | None) -> Sequence[Fault]:
+    """Return the fault of a field, if there is one."""
+    return () if why is None else (Fault(where, why),)
 
 
 class MainspringError(Exception):
@@ -51,8 +56,20 @@ class Refused(MainspringError):
     def __init__(self, summary: str, faults: Sequence[Fault] = (), *, reason: str = "") -> None:
         lines = [summary, *(f"  {fault.where}: {fault.why}" for fault in faults)]
         super().__init__("\n".join(lines))
+        self._summary = summary
         self.faults = tuple(faults)
         self.reason = reason
+
+
+def summary_of(error: MainspringError) -> str:
+    """Return what happened, without the faults."""
+    return error._summary if isinstance(error, Refused) else str(error)
+
+
+def refusal(subject: str, faults: Sequence[Fault], total: int | None = None) -> Refused:
+    """Return the refusal of a subject, such as `the job has`, with the number of its faults."""
+    total = len(faults) if total is None else total
+    return Refused(f"{subject} {total} fault{'s' if total > 1 else ''}", faults)
 
 
 class Rejected(Refused):

@@ -6,9 +6,8 @@ one that keeps none. Each function is called before its decision is executed, an
 
 from __future__ import annotations
 
-from itertools import islice
-
 from mainspring import __version__
+from mainspring.core.explain.unplaced import explain
 from mainspring.core.model.decisions import (
     MAX_DECISIONS_PER_BATCH,
     MAX_NAMED,
@@ -16,7 +15,6 @@ from mainspring.core.model.decisions import (
     DecisionKind,
     PreemptedTask,
     is_sampled,
-    no_capacity_reason,
     placement_reason,
     preemption_reason,
 )
@@ -94,12 +92,19 @@ def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> No
     head = memory.queues.first(priority, tenant, shape)
     if head is None:
         return
-    worker_count = len(memory.workers)
-    again = islice(memory.workers.values(), worker_count if worker_count <= _MAX_EXPLAINED_WORKERS else 0)
-    affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
-    found = [[one.kind for one in obstacles(shape, worker, affinity, head.id, zones)] for worker in again]
-    why = no_capacity_reason(shape, found, worker_count)
-    _note(turn, DecisionKind.NO_CAPACITY, head, shape, why, workers_examined=worker_count)
+    worker_count, why = len(memory.workers), f"no worker has capacity for {shape}"
+    if worker_count <= _MAX_EXPLAINED_WORKERS:
+        affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
+        found = [obstacles(shape, worker, affinity, head.id, zones) for worker in memory.workers.values()]
+        why = explain(shape, found)
+    _note(
+        turn,
+        DecisionKind.NO_CAPACITY,
+        head,
+        shape,
+        why,
+        workers_examined=worker_count,
+    )
 
 
 def _note(

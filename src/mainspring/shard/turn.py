@@ -34,7 +34,7 @@ from mainspring.core.model.resources import NAMES
 from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.model.worker import Worker
-from mainspring.core.placement.shortlists import Shortlist
+from mainspring.core.placement.feasibility import Shortlist
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.wire import Stop, ToWorker
 from mainspring.shard import alerts

@@ -206,13 +206,7 @@ def _notes(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerVie
 def overstated_workers(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return workers that offer more than their machine has, as measured by a task."""
     seen: dict[str, str] = {}
-    large = (
-        record
-        for probe_result in probe_results
-        if probe_result.probe.kind is Kind.LARGE
-        for record in probe_result.tasks
-    )
-    for record in large:
+    for record in (record for one in probe_results if one.probe.kind is Kind.LARGE for record in one.tasks):
         worker = workers.get(record.worker)
         output = _output(record.task)
         if worker is None:
@@ -263,11 +257,9 @@ def _faults(
 def _never_faults(probe_result: ProbeResult, record: TaskRecord) -> list[Fault]:
     if record.task.state not in _NOT_PLACED or record.attempts:
         return [(FaultCode.PLACED, f"unplaceable, but {record.task.state} on {record.worker}")]
-    return (
-        []
-        if probe_result.verdict_text
-        else [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
-    )
+    if not probe_result.verdict_text:
+        return [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
+    return []
 
 
 def _misplaced(requirements: Requirements, worker: WorkerView) -> Iterator[Fault]:
@@ -326,13 +318,10 @@ def _has(workers: Mapping[str, WorkerView], record: TaskRecord, labels: Mapping[
 
 
 def _starts_at_once(requirements: Requirements | None) -> bool:
-    return (
-        requirements is not None
-        and requirements.affinity is None
-        and not requirements.groups
-        and not requirements.anti_affinity
-        and requirements.attempts == 1
-    )
+    if requirements is None:
+        return False
+    waits_for = requirements.affinity or requirements.groups or requirements.anti_affinity
+    return not waits_for and requirements.attempts == 1
 
 
 def _output(task: TaskView) -> dict[str, object]:
@@ -351,8 +340,8 @@ def _error(record: TaskRecord) -> str:
     """Format the error of the last attempt on one line, as a suffix."""
     error = b"null" if record.last is None else bytes(record.last.error)
     try:
-        verdict_text = msgspec.json.decode(error, type=dict[str, object] | None)
+        fields = msgspec.json.decode(error, type=dict[str, object] | None) or {}
     except msgspec.DecodeError:
         return ""
-    message = None if verdict_text is None else verdict_text.get("message")
+    message = fields.get("message")
     return f": {str(message).splitlines()[0][:120]}" if message else ""

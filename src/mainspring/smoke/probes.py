@@ -6,7 +6,7 @@ one task is unplaceable on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -142,8 +142,8 @@ def plan(environment: Environment, tasks: int) -> Plan:
     probes = [
         Probe(
             kind=kind,
-            priority=kind.upper() if kind in _PRIORITIES else "P2",
-            task_requirements=_MAKERS[kind](environment, number),
+            priority=kind.upper() if kind in {Kind.P0, Kind.P1} else "P2",
+            task_requirements=_requirements(kind, environment, number),
         )
         for kind, number in numbers.items()
     ]
@@ -152,13 +152,13 @@ def plan(environment: Environment, tasks: int) -> Plan:
 
 def definition(probe: Probe, pool: str | None) -> dict[str, object]:
     """Return the job definition of a probe."""
-    verdict_text: dict[str, object] = {
+    found: dict[str, object] = {
         "name": probe.job,
         "description": f"mainspring smoke: {ABOUT[probe.kind]}",
         "on_failure": "fail_after_all",
         "tasks": [_task(probe.kind, name, requirements) for name, requirements in probe.task_requirements.items()],
     }
-    return verdict_text if pool is None else {**verdict_text, "pool": pool}
+    return found if pool is None else {**found, "pool": pool}
 
 
 def _skipped(environment: Environment) -> Iterator[tuple[Kind, str]]:
@@ -207,70 +207,51 @@ def _fitting(kind: Kind, number: int) -> int:
             return number
 
 
-def _small(_: Environment, number: int) -> dict[str, Requirements]:
-    return {f"t{place}": Requirements() for place in range(number)}
+def _requirements(kind: Kind, environment: Environment, number: int) -> dict[str, Requirements]:
+    """Return the requirements of a probe's tasks, by name."""
+    if kind is Kind.NEAR:
+        pairs = range(number // 2)
+        return {f"first{pair}": Requirements() for pair in pairs} | {
+            f"second{pair}": Requirements(affinity=f"first{pair}") for pair in pairs
+        }
+    names = [f"t{place}" for place in range(number)]
+    if kind is Kind.APART:
+        return {name: Requirements(anti_affinity=tuple(other for other in names if other != name)) for name in names}
+    choices = list(_choices(kind, environment))
+    return {name: choices[place % len(choices)] for place, name in enumerate(names)}
 
 
-def _large(environment: Environment, number: int) -> dict[str, Requirements]:
+def _choices(kind: Kind, environment: Environment) -> Iterator[Requirements]:
+    """Requirements of this kind: the tasks of a probe have them in turn."""
+    match kind:
+        case Kind.LARGE:
+            yield _large(environment)
+        case Kind.ZONE:
+            yield from (Requirements(zone=zone) for zone in _zones(environment))
+        case Kind.LABEL:
+            yield from (Requirements(labels=dict([label])) for label in _labels(environment))
+        case Kind.PREFER:
+            yield Requirements(prefer=dict([_labels(environment)[0]]))
+        case Kind.GROUP:
+            yield Requirements(groups=(environment.group,))
+        case Kind.RETRY:
+            yield Requirements(attempts=ATTEMPTS_OF_RETRY)
+        case Kind.NEVER:
+            yield Requirements(labels={IMPOSSIBLE_LABEL: "yes"})
+        case Kind.GPU:
+            yield Requirements(gpus=1)
+        case _:
+            yield Requirements()
+
+
+def _large(environment: Environment) -> Requirements:
+    """Half of the largest worker, or the maximum of the pool."""
     worker = max(environment.workers, key=lambda one: (one.cpu_millis, one.memory_bytes))
     cpu, memory = max(1, worker.cpu_millis // 2), max(1, worker.memory_bytes // 2)
     if environment.largest is not None:
         cpu = min(cpu, cpu if environment.largest.cpu is None else int(1_000 * environment.largest.cpu))
         memory = min(memory, memory if environment.largest.memory is None else environment.largest.memory)
-    return {f"t{place}": Requirements(cpu_millis=cpu, memory_bytes=memory) for place in range(number)}
-
-
-def _zoned(environment: Environment, number: int) -> dict[str, Requirements]:
-    zones = _zones(environment)
-    return {f"t{place}": Requirements(zone=zones[place % len(zones)]) for place in range(number)}
-
-
-def _labelled(environment: Environment, number: int) -> dict[str, Requirements]:
-    labels = _labels(environment)
-    return {f"t{place}": Requirements(labels=dict([labels[place % len(labels)]])) for place in range(number)}
-
-
-def _preferring(environment: Environment, number: int) -> dict[str, Requirements]:
-    label = _labels(environment)[0]
-    return {f"t{place}": Requirements(prefer=dict([label])) for place in range(number)}
-
-
-def _affinity_workers(_: Environment, number: int) -> dict[str, Requirements]:
-    task_requirements: dict[str, Requirements] = {}
-    for place in range(number // 2):
-        task_requirements[f"first{place}"] = Requirements()
-        task_requirements[f"second{place}"] = Requirements(affinity=f"first{place}")
-    return task_requirements
-
-
-def _apart(_: Environment, number: int) -> dict[str, Requirements]:
-    names = [f"t{place}" for place in range(number)]
-    return {name: Requirements(anti_affinity=tuple(other for other in names if other != name)) for name in names}
-
-
-def _grouped(environment: Environment, number: int) -> dict[str, Requirements]:
-    return {f"t{place}": Requirements(groups=(environment.group,)) for place in range(number)}
-
-
-def _retried(_: Environment, number: int) -> dict[str, Requirements]:
-    return {f"t{place}": Requirements(attempts=ATTEMPTS_OF_RETRY) for place in range(number)}
-
-
-def _never(_: Environment, number: int) -> dict[str, Requirements]:
-    return {f"t{place}": Requirements(labels={IMPOSSIBLE_LABEL: "yes"}) for place in range(number)}
-
-
-def _gpu(_: Environment, number: int) -> dict[str, Requirements]:
-    return {f"t{place}": Requirements(gpus=1) for place in range(number)}
-
-
-_PRIORITIES = frozenset({Kind.P0, Kind.P1, Kind.P2})
-_MAKERS: Mapping[Kind, Callable[[Environment, int], dict[str, Requirements]]] = {
-    Kind.P2: _small, Kind.P1: _small, Kind.P0: _small, Kind.LARGE: _large, Kind.ZONE: _zoned, Kind.LABEL: _labelled,
-    Kind.PREFER: _preferring, Kind.NEAR: _affinity_workers, Kind.APART: _apart, Kind.GROUP: _grouped,
-    Kind.RETRY: _retried,
-    Kind.NEVER: _never, Kind.GPU: _gpu,
-}  # fmt: skip
+    return Requirements(cpu_millis=cpu, memory_bytes=memory)
 
 
 def _zones(environment: Environment) -> list[str]:

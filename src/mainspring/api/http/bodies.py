@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.text import strict_json
 from mainspring.core.text.field_errors import name_faults
-from mainspring.protocol.errors import Fault, Refused, TooLarge, Unreachable
+from mainspring.protocol.errors import Fault, Refused, TooLarge, Unreachable, refusal
 
 LARGE_BYTES = 64 * 1024
 """Bodies of this size are decoded in a thread, to keep the event loop free."""
@@ -95,7 +95,7 @@ def _refusal(text: bytes, kind: type, first: str) -> Refused:
 
 
 def _refuse_all(faults: list[Fault]) -> Refused:
-    return Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    return refusal("the body has", faults)
 
 
 def _too_large(max_bytes: int) -> TooLarge:

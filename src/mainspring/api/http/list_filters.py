@@ -15,7 +15,7 @@ from mainspring.api.services import Principal, Services
 from mainspring.core.model.run import RunState
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.core.query.filters import MAX_FILTER_LENGTH, Filter, ListKind, read_filter
-from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.errors import Fault, Refused, refusal
 from mainspring.protocol.rest.runs import Count
 from mainspring.store.ports.front import RunFilter, TaskFilter
 
@@ -62,7 +62,7 @@ async def parse_filter(
         if getattr(parsed, field) not in {None, (), value}
     ]
     if faults:
-        raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        raise refusal("the request has", faults)
     merged = msgspec.structs.replace(parsed, **given)
     return msgspec.structs.replace(merged, tenant=permissions.tenant_to_read(principal, merged.tenant))
 

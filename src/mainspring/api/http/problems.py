@@ -20,6 +20,7 @@ import ast
 import re
 from http import HTTPStatus
 from math import ceil
+from typing import TypeGuard
 
 import msgspec
 import structlog
@@ -46,6 +47,7 @@ from mainspring.protocol.errors import (
     Unauthenticated,
     Unavailable,
     VersionMismatch,
+    summary_of,
 )
 from mainspring.protocol.rest.runs import FaultView, Problem
 
@@ -98,7 +100,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
         title=code.replace("_", " ").capitalize(),
         status=status,
         code=code,
-        detail=str(error).partition("\n")[0] if _is_about_request(error) else _INTERNAL_DETAILS[status],
+        detail=summary_of(error) if _is_about_request(error) else _INTERNAL_DETAILS[status],
         hint=_HINTS.get(status, ""),
         instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
         errors=[FaultView(pointer=pointer(fault.where), detail=fault.why, code=fault.code) for fault in faults],
@@ -159,7 +161,7 @@ def _of_http(error: HTTPException) -> Problem:
     )
 
 
-def _is_about_request(error: Exception) -> bool:
+def _is_about_request(error: Exception) -> TypeGuard[MainspringError]:
     if isinstance(error, _INTERNAL_ERRORS):
         return False
     return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading, NotReady))

@@ -46,9 +46,9 @@ from mainspring.api.submission.admission import counted
 from mainspring.api.submission.rate_limits import RateClass, action_charge, query_charge, submission_charges
 from mainspring.core.admission.validate_job import NAME
 from mainspring.core.admission.validate_submission import MAX_KEY_LENGTH
-from mainspring.core.text.strict_json import fault_in_text
+from mainspring.core.text.strict_json import fault_in_text, split_error
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import Broken, Fault, Refused
+from mainspring.protocol.errors import Broken, Fault, Refused, refusal
 from mainspring.protocol.rest.runs import Page
 from mainspring.telemetry.metrics import RefusalReason
 
@@ -106,7 +106,7 @@ class Parameter:
         try:
             return msgspec.convert(given, self.type, strict=False)
         except msgspec.ValidationError as error:
-            why = str(error).partition(" - at `$")[0]
+            why = split_error(error)[0]
             faults.append(Fault(where=where, why=why[:1].lower() + why[1:]))
             return None
 
@@ -192,7 +192,7 @@ class Endpoint:
             del arguments[_FIELDS.name]
             faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
         if faults:
-            raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+            raise refusal("the request has", faults)
         if self.body is not None and self.body is not Request:
             arguments["body"] = await self._read_body(request, services)
         if principal is not None and self.rate_class is RateClass.SUBMISSION:

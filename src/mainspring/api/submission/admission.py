@@ -21,7 +21,7 @@ from mainspring.core.model.task import Priority
 from mainspring.host.config.settings import Settings
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.degradation import DegradationMonitor
-from mainspring.protocol.errors import Closed, Fault, Overloaded, Refused
+from mainspring.protocol.errors import Closed, Fault, Overloaded, refusal
 from mainspring.store.ports.store import Store
 from mainspring.telemetry.metrics import Metrics, RefusalReason
 
@@ -112,4 +112,4 @@ def counted(metrics: Metrics, reason: RefusalReason) -> Iterator[None]:
 def refuse(summary: str, faults: Collection[Fault]) -> None:
     """Raise Refused if there are faults."""
     if faults:
-        raise Refused(f"{summary} has {len(faults)} fault{'s' if len(faults) > 1 else ''}", list(faults))
+        raise refusal(f"{summary} has", list(faults))

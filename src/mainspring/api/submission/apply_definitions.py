@@ -210,7 +210,7 @@ class DefinitionWriter:
         total = item.faults.total()
         if total:
             item.change, item.version, item.schedules = "", 0, []
-            item.refuse(Refused(f"the item has {total} fault{'s' if total > 1 else ''}", item.faults.all()))
+            item.refuse(item.faults.refusal("the item has"))
         return not total
 
     async def _put_jobs(self, items: Sequence[_Item], now: datetime) -> None:

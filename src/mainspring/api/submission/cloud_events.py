@@ -65,8 +65,7 @@ def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: da
         row = _read(text, f"[{number}]" if len(texts) > 1 else "", tenant, now, faults)
         if row is not None:
             rows.append(row)
-    if faults.total():
-        raise Refused(f"the events have {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the events have")
     return rows
 
 

@@ -21,7 +21,7 @@ from mainspring.core.model.job import JobRow, JobSpec
 from mainspring.core.model.schedule_rows import ScheduleRow
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.work.work import digest_of
-from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.errors import Fault, Refused, summary_of
 from mainspring.protocol.ids import new_id
 
 
@@ -80,7 +80,7 @@ def faults_in(where: str) -> Iterator[None]:
         faults = [
             Fault(where=f"{where}.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
         ]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(summary_of(refused), faults) from refused
 
 
 def _definition_json(spec: ScheduleSpec) -> msgspec.Raw:

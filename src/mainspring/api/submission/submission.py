@@ -25,7 +25,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import UNKNOWN_JOB, Fault, JobMissing, MainspringError, Refused, Rejected
+from mainspring.protocol.errors import UNKNOWN_JOB, Fault, JobMissing, MainspringError, Refused, Rejected, refusal
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.runs import RunRequest
 from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
@@ -115,7 +115,7 @@ class Submissions:
             faults += _about_job(place.faults)
         faults += await self._admission.check_priority(priority, tenant)
         if faults or job is None or place is None or priority is None:
-            raise Refused(f"the run has {len(faults)} fault{'s' if len(faults) > 1 else ''}", _rename(faults))
+            raise refusal("the run has", _rename(faults))
         await self._admission.admit(place.pool, priority, by)
         run = Run(
             id=new_id("run", now, self._random),

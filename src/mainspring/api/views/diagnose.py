@@ -25,7 +25,7 @@ from mainspring.core.explain.from_rows import Lead
 from mainspring.core.explain.what_if import Hypothesis, Outcome
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.job import JobRow
-from mainspring.core.model.run import RunState
+from mainspring.core.model.run import FINAL_RUN, UNSUCCESSFUL_RUN, RunState
 from mainspring.core.model.task import Task, TaskState
 from mainspring.host.host import LEASE
 from mainspring.protocol.errors import Conflict, NotLeading, Overloaded
@@ -66,7 +66,7 @@ async def diagnose_task(services: Services, task: Task) -> Diagnosis:
 async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
     """Diagnose a run by its most informative task, or by how it ended."""
     run = listed.run
-    if from_rows.has_ended(run):
+    if run.state in FINAL_RUN:
         failed = await _failed_task(services, listed)
         return from_rows.of_ended_run(run, listed.job_name, await services.time.now(), failed)
     if run.adopted_at is None:
@@ -82,7 +82,7 @@ async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
     if found is not None:
         return replace(found, subject=run.id)
     again = await services.store.find_run(run.id) or listed
-    if from_rows.has_ended(again.run):
+    if again.run.state in FINAL_RUN:
         return await diagnose_run(services, again)
     return from_rows.of_open_run(run, listed.job_name, await services.time.now())
 
@@ -97,7 +97,7 @@ async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
     found += [await diagnose_schedule_row(services, row, called) for row in schedules]
     if not found:
         latest = await services.store.list_runs(RunFilter(tenant=job.tenant, job=job.name), 1)
-        if not latest or not from_rows.has_failed(latest[0].run):
+        if not latest or latest[0].run.state not in UNSUCCESSFUL_RUN:
             return from_rows.of_job(job, await services.time.now(), latest[0].run if latest else None)
         found.append(await diagnose_run(services, latest[0]))
     return replace(min(found, key=_sort_key), subject=job.id)

@@ -6,8 +6,7 @@ from datetime import datetime
 
 from mainspring.api.services import Services
 from mainspring.core.explain.diagnosis import Diagnosis
-from mainspring.core.explain.schedule_context import ScheduleContext
-from mainspring.core.explain.schedule_diagnosis import diagnose_schedule
+from mainspring.core.explain.schedule_diagnosis import ScheduleContext, diagnose_schedule
 from mainspring.core.model.batch import DurationRow
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (

@@ -8,6 +8,7 @@ from mainspring.core.admission.validate_job import (
     MAX_PLAUSIBLE,
     Faults,
     Limits,
+    check_range,
     check_seconds,
 )
 from mainspring.core.lifecycle.failure_policy import Backoff, FailureRule, RetryPolicy
@@ -23,24 +24,15 @@ _MAX_EXIT_CODE = 255
 _NO_FACTOR = "has no effect with a linear policy: the delay is the base times the attempt number"
 
 
-def check_max_retries(max_retries: int, faults: Faults) -> None:
-    """Check the retry budget of a run."""
-    if not 0 <= max_retries <= MAX_RETRIES:
-        faults.add("max_retries", f"must be from 0 to {MAX_RETRIES}")
-
-
 def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults) -> None:
     """Check the policy of a job or task."""
-    if policy.factor is not None:
-        _check_factor(policy.factor, f"{where}.factor", MAX_FACTOR, faults)
-        if policy.linear:
-            faults.add(f"{where}.factor", _NO_FACTOR)
-    if policy.cap_seconds is not None:
-        check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=MAX_DELAY_SECONDS)
-    _check_factor(policy.memory_factor, f"{where}.memory_factor", MAX_MEMORY_FACTOR, faults)
+    check_range(policy.factor, f"{where}.factor", faults, least=1, most=MAX_FACTOR)
+    if policy.linear and policy.factor is not None:
+        faults.add(f"{where}.factor", _NO_FACTOR)
+    check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=MAX_DELAY_SECONDS)
+    check_range(policy.memory_factor, f"{where}.memory_factor", faults, least=1, most=MAX_MEMORY_FACTOR)
     most = limits.max_resources.memory_bytes if limits.max_resources is not None else MAX_PLAUSIBLE.memory_bytes
-    if policy.memory_limit_bytes is not None and not 0 < policy.memory_limit_bytes <= most:
-        faults.add(f"{where}.memory_limit_bytes", f"must be from 1 to {most}")
+    check_range(policy.memory_limit_bytes, f"{where}.memory_limit_bytes", faults, least=1, most=most)
     for kind, backoff in policy.classes.items():
         _check_backoff(backoff, f"{where}.classes.{kind}", faults)
         if policy.linear and backoff.factor is not None:
@@ -54,14 +46,10 @@ def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults
 
 def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
     longest = MAX_DELAY_SECONDS
-    if backoff.base_seconds is not None:
-        check_seconds(backoff.base_seconds, f"{where}.base_seconds", faults, longest=longest, zero=True)
-    if backoff.cap_seconds is not None:
-        check_seconds(backoff.cap_seconds, f"{where}.cap_seconds", faults, longest=longest)
-    if backoff.factor is not None:
-        _check_factor(backoff.factor, f"{where}.factor", MAX_FACTOR, faults)
-    if backoff.max_attempts is not None and not 1 <= backoff.max_attempts <= MAX_ATTEMPTS:
-        faults.add(f"{where}.max_attempts", f"must be from 1 to {MAX_ATTEMPTS}")
+    check_seconds(backoff.base_seconds, f"{where}.base_seconds", faults, longest=longest, zero=True)
+    check_seconds(backoff.cap_seconds, f"{where}.cap_seconds", faults, longest=longest)
+    check_range(backoff.factor, f"{where}.factor", faults, least=1, most=MAX_FACTOR)
+    check_range(backoff.max_attempts, f"{where}.max_attempts", faults, least=1, most=MAX_ATTEMPTS)
 
 
 def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
@@ -75,8 +63,3 @@ def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
         faults.add(f"{where}.types", f"must be names of 1 to {MAX_TEXT_LENGTH} characters")
     if len(rule.contains) > MAX_TEXT_LENGTH:
         faults.add(f"{where}.contains", f"must have at most {MAX_TEXT_LENGTH} characters")
-
-
-def _check_factor(factor: float, where: str, largest: float, faults: Faults) -> None:
-    if not 1 <= factor <= largest:
-        faults.add(where, f"must be from 1 to {largest:g}, not {factor:g}")

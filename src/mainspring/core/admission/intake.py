@@ -68,12 +68,6 @@ class TaskCounts:
         """Return the tenants with waiting tasks at a priority."""
         return self._levels[priority].keys()
 
-    def as_counts(self) -> dict[tuple[Priority, str], int]:
-        """Return the counts by priority and tenant."""
-        return {
-            (priority, tenant): tasks for priority, level in self._levels.items() for tenant, tasks in level.items()
-        }
-
 
 def tasks_in_transit(handed: Iterable[Run], adopted: Container[str]) -> TaskCounts:
     """Count the tasks of runs that were handed over but not adopted yet."""

@@ -6,7 +6,7 @@ policies and grants.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 import msgspec
@@ -16,7 +16,7 @@ from mainspring.core.admission.validate_job import Faults, Limits
 from mainspring.core.fairness.pools import Policy, PoolRow, choose_pool, read_labels
 from mainspring.core.fairness.sharing_rules import AllRules, SharingRules
 from mainspring.core.model.job import DEFAULT_RESOURCES, JobRow, JobSpec
-from mainspring.core.model.resources import NAMES, Resources
+from mainspring.core.model.resources import Resources, largest_of
 from mainspring.core.model.task import Priority
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault
@@ -53,12 +53,16 @@ class _Needing(msgspec.Struct, frozen=True):
 def requirements_of(job: JobRow) -> JobRequirements:
     """Return the requirements of a stored job. Only the resources of its tasks are decoded."""
     read = msgspec.json.decode(job.definition, type=_Needing)
-    return JobRequirements(pool=read.pool, labels=read.labels, largest=_largest(task.resources for task in read.tasks))
+    return JobRequirements(
+        pool=read.pool, labels=read.labels, largest=largest_of(task.resources for task in read.tasks)
+    )
 
 
 def requirements_of_spec(spec: JobSpec) -> JobRequirements:
     """Return the requirements of a job."""
-    return JobRequirements(pool=spec.pool, labels=spec.labels, largest=_largest(task.resources for task in spec.tasks))
+    return JobRequirements(
+        pool=spec.pool, labels=spec.labels, largest=largest_of(task.resources for task in spec.tasks)
+    )
 
 
 def route_run(needs: JobRequirements, usual: str, rules: AllRules, known: Collection[str] | None = None) -> Route:
@@ -68,10 +72,10 @@ def route_run(needs: JobRequirements, usual: str, rules: AllRules, known: Collec
     """
     if needs.pool is not None and known is not None and needs.pool not in known:
         why = f"unknown pool {needs.pool[:200]!a}{did_you_mean(needs.pool, known)}"
-        return Route(pool=usual, faults=(Fault(where="pool", why=why),))
+        return Route(pool=usual, faults=(Fault("pool", why),))
     chosen = choose_pool(needs.pool, usual, needs.labels, rules.pools, rules.policies)
     if isinstance(chosen, Policy):
-        return Route(pool=usual, faults=(Fault(where="labels", why=_format_no_pool(chosen, needs, rules.pools)),))
+        return Route(pool=usual, faults=(Fault("labels", _format_no_pool(chosen, needs, rules.pools)),))
     most = _most_in(chosen, rules)
     if most is None or needs.largest.fits(most):
         return Route(pool=chosen)
@@ -104,11 +108,6 @@ def p0_fault(
         f"P0 needs a grant that tenant {tenant} does not have: an approver can give it with "
         f"`mainspring tenants grant-p0 {tenant}`"
     )
-
-
-def _largest(resources: Iterable[Resources]) -> Resources:
-    distinct = set(resources)
-    return Resources(*(max((getattr(one, name) for one in distinct), default=0) for name in NAMES))
 
 
 def _most_in(pool: str, rules: AllRules) -> Resources | None:

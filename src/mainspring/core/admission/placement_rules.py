@@ -7,11 +7,9 @@ from collections.abc import Collection, Sequence
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import JobSpec, TaskSpec
-from mainspring.core.text.suggestions import did_you_mean
 
 MAX_AFFINITY_TASKS = 16
 MAX_GROUPS = 8
-_NAMES_TO_COMPARE = 500
 _MAX_STEPS = 2_000_000
 """Maximum number of edges examined to find affinity to a downstream task. In a larger job such a rule is accepted: it
 has no effect, since no task would wait for it."""
@@ -67,8 +65,7 @@ def _check_names(names: Sequence[str], known: Collection[str], where: str, fault
         if name in names[:index]:
             faults.add(f"{where}[{index}]", f"duplicate task {name}")
         elif name not in known:
-            hint = did_you_mean(name, known) if len(known) <= _NAMES_TO_COMPARE else ""
-            faults.add(f"{where}[{index}]", f"unknown task {name[:60]!a}{hint}")
+            faults.add(f"{where}[{index}]", f"unknown task {name[:60]!a}{validate_job.suggest(name, known)}")
 
 
 def _check_groups(groups: Sequence[str], where: str, faults: Faults) -> None:

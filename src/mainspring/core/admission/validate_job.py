@@ -13,13 +13,15 @@ import msgspec
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.expressions.grammar import MAX_EXPRESSION_LENGTH, keys_of
+from mainspring.core.graph import fan_out
 from mainspring.core.graph.graph import find_cycle
+from mainspring.core.model.artifacts import fault_in_fetch, task_of
 from mainspring.core.model.job import TaskSpec
 from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.text import strict_json
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.work import work
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, Refused, refusal
 
 NAME = re.compile(r"[a-z0-9._-]{1,128}")
 LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}")
@@ -68,12 +70,14 @@ class Faults:
         self.named: list[Fault] = []
         self.unnamed = 0
 
-    def add(self, where: str, why: str) -> None:
-        """Add a fault."""
+    def add(self, where: str, why: str | None) -> None:
+        """Add a fault, if there is one."""
+        if why is None:
+            return
         if len(self.named) < self.MOST:
             if len(where) > self.MAX_PATH_CHARS:
                 where = f"{where[: self.MAX_PATH_CHARS // 2]}…{where[-self.MAX_PATH_CHARS // 2 :]}"
-            self.named.append(Fault(where=where or "body", why=why))
+            self.named.append(Fault(where or "body", why))
         else:
             self.unnamed += 1
 
@@ -94,7 +98,16 @@ class Faults:
         """Return the collected faults, with a last one for the rest."""
         if not self.unnamed:
             return self.named
-        return [*self.named, Fault(where="body", why=f"at least {self.unnamed} more faults")]
+        return [*self.named, Fault("body", f"at least {self.unnamed} more faults")]
+
+    def refusal(self, subject: str) -> Refused:
+        """Return the refusal of a subject, such as `the job has`."""
+        return refusal(subject, self.all(), self.total())
+
+    def refuse(self, subject: str) -> None:
+        """Raise Refused if there are any faults."""
+        if self.total():
+            raise self.refusal(subject)
 
 
 def check_name(name: str, where: str, faults: Faults) -> None:
@@ -105,9 +118,20 @@ def check_name(name: str, where: str, faults: Faults) -> None:
         )
 
 
-def check_seconds(value: float, where: str, faults: Faults, *, longest: float, zero: bool = False) -> None:
-    """Check a duration. NaN is invalid."""
-    if not (0 < value <= longest or (zero and value == 0)):
+def suggest(name: str, known: Collection[str]) -> str:
+    """Return the hint on a misspelled name, if there are not too many names to compare it with."""
+    return did_you_mean(name, known) if len(known) <= _NAMES_TO_COMPARE else ""
+
+
+def check_range(value: float | None, where: str, faults: Faults, *, least: float, most: float) -> None:
+    """Check an optional number. NaN is invalid."""
+    if value is not None and not least <= value <= most:
+        faults.add(where, f"must be from {least:.15g} to {most:.15g}, not {_shorten_number(value)}")
+
+
+def check_seconds(value: float | None, where: str, faults: Faults, *, longest: float, zero: bool = False) -> None:
+    """Check an optional duration. NaN is invalid."""
+    if value is not None and not (0 < value <= longest or (zero and value == 0)):
         start = "0" if zero else "more than 0"
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
@@ -157,8 +181,7 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
     if not is_plausible(task.resources, limits):
         check_resources(task.resources, f"{where}.resources", limits, faults)
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
-        tried = _shorten_number(task.max_attempts)
-        faults.add(f"{where}.max_attempts", f"must be from 1 to {MAX_ATTEMPTS}, not {tried}")
+        check_range(task.max_attempts, f"{where}.max_attempts", faults, least=1, most=MAX_ATTEMPTS)
     if task.retry_delay_seconds is not None and not 0 <= task.retry_delay_seconds <= MAX_DELAY_SECONDS:
         path = f"{where}.retry_delay_seconds"
         check_seconds(task.retry_delay_seconds, path, faults, longest=MAX_DELAY_SECONDS, zero=True)
@@ -205,15 +228,15 @@ def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: 
         for index, edge in enumerate(task.needs):
             name = edge.task
             if name in parents or name not in known or name == task.name:
-                affinity = known if len(known) <= _NAMES_TO_COMPARE and not faults.full() else set[str]()
-                faults.add(f"tasks[{number}].needs[{index}].task", _format_bad_edge(name, task.name, parents, affinity))
+                why = _format_bad_edge(name, task.name, parents, set() if faults.full() else known)
+                faults.add(f"tasks[{number}].needs[{index}].task", why)
             else:
                 parents[name] = None
         graph.append([place_of[name] for name in parents if name in place_of])
     return graph
 
 
-def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> None:
+def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults, where: str = "tasks") -> None:
     """Check that every condition parses and uses only allowed names. Each distinct condition is checked once."""
     readable: dict[tuple[str, frozenset[str]], str | None] = {}
     for number, task in tasks:
@@ -221,7 +244,7 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
             (index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None
         ]
         if len(conditions) > MAX_CONDITIONS:
-            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MAX_CONDITIONS}")
+            faults.add(f"{where}[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MAX_CONDITIONS}")
             continue
         if task.when is not None:
             conditions.append((None, task.when))
@@ -229,12 +252,10 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
             names = expressions.WHEN_NAMES if index is None else expressions.CONDITION_NAMES
             if (when, names) not in readable:
                 if len(readable) >= MAX_DISTINCT_CONDITIONS:
-                    faults.add("tasks", f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
+                    faults.add(where, f"have more than {MAX_DISTINCT_CONDITIONS} distinct conditions")
                     return
                 readable[when, names] = expressions.check(when, names)
-            fault = readable[when, names]
-            if fault is not None:
-                faults.add(f"tasks[{number}].{'' if index is None else f'needs[{index}].'}when", fault)
+            faults.add(f"{where}[{number}].{'' if index is None else f'needs[{index}].'}when", readable[when, names])
 
 
 def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:
@@ -244,10 +265,72 @@ def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Fau
     for used in sorted(keys_of(task.when, "outputs") or ()):
         if used in needed:
             continue
-        hint = did_you_mean(used, needed) if len(needed) <= _NAMES_TO_COMPARE else ""
+        hint = suggest(used, needed)
         for name in (name for name in needed if name.startswith(f"{used}-")):
             hint = f": write outputs['{name}']"
         faults.add(f"tasks[{number}].when", f"uses the output of {_quote(used)}, which the task does not need{hint}")
+
+
+def check_for_each(task: TaskSpec, number: int, faults: Faults) -> None:
+    """Check the fields of a task that create other tasks (DAG-2, DAG-5)."""
+    where = f"tasks[{number}]"
+    if task.for_each is None:
+        if task.label is not None:
+            faults.add(f"{where}.label", "requires for_each")
+        return
+    if task.grows:
+        faults.add(f"{where}.grows", "can't be combined with for_each")
+    fault = fan_out.fault_in_for_each(task.for_each)
+    used = fan_out.output_used(task.for_each)
+    if fault is not None:
+        faults.add(f"{where}.for_each", fault)
+    elif used is not None and all(edge.task != used for edge in task.needs):
+        faults.add(f"{where}.for_each", f"uses the output of {used[:60]!r}, which the task does not need")
+    if task.label is not None and (fault := expressions.check_template(task.label, fan_out.LABEL_NAMES)) is not None:
+        faults.add(f"{where}.label", fault)
+
+
+def check_fetches(tasks: Sequence[tuple[int, TaskSpec]], graph: Sequence[Sequence[int]], faults: Faults) -> None:
+    """Check that each task fetches artifacts only from upstream tasks (WRK-11).
+
+    `graph` has the indexes of each task's parents.
+    """
+    for place, (number, task) in enumerate(tasks):
+        fetches = _fetches_of(task.work)
+        if not fetches:
+            continue
+        upstream = {tasks[one][1].name for one in _upstream(place, graph)}
+        for index, text in enumerate(fetches):
+            if fault_in_fetch(text) is None and task_of(text) not in upstream:
+                faults.add(f"tasks[{number}].work.fetch[{index}]", _format_unknown_task(task_of(text), upstream))
+
+
+def _fetches_of(raw: msgspec.Raw) -> tuple[str, ...]:
+    """Return the fetch patterns of a work. Most need no decoding."""
+    text = bytes(raw)
+    if b"fetch" not in text and b"\\" not in text:
+        return ()
+    try:
+        found = work.read_work(text)
+    except (msgspec.DecodeError, ValueError):
+        return ()  # The rules of works report the fault.
+    return found.fetch if found is not None else ()
+
+
+def _upstream(place: int, graph: Sequence[Sequence[int]]) -> set[int]:
+    """Return all direct and indirect upstream tasks. Cycles are tolerated."""
+    found: set[int] = set()
+    waiting = list(graph[place])
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += graph[one]
+    return found
+
+
+def _format_unknown_task(name: str, upstream: Collection[str]) -> str:
+    return f"fetches from {name[:80]!r}, which is not upstream of the task{suggest(name, upstream)}"
 
 
 def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], faults: Faults) -> None:
@@ -284,7 +367,7 @@ class WorkRule:
         try:
             found = [] if strict_json.is_clean(text) else strict_json.Reader().read(text.decode(), where)[1]
         except UnicodeDecodeError:
-            found = [Fault(where=where, why="is not UTF-8")]
+            found = [Fault(where, "is not UTF-8")]
         self._faults.extend(found)
         if not found:
             self.check_content(raw, number)
@@ -319,17 +402,19 @@ def check_resources(resources: Resources, where: str, limits: Limits, faults: Fa
             )
 
 
-def _format_bad_edge(name: str, of: str, parents: dict[str, None], affinity: set[str]) -> str:
+def _format_bad_edge(name: str, of: str, parents: dict[str, None], known: set[str]) -> str:
     if name == of:
         return "a task can't need itself"
     if name in parents:
         return f"duplicate task {name}"
-    return f"unknown task {_quote(name)}{did_you_mean(name, affinity)}"
+    return f"unknown task {_quote(name)}{suggest(name, known)}"
 
 
 def _quote(text: str) -> str:
     return ascii(text if len(text) <= 60 else f"{text[:60]}...")
 
 
-def _shorten_number(number: int) -> str:
-    return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"
+def _shorten_number(number: float) -> str:
+    if isinstance(number, int):
+        return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"
+    return f"{number:g}"

@@ -20,19 +20,21 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.admission import artifact_rules, failure_rules, fan_out_rules, placement_rules, validate_job
+from mainspring.core.admission import failure_rules, placement_rules, validate_job
 from mainspring.core.admission.validate_job import Faults, Limits, WorkRule
+from mainspring.core.graph import fan_out
 from mainspring.core.model.job import JobSpec, TaskSpec
 from mainspring.core.model.task import Priority
 from mainspring.core.text import strict_json
 from mainspring.core.text.field_errors import name_faults
 from mainspring.core.text.strict_json import InvalidValue, Read
-from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.errors import Fault
 
 __all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
 
 MAX_KEY_LENGTH = 256
 """Of an idempotency key, or of a submitter's name."""
+_SUBJECT = "the job has"
 _NO_JOB = "must be an object with a name and tasks"
 _MAX_EXAMINED_BYTES = 1024 * 1024
 """A larger invalid body is refused with its first fault: reporting all of them takes Python objects for the whole
@@ -65,7 +67,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
     faults = Faults()
     if len(body) > limits.max_body_bytes:
         faults.add("", f"has {len(body)} bytes; the maximum is {limits.max_body_bytes}")
-        raise _refusal(faults)
+        raise faults.refusal(_SUBJECT)
     members, raw_tasks = _split(body, limits, faults)
     header = _read_header(members, limits, faults)
     tasks: list[tuple[int, TaskSpec]] = []
@@ -79,8 +81,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
         _check_tasks(tasks, known, limits, faults)
     else:
         faults.add("tasks", _format_count(0, limits))
-    if faults.total():
-        raise _refusal(faults)
+    faults.refuse(_SUBJECT)
     return msgspec.structs.replace(header, tasks=tuple(task for _, task in tasks))
 
 
@@ -155,7 +156,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
         tasks = _count_tasks(body) if len(body) > _MAX_EXAMINED_BYTES else 0
         if tasks > limits.max_tasks:
             faults.add("tasks", _format_count(tasks, limits))
-            raise _refusal(faults)
+            raise faults.refusal(_SUBJECT)
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
     except UnicodeDecodeError as error:
@@ -164,7 +165,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
         # Not strict JSON, or not of this form: the strict reader is slower, but reports what, and where.
         value, found = _examine(body, f"is not JSON, or not a job: {error}")
         is_object = isinstance(value, dict)
-        form = Fault(where="tasks" if is_object else "", why="must be a list" if is_object else _NO_JOB)
+        form = Fault("tasks" if is_object else "", "must be a list" if is_object else _NO_JOB)
         faults.extend(found or [form])
     else:
         if len(raw_tasks) <= limits.max_tasks:
@@ -174,7 +175,7 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
             members.pop("tasks", None)
             return members, raw_tasks
         faults.add("tasks", _format_count(len(raw_tasks), limits))
-    raise _refusal(faults)
+    raise faults.refusal(_SUBJECT)
 
 
 def _count_tasks(body: bytes) -> int:
@@ -206,7 +207,7 @@ def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults
         path = strict_json.path_to("", key)
         largest = _MAX_BYTES_BY_FIELD.get(key, _MAX_HEADER_FIELD_BYTES)
         if len(memoryview(member)) > largest:
-            found = [Fault(where=path, why=f"is larger than {largest} bytes")]
+            found = [Fault(path, f"is larger than {largest} bytes")]
         else:
             fields[key], found = reader.read(bytes(member).decode(), path)
         if found:
@@ -261,21 +262,17 @@ def _add_faults_of_task(
 def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
     """Decode a body again, strictly, to find its faults; of a large one only the suspicion is reported."""
     if len(body) > _MAX_EXAMINED_BYTES:
-        return None, [Fault(where="", why=suspicion)]
+        return None, [Fault("", suspicion)]
     return strict_json.Reader().read(body.decode(), "")
 
 
 def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     validate_job.check_name(spec.name, "name", faults)
     validate_job.check_metadata(spec.labels, spec.description, faults)
-    if spec.timeout_seconds is not None:
-        longest = validate_job.MAX_TIMEOUT_SECONDS
-        validate_job.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
-    if spec.finish_within_seconds is not None:
-        longest = validate_job.MAX_TIMEOUT_SECONDS
-        validate_job.check_seconds(spec.finish_within_seconds, "finish_within_seconds", faults, longest=longest)
-    failure_rules.check_max_retries(spec.max_retries, faults)
-    fan_out_rules.check_max_fan_out(spec.max_fan_out, faults)
+    for name in ("timeout_seconds", "finish_within_seconds"):
+        validate_job.check_seconds(getattr(spec, name), name, faults, longest=validate_job.MAX_TIMEOUT_SECONDS)
+    validate_job.check_range(spec.max_retries, "max_retries", faults, least=0, most=failure_rules.MAX_RETRIES)
+    validate_job.check_range(spec.max_fan_out, "max_fan_out", faults, least=1, most=fan_out.MAX_TASKS)
     failure_rules.check_policy(spec.retry, "retry", limits, faults)
     placement_rules.check_header(spec, faults)
 
@@ -287,7 +284,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         validate_job.check_task(task, number, limits, faults)
         placement_rules.check_task(task, number, faults)
         if task.for_each is not None or task.label is not None:
-            fan_out_rules.check_task(task, number, faults)
+            validate_job.check_for_each(task, number, faults)
         if task.when is not None:
             validate_job.check_when(task, number, {edge.task for edge in task.needs}, faults)
         if task.retry is not None:
@@ -300,15 +297,10 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         return
     graph = validate_job.check_edges(tasks, known, faults)
     placement_rules.check_affinity(tasks, known, graph, faults)
-    artifact_rules.check_fetches(tasks, graph, faults)
+    validate_job.check_fetches(tasks, graph, faults)
     validate_job.check_conditions(tasks, faults)
     validate_job.check_cycles(tasks, graph, faults)
 
 
 def _format_count(tasks: int, limits: Limits) -> str:
     return f"has {tasks} entries; a job needs 1 to {limits.max_tasks}"
-
-
-def _refusal(faults: Faults) -> Refused:
-    total = faults.total()
-    return Refused(f"the job has {total} fault{'s' if total > 1 else ''}", faults.all())

@@ -1,6 +1,5 @@
 """Explain why work waits: what a diagnosis is, and its messages.
 
-Structure: `diagnosis`, `what_if`. Messages: `messages`, `messages_running`, `advice_messages`, `unplaced`. Rendering:
-`diagnosis_report`. Diagnoses made of rows alone: `from_rows`, `schedule_context`, `schedule_diagnosis`. Those of a
-leader: `shard/explain`.
+Structure: `diagnosis`, `what_if`. Messages: `messages`, `advice_messages`, `unplaced`. Rendering:
+`diagnosis_report`. Diagnoses made of rows alone: `from_rows`, `schedule_diagnosis`. Those of a leader: `shard/explain`.
 """

@@ -23,11 +23,6 @@ _CLUSTERS = {KUBERNETES_LABEL: "--kubernetes CONTEXT", RAY_LABEL: "--ray URL"}
 _OPTIONS = {"cpu_millis": "cpu", "memory_bytes": "memory", "gpus": "gpu", "disk_bytes": "disk"}
 
 
-def wait() -> str:
-    """Nothing has to be done."""
-    return "Wait"
-
-
 def tried_elsewhere(seconds: float) -> str:
     """Effect if its worker stays silent."""
     return f"it is retried on another worker in {format_seconds(seconds)}, unless its worker responds before"
@@ -39,7 +34,7 @@ def requeued_in(seconds: float) -> str:
 
 
 def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
-    """It would start now."""
+    """The task would start now."""
     if not victims:
         return f"it would start now on {worker}"
     who = "1 task" if victims == 1 else f"{victims:,} tasks"
@@ -47,7 +42,7 @@ def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
 
 
 def then_waits(verdict: str) -> str:
-    """It would wait for another cause."""
+    """The task would wait for another cause."""
     return f"no help by itself: it would wait for another cause ({verdict})"
 
 
@@ -59,24 +54,24 @@ def round_down(resources: Resources) -> Resources:
 
 
 def ask_for_less(was: Resources, wanted: Resources) -> str:
-    """A smaller request."""
+    """Suggest a smaller request."""
     names = [name for name in NAMES if getattr(was, name) != getattr(wanted, name)]
     less, instead = ([format_amount(name, getattr(one, name)) for name in names] for one in (wanted, was))
     return f"Request {join_words(less)} instead of {join_words(instead)}"
 
 
 def without_label(key: str, value: str) -> str:
-    """One label less."""
+    """Suggest to drop a label."""
     return f"Remove the label {format_label(key, value)}"
 
 
 def without_zone(zone: str) -> str:
-    """Any zone."""
+    """Suggest to drop the zone."""
     return f"Remove the zone {zone}"
 
 
 def promote(priority: str, *, needs_grant: bool) -> str:
-    """Another priority."""
+    """Suggest another priority."""
     return f"Raise the priority of its run to {priority}{' (its tenant needs a grant)' if needs_grant else ''}"
 
 
@@ -86,13 +81,13 @@ def promote_command(run: str, priority: str) -> str:
 
 
 def one_more_worker(shape: Shape) -> str:
-    """A worker that would take it."""
+    """Suggest a worker that would take the task."""
     offers = [*format_amounts(shape.resources), *(format_label(key, value) for key, value in _labels(shape))]
     return f"Add a worker with {join_words(offers)}{f' in zone {shape.zone}' if shape.zone else ''}"
 
 
 def worker_command(pool: str, shape: Shape) -> str:
-    """The command that starts one."""
+    """The command for `one_more_worker`."""
     needs = shape.resources
     said = [f"mainspring worker --pool {pool} --cpu {format_millis(needs.cpu_millis)}"]
     said += [f"--memory {format_bytes_exactly(needs.memory_bytes)}"] if needs.memory_bytes else []
@@ -103,7 +98,7 @@ def worker_command(pool: str, shape: Shape) -> str:
 
 
 def raise_quota(tenant: str, limit: str, most: int) -> str:
-    """A temporary quota."""
+    """Suggest a temporary quota."""
     if limit == "max_tasks":
         return f"Raise the limit of {tenant} to {most:,} tasks at a time for {RAISED_FOR}"
     return f"Raise the burst of {tenant} to {format_amount(limit, most)} for {RAISED_FOR}"
@@ -127,7 +122,7 @@ def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
 
 
 def widen_group(name: str, most: int, per_seconds: float | None) -> str:
-    """A higher limit of a group."""
+    """Suggest a higher limit of a group."""
     return f"Raise group {name} to {most:,} {'at a time' if per_seconds is None else f'every {per_seconds:g} s'}"
 
 
@@ -137,7 +132,7 @@ def group_command(tenant: str, name: str, most: int) -> str:
 
 
 def unfreeze(kind: str, subject: str) -> str:
-    """The end of a freeze."""
+    """Suggest to end a freeze."""
     return f"Unfreeze {f'{kind} {subject}' if subject else 'everything'}"
 
 

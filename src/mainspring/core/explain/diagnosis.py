@@ -66,14 +66,14 @@ _FAILED = frozenset({"FAILED", "TIMED_OUT", "PARTIAL"})
 
 
 class ExpectedKind(StrEnum):
-    """What is known of a start."""
+    """Kind of forecast of a start."""
 
     RANGE = "range"
     UNKNOWN = "unknown"
     NEVER = "never"
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
+class Expected(msgspec.Struct, frozen=True):
     """When something is expected to start."""
 
     kind: ExpectedKind
@@ -81,6 +81,26 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """What the range is based on, why the start is unknown, or why it will never start."""
     earliest: datetime | None = None
     latest: datetime | None = None
+
+    @classmethod
+    def never(cls, basis: str) -> Expected:
+        """Forecast that the task will never start."""
+        return cls(ExpectedKind.NEVER, basis)
+
+    @classmethod
+    def unknown(cls, basis: str) -> Expected:
+        """Forecast an unknown start."""
+        return cls(ExpectedKind.UNKNOWN, basis)
+
+    @classmethod
+    def between(cls, earliest: datetime, latest: datetime, basis: str) -> Expected:
+        """Forecast a start within this range."""
+        return cls(ExpectedKind.RANGE, basis, earliest, latest)
+
+    @classmethod
+    def at(cls, instant: datetime, basis: str) -> Expected:
+        """Forecast a start at this instant."""
+        return cls.between(instant, instant, basis)
 
 
 class GateState(StrEnum):
@@ -91,7 +111,7 @@ class GateState(StrEnum):
     NOT_REACHED = "not reached"
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class Gate(msgspec.Struct, frozen=True):
     """A condition for a task to start, in the scheduler's order."""
 
     name: str
@@ -100,8 +120,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers; empty if there are none."""
 
 
-class Blocker(msgspec.Struct, frozen=True, kw_only=True):
-    """What is ahead, or holds what is waited for."""
+class Blocker(msgspec.Struct, frozen=True):
+    """A task, run, person or other object that stands in the way."""
 
     kind: str
     """`task`, `run`, `job`, `tenant`, `worker`, `group`, `person` or `event`."""
@@ -113,7 +133,7 @@ class Blocker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuggestionKind(StrEnum):
-    """Who has to act."""
+    """Kind of suggestion, by the person who has to act."""
 
     WAIT = "wait"
     CHANGE = "change"
@@ -130,6 +150,21 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """As it can be typed; empty if there is none."""
     effect: str = ""
     """The result, from the scheduler's own rules on a copy; empty for waiting if a start is expected."""
+
+    @classmethod
+    def wait(cls, says: str = "Wait", command: str = "", effect: str = "") -> Suggestion:
+        """Suggest to wait."""
+        return cls(kind=SuggestionKind.WAIT, says=says, command=command, effect=effect)
+
+    @classmethod
+    def change(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
+        """Suggest a change that the owner can make."""
+        return cls(kind=SuggestionKind.CHANGE, says=says, command=command, effect=effect)
+
+    @classmethod
+    def ask(cls, says: str, command: str = "", effect: str = "") -> Suggestion:
+        """Suggest a change that an operator has to make."""
+        return cls(kind=SuggestionKind.ASK, says=says, command=command, effect=effect)
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,11 +207,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of the messages: `ahead`, `free_slots`, `usual_seconds`, ..."""
 
     def is_stale(self) -> bool:
-        """Whether the state that it is based on is too old to act on."""
+        """Return whether the state that it is based on is too old to act on."""
         return self.age_seconds > STALE_SECONDS
 
     def is_problem(self) -> bool:
-        """Whether it needs an action: it does not continue without one, or has failed."""
+        """Return whether it needs an action: it does not continue without one, or has failed."""
         is_never = self.expected is not None and self.expected.kind is ExpectedKind.NEVER
         return is_never or self.reason in _NEEDS_ACTION or (self.reason is None and self.state in _FAILED)
 

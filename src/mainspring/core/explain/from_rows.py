@@ -15,27 +15,25 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.explain import advice_messages as words
+from mainspring.core.explain import messages
 from mainspring.core.explain.diagnosis import (
     BY_ROWS,
     Blocker,
     Diagnosis,
     Expected,
-    ExpectedKind,
     Gate,
     GateState,
     Reason,
     Suggestion,
-    SuggestionKind,
 )
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.failures import format_failure
 from mainspring.core.model.job import JobRow
-from mainspring.core.model.run import FINAL_RUN, Run, RunState
+from mainspring.core.model.run import FINAL_RUN, UNSUCCESSFUL_RUN, Run, RunState
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.text.durations import format_seconds
 
-_FAILED_RUN = frozenset({RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
 _FAILED_TASK = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
 _OUTCOMES = {
     TaskState.SUCCEEDED: "Succeeded",
@@ -85,7 +83,7 @@ def of_unknown_task(task: Task, job: str, now: datetime) -> Diagnosis:
         _about_task(task, job, now, 0.0),
         reason=Reason.UNKNOWN,
         verdict=f"The scheduler does not know this task; the cause is unknown; {_known(task.state, task.because)}",
-        expected=_unknown_start("the scheduler does not know the task"),
+        expected=Expected.unknown("the scheduler does not know the task"),
     )
 
 
@@ -100,9 +98,7 @@ def of_job(job: JobRow, now: datetime, latest: Run | None) -> Diagnosis:
     verdict = f"Has no schedule: it runs on submission{ended}"
     if job.deleted_at is not None:
         verdict = f"Was deleted {format_relative(job.deleted_at, now)}{ended}"
-    submit = Suggestion(
-        kind=SuggestionKind.CHANGE, says="Submit it", command=f"mainspring submit {job.name}", effect="a run starts"
-    )
+    submit = Suggestion.change("Submit it", f"mainspring submit {job.name}", "a run starts")
     return Diagnosis(
         subject=job.id, name=f"{job.tenant}/{job.name}", tenant=job.tenant,
         state="active" if job.deleted_at is None else "deleted", since=None, reason=None, verdict=verdict, at=now,
@@ -122,8 +118,9 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
         verdict += f" on {task.ran_on or task.worker_id}" if task.ran_on or task.worker_id else ""
     if task.state is not TaskState.SUCCEEDED and task.because:
         verdict += f": {task.because}"
-        if task.state in _FAILED_TASK and failure_of(task) != task.because:
-            verdict += f" ({failure_of(task)})"
+        failure = "" if task.started_at is None else format_failure(task.error)
+        if task.state in _FAILED_TASK and failure:
+            verdict += f" ({failure})"
     suggestions = (
         [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
     )
@@ -136,7 +133,9 @@ def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) 
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
     verdict = f"{_format_end(run, now).capitalize()}{why}"
     suggestions = (
-        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")] if has_failed(run) else []
+        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")]
+        if run.state in UNSUCCESSFUL_RUN
+        else []
     )
     found = _about_run(run, job, now, 0.0)
     return replace(found, verdict=verdict, suggestions=tuple(suggestions), task=None if failed is None else failed.id)
@@ -156,16 +155,6 @@ def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -
     return _in_intake(found, run, max(0, before - 1))
 
 
-def has_ended(run: Run) -> bool:
-    """Whether a run has ended."""
-    return run.state in FINAL_RUN
-
-
-def has_failed(run: Run) -> bool:
-    """Whether a run has ended unsuccessfully."""
-    return run.state in _FAILED_RUN
-
-
 # the pieces
 
 
@@ -175,7 +164,7 @@ def name_of(task: Task, job: str) -> str:
 
 
 def _format_end(run: Run, now: datetime) -> str:
-    """How a run ended, when, and after how long; or that it is running."""
+    """Return how a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
         return "is active"
     took = (
@@ -216,7 +205,7 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
             found,
             reason=Reason.SCHEDULER_LAG,
             verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
-            expected=_unknown_start("the scheduler does not respond"),
+            expected=Expected.unknown("the scheduler does not respond"),
             batch=lead.batch,
         )
     since = f" for {age}" if lead.server else ""
@@ -224,7 +213,7 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
         found,
         reason=Reason.UNKNOWN,
         verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
-        expected=_unknown_start("there is no scheduler now"),
+        expected=Expected.unknown("there is no scheduler now"),
         batch=lead.batch,
     )
 
@@ -239,15 +228,9 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
-        expected=Expected(kind=ExpectedKind.NEVER, basis=f"it needs {cause.name}, which failed permanently"),
+        expected=Expected.never(f"it needs {cause.name}, which failed permanently"),
         blockers=(
-            Blocker(
-                kind="task",
-                id=cause.id,
-                says=f"{cause.name} ({cause.state.value} {ended})",
-                tenant=task.tenant,
-                priority=cause.priority,
-            ),
+            Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority),
         ),
         suggestions=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
@@ -260,20 +243,18 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
             found,
             reason=Reason.SCHEDULER_LAG,
             verdict=f"The scheduler has not adopted it for {format_seconds(seconds)}, though it is first in intake",
-            expected=_unknown_start("the scheduler is behind"),
+            expected=Expected.unknown("the scheduler is behind"),
         )
     before = f"up to {others:,} runs of {run.priority.name} or higher are" if others else "none is"
     return replace(
         found,
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=f"In intake, waiting for the scheduler; {before} before it",
-        expected=_unknown_start("its tasks are not known to the scheduler yet"),
-        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        expected=Expected.unknown("its tasks are not known to the scheduler yet"),
+        gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
         more_blockers=others,
         numbers={"ahead": float(others)},
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says="Wait: runs are adopted as there is capacity for their tasks"),
-        ),
+        suggestions=(Suggestion.wait("Wait: runs are adopted as there is capacity for their tasks"),),
     )
 
 
@@ -282,15 +263,10 @@ def _held(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Held, because it could not be adopted: {run.held}",
-        expected=_unknown_start("a person has to decide"),
-        gates=(Gate(name="due", passed=GateState.YES), Gate(name="intake", passed=GateState.HOLDS)),
+        expected=Expected.unknown("a person has to decide"),
+        gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
         suggestions=(
-            Suggestion(
-                kind=SuggestionKind.CHANGE,
-                says="Fix the cause, then resume it",
-                command=f"mainspring resume {run.id}",
-                effect=_ADMITTED_SOON,
-            ),
+            Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),
         ),
     )
 
@@ -299,13 +275,9 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
     return replace(
         found,
         reason=Reason.PAUSED,
-        verdict=f"{run.because[:1].upper()}{run.because[1:]}" or "Paused",
-        expected=_unknown_start("someone has to resume it"),
-        suggestions=(
-            Suggestion(
-                kind=SuggestionKind.ASK, says="Resume it", command=f"mainspring resume {run.id}", effect=_ADMITTED_SOON
-            ),
-        ),
+        verdict=messages.paused(run.because or "paused"),
+        expected=Expected.unknown("someone has to resume it"),
+        suggestions=(Suggestion.ask("Resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),),
     )
 
 
@@ -316,15 +288,11 @@ def _too_early(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.WAITING_TIME,
         verdict=f"Starts at {when}",
-        expected=Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=run.start_at, latest=run.start_at),
-        gates=(Gate(name="due", passed=GateState.HOLDS, says=format_relative(run.start_at, found.at)),),
-        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(run.start_at, found.at)}"),),
+        expected=Expected.at(run.start_at, basis),
+        gates=(Gate("due", GateState.HOLDS, format_relative(run.start_at, found.at)),),
+        suggestions=(Suggestion.wait(f"Wait until {format_clock(run.start_at, found.at)}"),),
     )
 
 
 def _retry(id: str, says: str, effect: str) -> Suggestion:
-    return Suggestion(kind=SuggestionKind.CHANGE, says=says, command=f"mainspring retry {id}", effect=effect)
-
-
-def _unknown_start(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
+    return Suggestion.change(says, f"mainspring retry {id}", effect)

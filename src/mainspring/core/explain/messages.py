@@ -1,9 +1,9 @@
-"""Messages of diagnoses of queued tasks (OBS-1), and the names of gates.
+"""Messages of the diagnoses of tasks (OBS-1), and the names of gates.
 
 A verdict is one sentence about one task. It names no other tenant's work, so that every principal that may see the task
 may read it: blockers are listed beside it (`Blocker`), for principals that may see their tenant.
 
-If you add a reason, its message is here or in `core/explain/messages_running.py`, and nowhere else.
+If you add a reason, its message is here and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.core.limits.concurrency_groups import GroupRow
 from mainspring.core.model.resources import NAMES, Resources, format_amount
 from mainspring.core.model.task import Priority
 from mainspring.core.text.durations import format_seconds
-from mainspring.core.text.sentences import join_words
+from mainspring.core.text.sentences import count_of, join_words
 
 UPSTREAM, DUE, FROZEN, PAUSED = "upstream", "due", "freeze", "pause"
 POLICY, STORE, CIRCUIT, FAILURES = "pool policy", "scheduler", "circuit breaker", "failure budget"
@@ -38,12 +38,9 @@ RULED_OUT = {
 }
 """What is not the cause, if the gate is passed."""
 NOT_THE_CODE = "not your code: it has not started"
+NOT_THE_QUEUE = "not the queue: it has a worker"
+WORKER_ANSWERS = "its worker responds"
 MAY_COME_BACK, _NEVER = "workers may still reconnect", "it will never start"
-
-
-def count_of(count: int, noun: str) -> str:
-    """Format a count: `1 task`, `1,200 tasks`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def list_some(names: Sequence[str], count: int | None = None) -> str:
@@ -52,13 +49,6 @@ def list_some(names: Sequence[str], count: int | None = None) -> str:
     named = ", ".join(names[:MAX_NAMED])
     more = total - min(len(names), MAX_NAMED)
     return f"{named} and {more:,} more" if more > 0 else named
-
-
-def format_part(name: str, part: int, whole: int) -> str:
-    """Format a part of one resource: `3 of 40 cores`."""
-    left, right = format_amount(name, part), format_amount(name, whole)
-    number, _, unit = left.partition(" ")
-    return f"{number if unit.removesuffix('s') == right.partition(' ')[2].removesuffix('s') else left} of {right}"
 
 
 # rules
@@ -73,17 +63,17 @@ def frozen(row: FreezeRow, now: datetime) -> str:
 
 
 def paused(why: str) -> str:
-    """Its run is paused."""
+    """The task's run is paused."""
     return f"Its run is paused ({why}); nothing more of it starts until it is resumed"
 
 
 def held(why: str) -> str:
-    """Its run was held by a fault at intake."""
+    """The task's run was held by a fault at intake."""
     return f"Its run is held ({why}); nothing more of it starts until the fault is fixed and the run resumed"
 
 
 def stopped(why: str) -> str:
-    """Its run is ending, and the task is about to be cancelled."""
+    """The task's run is ending, and the task is about to be cancelled."""
     return f"Will never start: its run is ending ({why}); the task is about to be cancelled"
 
 
@@ -103,7 +93,7 @@ def behind(seconds: float) -> str:
 
 
 def unknown(seconds: float) -> str:
-    """No known gate keeps it from starting."""
+    """No known gate keeps the task from starting."""
     return f"Not dispatched for {format_seconds(seconds)}, and the scheduler has no record of a cause"
 
 
@@ -131,7 +121,7 @@ def throttled(tenant: str, why: str) -> str:
 
 
 def over_quota(tenant: str, why: str, soonest: str) -> str:
-    """Its tenant is at its quota; `soonest` is the task of the tenant that should finish first."""
+    """The task's tenant is at its quota; `soonest` is the task of the tenant that should finish first."""
     return f"{tenant} is at its quota: {why}{f'; first to finish: {soonest}' if soonest else ''}"
 
 
@@ -146,7 +136,7 @@ def beyond_quota(tenant: str, wants: str, why: str) -> str:
 
 
 def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[str], count: int) -> str:
-    """Its concurrency group is full; `granted` is the pool's share of the limit."""
+    """The task's concurrency group is full; `granted` is the pool's share of the limit."""
     held = f"; held by {list_some(holders, count)}" if holders else ""
     if used < group.most and granted < group.most:
         return f"Group {group.name} allows {group.most} at a time; this pool's share of {granted} is in use{held}"
@@ -154,7 +144,7 @@ def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[st
 
 
 def rate_is_used(group: GroupRow, more_at: datetime | None, now: datetime) -> str:
-    """Its rate group is used up."""
+    """The task's rate group is used up."""
     then = "more is requested" if more_at is None else f"next start {format_relative(more_at, now)}"
     return f"Group {group.name} allows {group.most} starts every {format_seconds(group.per_seconds or 0)}; {then}"
 
@@ -173,7 +163,7 @@ def offered_until(worker: str, until: datetime, now: datetime) -> str:
 
 
 def no_such_worker(lacks: str, similar: str, arrival: str) -> str:
-    """No worker matches its constraints; `arrival` says why one may come back."""
+    """No worker matches the task's constraints; `arrival` says why one may come back."""
     also = f" ({similar})" if similar else ""
     return f"No worker offers {lacks}{also}; {arrival or _NEVER}"
 
@@ -186,7 +176,7 @@ def only_away(lacks: str, workers: Sequence[str], count: int) -> str:
 
 
 def too_big(needs: str, largest: str, arrival: str) -> str:
-    """It would fit no worker, even idle; without `largest`: each resource would fit one, but not all together."""
+    """The task would fit no worker, even idle; without `largest`: each resource would fit one, but not all together."""
     has = f"the largest matching worker has {largest}" if largest else "no matching worker has all of that"
     return f"Needs {needs}, but {has}; {arrival or _NEVER}"
 
@@ -238,12 +228,12 @@ def no_free_capacity(free: str, ahead: int, own: Priority, next_seconds: float |
 
 
 def is_next() -> str:
-    """Nothing blocks it."""
+    """Nothing blocks the task."""
     return "It is next: it starts in the scheduler's next turn"
 
 
 def preempted(at: datetime, ran_seconds: float | None, *, saved: bool, place: int, now: datetime) -> str:
-    """It was preempted, and waits again."""
+    """The task was preempted, and waits again."""
     ran = "" if ran_seconds is None else f" after running {format_seconds(ran_seconds)}"
     kept = "" if ran_seconds is None else ", checkpoint kept" if saved else ", no checkpoint"
     return f"Preempted for another task at {format_clock(at, now)}{ran}{kept}; queued again, {_ordinal(place)}"
@@ -253,3 +243,119 @@ def _ordinal(place: int) -> str:
     tens, ones = divmod(place, 10)
     ending = {1: "st", 2: "nd", 3: "rd"}.get(ones, "th") if tens % 10 != 1 else "th"
     return f"{place:,}{ending} in its queue"
+
+
+# before the queue
+
+
+def waiting_for_upstream(waits: int, total: int, names: Sequence[str]) -> str:
+    """Upstream tasks have not finished."""
+    of = f" of {total:,}" if total > waits else ""
+    return f"Waiting for {waits:,}{of} upstream task{'' if total == 1 else 's'}: {list_some(names, waits)}"
+
+
+def about_to_be_ready() -> str:
+    """All upstream tasks have ended, and readiness has not been decided yet."""
+    return "All its upstream tasks have ended; it becomes ready as its run is processed"
+
+
+def never_ready(because: str, ended_at: datetime | None, now: datetime) -> str:
+    """An upstream task has not succeeded."""
+    when = "" if ended_at is None else f" at {format_clock(ended_at, now)}"
+    return f"Will never start: {because}{when}; retry that task to continue"
+
+
+def waiting_until(due_at: datetime, because: str, now: datetime) -> str:
+    """The task is not due."""
+    why = f" ({because})" if because else ""
+    return f"Due at {format_clock(due_at, now)} ({format_relative(due_at, now)}){why}"
+
+
+def waiting_for_retry(tries: int, most: int, failure: str, due_at: datetime, now: datetime) -> str:
+    """The task failed, and will be retried."""
+    of = f" of {most}" if most > tries else ""
+    return f"Attempt {tries} failed ({failure}); attempt {tries + 1}{of} {format_relative(due_at, now)}"
+
+
+# quarantined
+
+
+def quarantined(failure: str, workers: Sequence[str], *, lost: bool) -> str:
+    """The task is held until a person clears it."""
+    how = "Lost with" if lost else "Failed the same way on"
+    where = f"{how} {count_of(len(workers), 'worker')}" if workers else "Quarantined"
+    return f"{where} ({failure}); held until it is cleared"
+
+
+# on a worker
+
+
+def starting(worker: str, seconds: float) -> str:
+    """The task was assigned a moment ago."""
+    return f"Assigned to {worker} {format_seconds(seconds)} ago; its process is starting"
+
+
+def starting_slowly(worker: str, seconds: float, *, received: bool, limit_seconds: float) -> str:
+    """A worker has it and does not start it."""
+    if received:
+        return f"Assigned to {worker} {format_seconds(seconds)} ago and received, but not started"
+    return (
+        f"Assigned to {worker} {format_seconds(seconds)} ago, not acknowledged; "
+        f"it is requeued after {format_seconds(limit_seconds)}"
+    )
+
+
+def behind_in_group(worker: str, before: int) -> str:
+    """The task shares a lease with tasks that run first."""
+    return f"Assigned to {worker}, behind {count_of(before, 'task')} of the same lease"
+
+
+def worker_is_silent(worker: str, seconds: float, lost_in_seconds: float, again: str) -> str:
+    """The task's worker has missed heartbeats."""
+    return (
+        f"No heartbeat from {worker} for {format_seconds(seconds)}; "
+        f"after another {format_seconds(lost_in_seconds)} it counts as lost, and the task {again}"
+    )
+
+
+def worker_gone(worker: str) -> str:
+    """The task's worker is not known any more."""
+    return f"{worker or 'Its worker'} is gone; the task is about to be requeued"
+
+
+def being_stopped(why: str, kill_at: datetime, now: datetime) -> str:
+    """The task is being stopped."""
+    return f"Stopping ({why}); killed at {format_clock(kill_at, now)} unless it ends before"
+
+
+def being_preempted(kill_at: datetime, now: datetime) -> str:
+    """The task is being preempted."""
+    return f"Being preempted for another task; requeued by {format_clock(kill_at, now)}"
+
+
+def runs(worker: str, seconds: float, usual: float | None, progress: str) -> str:
+    """The task runs as usual."""
+    often = "" if usual is None else f", usually {format_seconds(usual)}"
+    return f"Running on {worker} for {format_seconds(seconds)}{often}{progress}"
+
+
+def runs_slowly(seconds: float, usual: float | None, progress: str) -> str:
+    """The task takes longer than usual."""
+    often = "longer than expected" if usual is None else f"usually {format_seconds(usual)}"
+    return f"Running {format_seconds(seconds)}, {often}{progress or '; no progress reported'}"
+
+
+def stuck(seconds: float, highest: float | None, silent: float) -> str:
+    """The task makes no progress."""
+    often = "" if highest is None else f", rarely more than {format_seconds(highest)}"
+    return (
+        f"Running {format_seconds(seconds)}{often}; no progress for {format_seconds(silent)} "
+        f"while its worker responds: "
+        "probably hung, not slow"
+    )
+
+
+def format_progress(percent: float | None, note: str) -> str:
+    """The task's progress, as the end of a sentence."""
+    said = f"{percent:.0f} %" if percent is not None else note
+    return f", still making progress ({said})" if said else ""

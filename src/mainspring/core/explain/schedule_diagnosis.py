@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
+import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.explain.diagnosis import (
@@ -22,34 +24,58 @@ from mainspring.core.explain.diagnosis import (
     Blocker,
     Diagnosis,
     Expected,
-    ExpectedKind,
+    Gate,
+    GateState,
     Reason,
     Suggestion,
     SuggestionKind,
 )
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
-from mainspring.core.explain.schedule_context import (
-    AFTER,
-    CONDITION,
-    DUE,
-    ENABLED,
-    NOT_PAUSED,
-    OVERLAP,
-    ScheduleContext,
-    format_latest,
-    format_usual,
-    format_window,
-    gates_of,
-)
-from mainspring.core.model.schedule_rows import BackfillRow, FireRow
+from mainspring.core.model.batch import DurationRow
+from mainspring.core.model.schedule_rows import BackfillRow, FireRow, ScheduleChange, ScheduleRow, UpstreamSchedule
 from mainspring.core.schedules.evaluate import upstream_window
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.start_policy import Situation, StartGate, decide_start
-from mainspring.core.schedules.triggers import EventTrigger, ManualTrigger, describe_trigger
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, ManualTrigger, describe_trigger, format_window
 from mainspring.core.schedules.windows import Outcome, start_of, upcoming
 from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.sentences import count_of
 
 _EVALUATED_WITHIN_SECONDS = 60.0
 """Waiting windows are decided again at least this often while a server is healthy."""
+_ENABLED, _NOT_PAUSED, _DUE, _AFTER, _OVERLAP, _CONDITION = (
+    "enabled", "pause", "due", "after", "overlap", "condition"
+)  # fmt: skip
+_MIN_EVENTS = 3
+"""Minimum to estimate how often events come."""
+
+
+class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a schedule."""
+
+    schedule: ScheduleRow
+    spec: ScheduleSpec
+    now: datetime
+    waiting: tuple[FireRow, ...] = ()
+    """Waiting windows, oldest first."""
+    active: tuple[FireRow, ...] = ()
+    """Windows with unfinished runs, oldest first."""
+    latest: FireRow | None = None
+    """The fire of its latest window."""
+    backfill: BackfillRow | None = None
+    """The backfill of the oldest waiting window, if only backfilled windows wait."""
+    backfilled: int = 0
+    """How many of its windows have finished."""
+    other: UpstreamSchedule | None = None
+    """The upstream job."""
+    events: tuple[datetime, ...] = ()
+    """When events of its type came, latest first."""
+    stopped: ScheduleChange | None = None
+    """The last pause or disabling."""
+    duration: DurationRow | None = None
+    """Usual duration of its job's runs."""
+    called: str
+    """Display name: its own, or its job's if it is the only schedule of that job."""
 
 
 def diagnose_schedule(context: ScheduleContext) -> Diagnosis:
@@ -57,7 +83,7 @@ def diagnose_schedule(context: ScheduleContext) -> Diagnosis:
     row, found = context.schedule, _about(context)
     if row.deleted_at is not None:
         verdict = f"Was deleted {format_relative(row.deleted_at, context.now)}{_reason(row.because)}"
-        return replace(found, verdict=verdict, expected=_never("it is deleted"))
+        return replace(found, verdict=verdict, expected=Expected.never("it is deleted"))
     if row.paused:
         return _paused(found, context)
     if not row.enabled:
@@ -84,13 +110,13 @@ def _paused(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
     verdict = f"Paused{_reason(context.schedule.because)}"
     if change is not None:
         verdict = f"Paused by {change.by} {format_relative(change.at, context.now)}{_quoted(change.why)}"
-    person = () if change is None else (Blocker(kind="person", id=change.by, says=f"{change.by}, who paused it"),)
+    person = () if change is None else (Blocker("person", change.by, f"{change.by}, who paused it"),)
     return replace(
         found,
         reason=Reason.PAUSED,
         verdict=verdict + _and_waiting(context),
-        expected=_unknown_start("someone has to resume it"),
-        gates=gates_of(context, NOT_PAUSED),
+        expected=Expected.unknown("someone has to resume it"),
+        gates=_gates(context, _NOT_PAUSED),
         blockers=person,
         ruled_out=("not failures",),
         suggestions=(_resume(context, SuggestionKind.ASK, "Resume it"),),
@@ -104,21 +130,17 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
             found,
             reason=Reason.PAUSED,
             verdict="Disabled in its definition",
-            expected=_never("its definition disables it"),
-            gates=gates_of(context, ENABLED),
-            suggestions=(
-                Suggestion(
-                    kind=SuggestionKind.CHANGE, says="Enable it in its definition", effect=_format_next(context)
-                ),
-            ),
+            expected=Expected.never("its definition disables it"),
+            gates=_gates(context, _ENABLED),
+            suggestions=(Suggestion.change("Enable it in its definition", effect=_format_next(context)),),
         )
     since = "" if change is None else f" {format_relative(change.at, context.now)}"
     return replace(
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Disabled{since} after repeated failures{_reason(row.because)}; it stays so until it is resumed",
-        expected=_unknown_start("someone has to fix its job and resume it"),
-        gates=gates_of(context, ENABLED),
+        expected=Expected.unknown("someone has to fix its job and resume it"),
+        gates=_gates(context, _ENABLED),
         ruled_out=("not paused",),
         suggestions=(
             _resume(
@@ -139,7 +161,7 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
     situation = Situation(active=len(others), other=upstream_window(context.other, fire.window_at))
     start = decide_start(context.spec, fire.window_at, situation, now=context.now)
 
-    window = f"Window {format_window(context, fire.window_at)} has waited {_ago(fire.window_at, context.now)}"
+    window = f"Window {_format_window(context, fire.window_at)} has waited {_ago(fire.window_at, context.now)}"
     waited = replace(found, numbers={"waiting": float(len(context.waiting))})
     if start.outcome is Outcome.WAITING and start.gate is StartGate.AFTER:
         return _for_upstream(waited, context, f"{window}: {start.because}")
@@ -150,11 +172,9 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
             waited,
             reason=Reason.WAITING_EVENT,
             verdict=f"{window}: {fire.because}",
-            expected=_unknown_start("a worker has not reported on the file yet"),
-            gates=gates_of(context, CONDITION),
-            suggestions=(
-                Suggestion(kind=SuggestionKind.WAIT, says="Wait: a worker of the pool has to check the file"),
-            ),
+            expected=Expected.unknown("a worker has not reported on the file yet"),
+            gates=_gates(context, _CONDITION),
+            suggestions=(Suggestion.wait("Wait: a worker of the pool has to check the file"),),
         )
     evaluated_at = context.schedule.evaluated_at or fire.decided_at
     if (context.now - evaluated_at).total_seconds() <= _EVALUATED_WITHIN_SECONDS:
@@ -163,7 +183,7 @@ def _waiting(found: Diagnosis, context: ScheduleContext, fire: FireRow) -> Diagn
         waited,
         reason=Reason.SCHEDULER_LAG,
         verdict=f"{window}; not blocked, but no server has evaluated it for {_ago(evaluated_at, context.now)}",
-        expected=_unknown_start("no server evaluates waiting windows"),
+        expected=Expected.unknown("no server evaluates waiting windows"),
     )
 
 
@@ -173,7 +193,7 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
     named: list[Blocker] = []
     if other is not None:
         named = [
-            Blocker(kind="run", id=fire.run_id, says=f"{after.job}: {fire.run_id}", tenant=found.tenant)
+            Blocker("run", fire.run_id, f"{after.job}: {fire.run_id}", found.tenant)
             for fire in other.fires
             if fire.run_id is not None and fire.run_state is None
         ]
@@ -181,13 +201,11 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
         found,
         reason=Reason.WAITING_UPSTREAM,
         verdict=verdict,
-        expected=_unknown_start(f"it depends on {after.job}"),
-        gates=gates_of(context, AFTER),
-        blockers=tuple(named[:MAX_NAMED]) or (Blocker(kind="job", id=after.job, says=after.job, tenant=found.tenant),),
+        expected=Expected.unknown(f"it depends on {after.job}"),
+        gates=_gates(context, _AFTER),
+        blockers=tuple(named[:MAX_NAMED]) or (Blocker("job", after.job, after.job, found.tenant),),
         more_blockers=max(0, len(named) - MAX_NAMED),
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait for {after.job}", command=f"mainspring why {after.job}"),
-        ),
+        suggestions=(Suggestion.wait(f"Wait for {after.job}", f"mainspring why {after.job}"),),
     )
 
 
@@ -197,12 +215,12 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
         reason=Reason.CONCURRENCY,
         verdict=verdict,
         expected=_expected_end(context, active),
-        gates=gates_of(context, OVERLAP),
+        gates=_gates(context, _OVERLAP),
         blockers=tuple(_run_in_the_way(context, fire) for fire in active[:MAX_NAMED]),
         more_blockers=max(0, len(active) - MAX_NAMED),
         ruled_out=("not paused", "not the upstream job"),
         suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says="Wait for the active run"),
+            Suggestion.wait("Wait for the active run"),
             *([_cancel(active[0])] if len(active) == context.spec.max_active else []),
         ),
     )
@@ -210,9 +228,7 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
 
 def _cancel(fire: FireRow) -> Suggestion:
     effect = "the waiting window starts once it has ended"
-    return Suggestion(
-        kind=SuggestionKind.CHANGE, says="Cancel that run", command=f"mainspring cancel {fire.run_id}", effect=effect
-    )
+    return Suggestion.change("Cancel that run", f"mainspring cancel {fire.run_id}", effect)
 
 
 def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillRow) -> Diagnosis:
@@ -228,15 +244,13 @@ def _backfilling(found: Diagnosis, context: ScheduleContext, backfill: BackfillR
         blockers=tuple(_run_in_the_way(context, fire) for fire in going[:MAX_NAMED]),
         more_blockers=max(0, len(going) - MAX_NAMED),
         ruled_out=("planned windows are not affected",),
-        suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait: {_format_remaining(context, backfill, len(mine))}"),
-        ),
+        suggestions=(Suggestion.wait(f"Wait: {_format_remaining(context, backfill, len(mine))}"),),
         numbers={"waiting": float(len(mine)), "done": float(context.backfilled), "total": float(backfill.windows)},
     )
 
 
 def _format_remaining(context: ScheduleContext, backfill: BackfillRow, waiting: int) -> str:
-    """How long a backfill takes, at the usual duration of a run."""
+    """Return how long a backfill takes, at the usual duration of a run."""
     if context.duration is None:
         return "the usual duration of a run is not known yet"
     rounds = -(-waiting // backfill.max_parallel)
@@ -246,21 +260,21 @@ def _format_remaining(context: ScheduleContext, backfill: BackfillRow, waiting: 
 def _run_in_the_way(context: ScheduleContext, fire: FireRow) -> Blocker:
     began = fire.start_at or fire.decided_at
     usual = "" if context.duration is None else f", usually {format_seconds(context.duration.p50_seconds)}"
-    says = f"{fire.run_id}, of window {format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
-    return Blocker(kind="run", id=fire.run_id or "", says=says, tenant=context.schedule.tenant)
+    says = f"{fire.run_id}, of window {_format_window(context, fire.window_at)} (for {_ago(began, context.now)}{usual})"
+    return Blocker("run", fire.run_id or "", says, context.schedule.tenant)
 
 
 def _expected_end(context: ScheduleContext, active: Sequence[FireRow]) -> Expected:
-    """When the first of these runs usually ends."""
+    """Return when the first of these runs usually ends."""
     if context.duration is None or not active:
-        return _unknown_start("the usual duration of its runs is not known")
+        return Expected.unknown("the usual duration of its runs is not known")
     began = min(fire.start_at or fire.decided_at for fire in active)
     earliest = began + timedelta(seconds=context.duration.p50_seconds)
     latest = began + timedelta(seconds=context.duration.p90_seconds)
     if latest <= context.now:
-        return _unknown_start("the active run takes longer than 9 of 10 before it")
+        return Expected.unknown("the active run takes longer than 9 of 10 before it")
     basis = f"how long its last {context.duration.count:,} runs took (p50 to p90)"
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=max(earliest, context.now), latest=latest)
+    return Expected.between(max(earliest, context.now), latest, basis)
 
 
 # nothing is due
@@ -272,8 +286,8 @@ def _overdue(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> D
         found,
         reason=Reason.SCHEDULER_LAG,
         verdict=f"Due {late} ago and not evaluated since: the schedulers are behind",
-        expected=_unknown_start("no server evaluates due windows"),
-        gates=gates_of(context, DUE, f"{late} ago"),
+        expected=Expected.unknown("no server evaluates due windows"),
+        gates=_gates(context, _DUE, f"{late} ago"),
     )
 
 
@@ -282,28 +296,27 @@ def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger
         f"last seen {format_relative(context.events[0], context.now)}" if context.events else "none was ever received"
     )
     row = context.schedule
-    expected = _unknown_start("it is not known when an event comes")
+    expected = Expected.unknown("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
         at, ahead = format_clock(row.next_at, context.now), format_relative(row.next_at, context.now)
         by = f"; without one it runs at {at} ({ahead})"
         basis = "when the event comes, at the latest at the end of its buffer"
-        expected = Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=context.now, latest=row.next_at)
-    send = Suggestion(
-        kind=SuggestionKind.CHANGE,
-        says="Send the event",
-        command=f"mainspring events send {trigger.type}",
-        effect="a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
+        expected = Expected.between(context.now, row.next_at, basis)
+    send = Suggestion.change(
+        "Send the event",
+        f"mainspring events send {trigger.type}",
+        "a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
     )
     return replace(
         found,
         reason=Reason.WAITING_EVENT,
-        verdict=f"Waits for event {trigger.type}; {seen}{format_usual(context.events)}{by}{format_latest(context)}",
+        verdict=f"Waits for event {trigger.type}; {seen}{_format_usual(context.events)}{by}{_format_latest(context)}",
         expected=expected,
-        gates=gates_of(context, DUE, f"event {trigger.type}"),
-        blockers=(Blocker(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
+        gates=_gates(context, _DUE, f"event {trigger.type}"),
+        blockers=(Blocker("event", trigger.type, f"event {trigger.type}, {seen}"),),
         ruled_out=("not paused", "no window waits for capacity"),
-        suggestions=(Suggestion(kind=SuggestionKind.WAIT, says="Wait for the event"), send, _trigger(context)),
+        suggestions=(Suggestion.wait("Wait for the event"), send, _trigger(context)),
         numbers={"events": float(len(context.events))},
     )
 
@@ -315,14 +328,12 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
     return replace(
         found,
         reason=Reason.WAITING_TIME,
-        verdict=f"Next window {format_window(context, next_at)} ({when}){format_latest(context)}",
-        expected=Expected(
-            kind=ExpectedKind.RANGE, basis=f"it fires {describe_trigger(spec.trigger)}", earliest=starts, latest=starts
-        ),
-        gates=gates_of(context, DUE, when),
+        verdict=f"Next window {_format_window(context, next_at)} ({when}){_format_latest(context)}",
+        expected=Expected.at(starts, f"it fires {describe_trigger(spec.trigger)}"),
+        gates=_gates(context, _DUE, when),
         ruled_out=("not paused", "no window waits for capacity"),
         suggestions=(
-            Suggestion(kind=SuggestionKind.WAIT, says=f"Wait until {format_clock(starts, context.now)}"),
+            Suggestion.wait(f"Wait until {format_clock(starts, context.now)}"),
             _trigger(context),
         ),
     )
@@ -330,10 +341,12 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
 
 def _on_demand(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
     if isinstance(context.spec.trigger, ManualTrigger):
-        verdict = f"Runs on request only{format_latest(context)}"
+        verdict = f"Runs on request only{_format_latest(context)}"
         return replace(found, verdict=verdict, suggestions=(_trigger(context),))
-    verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{format_latest(context)}"
-    return replace(found, verdict=verdict, expected=_never("it has no future window"), suggestions=(_trigger(context),))
+    verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{_format_latest(context)}"
+    return replace(
+        found, verdict=verdict, expected=Expected.never("it has no future window"), suggestions=(_trigger(context),)
+    )
 
 
 # the pieces
@@ -355,17 +368,17 @@ def _resume(context: ScheduleContext, kind: SuggestionKind, says: str) -> Sugges
 def _format_next(context: ScheduleContext) -> str:
     """The next window once the schedule is active."""
     windows = upcoming(replace(context.spec, enabled=True), context.now, 1)
-    return f"its next window is {format_window(context, windows[0])}" if windows else "it is active again"
+    return f"its next window is {_format_window(context, windows[0])}" if windows else "it is active again"
 
 
 def _trigger(context: ScheduleContext) -> Suggestion:
     command = f"mainspring trigger {context.called}"
-    return Suggestion(kind=SuggestionKind.CHANGE, says="Run it now", command=command, effect="a run starts at once")
+    return Suggestion.change("Run it now", command, "a run starts at once")
 
 
 def _and_waiting(context: ScheduleContext) -> str:
     count = len(context.waiting)
-    return f"; {count} window{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} waiting" if count else ""
+    return f"; {count_of(count, 'window')} {'is' if count == 1 else 'are'} waiting" if count else ""
 
 
 def _ago(at: datetime, now: datetime) -> str:
@@ -380,9 +393,53 @@ def _quoted(why: str) -> str:
     return f': "{why}"' if why else ""
 
 
-def _never(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.NEVER, basis=basis)
+def _gates(context: ScheduleContext, holds: str, says: str = "") -> tuple[Gate, ...]:
+    """The gates of a window, in the order in which they are checked."""
+    spec = context.spec
+    active = sum(fire.backfill_id is None for fire in context.active)
+    names = [(_ENABLED, ""), (_NOT_PAUSED, ""), (_DUE, "")]
+    if spec.after is not None:
+        names.append((_AFTER, spec.after.job))
+    names.append((_OVERLAP, f"{active} of {spec.max_active}"))
+    if spec.condition is not None:
+        names.append((_CONDITION, spec.condition.file_exists or ""))
+    gates: list[Gate] = []
+    passed = GateState.YES
+    for name, words in names:
+        if name == holds:
+            gates.append(Gate(name, GateState.HOLDS, says or words))
+            passed = GateState.NOT_REACHED
+        else:
+            gates.append(Gate(name, passed, words))
+    return tuple(gates)
 
 
-def _unknown_start(basis: str) -> Expected:
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
+def _format_window(context: ScheduleContext, window_at: datetime) -> str:
+    """Format a window in its time zone."""
+    trigger = context.spec.trigger
+    text = format_window(trigger, window_at)
+    zone = trigger.timezone if isinstance(trigger, CronTrigger) else "UTC"
+    if isinstance(trigger, EventTrigger) and trigger.expected is not None:
+        zone = trigger.expected.timezone
+    return f"{text[:10]} {text[11:19]} {zone}"
+
+
+def _format_latest(context: ScheduleContext) -> str:
+    """The outcome of the latest window, as the end of a sentence."""
+    fire = context.latest
+    if fire is None or fire.outcome is Outcome.WAITING:
+        return ""
+    window = f"; its latest window, {_format_window(context, fire.last_window_at)},"
+    if fire.outcome is not Outcome.RAN:
+        return f"{window} did not run: {fire.because}"
+    if fire.run_state is None:
+        return f"{window} is running ({fire.run_id})"
+    return f"{window} {fire.run_state.value.lower().replace('_', ' ')} ({fire.run_id})"
+
+
+def _format_usual(events: Sequence[datetime]) -> str:
+    """Return how often events usually come, latest first, if there are enough to tell."""
+    if len(events) < _MIN_EVENTS:
+        return ""
+    gaps = sorted((later - earlier).total_seconds() for later, earlier in pairwise(events))
+    return f", usually every {format_seconds(gaps[len(gaps) // 2])}"

@@ -23,7 +23,7 @@ _CAPACITY = (H.RESERVED, H.NO_CAPACITY)
 
 
 def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources = ZERO_RESOURCES) -> str:
-    """Why none of these workers takes a task of this shape.
+    """Return why none of these workers takes a task of this shape.
 
     `free` is the total of the workers that lack only capacity: if that is enough, it is fragmented (PLC-9).
     """

@@ -74,12 +74,12 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     unpaused: bool = False
 
     def changes_task(self) -> bool:
-        """Whether the task's request changes."""
+        """Return whether the task's request changes."""
         amounts = (self.cpu_millis, self.memory_bytes, self.gpus, self.disk_bytes, self.zone)
         return bool(self.without_labels) or any(amount is not None for amount in amounts)
 
     def changes_quota(self) -> bool:
-        """Whether its tenant's quota changes."""
+        """Return whether its tenant's quota changes."""
         return any(one is not None for one in (self.burst_cpu_millis, self.guaranteed_cpu_millis, self.max_tasks))
 
 
@@ -122,9 +122,9 @@ def parse_hypothesis(words: Sequence[str]) -> Hypothesis:
         try:
             hypothesis = _read(clause, hypothesis)
         except ValueError as error:
-            faults.append(Fault(where=clause, why=str(error)))
+            faults.append(Fault(clause, str(error)))
     if not faults and not any(clauses):
-        faults.append(Fault(where="if", why=f"must list changes, such as {_EXAMPLE}"))
+        faults.append(Fault("if", f"must list changes, such as {_EXAMPLE}"))
     if faults:
         raise Refused("invalid changes", faults)
     return hypothesis

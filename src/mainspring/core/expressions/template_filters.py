@@ -1,8 +1,7 @@
 """Our own template filters: those that iterate or build lists, may grow a text, or compute dates.
 
 1. Their input is charged to the evaluation's `EvaluationBudget`, and a list that they return is an `Array` again, so
-   that the next
-   filter is charged as well.
+   that the next filter is charged as well.
 2. They never pass a Python list or dict to the engine, which would expose its methods to the expression.
 3. They fail with a sentence when the value has the wrong type.
 
@@ -74,21 +73,17 @@ def _map(budget: EvaluationBudget, value: object, *, attribute: str, default: ob
     return Array(found, budget, 0)
 
 
-def _selectattr(
-    budget: EvaluationBudget, value: object, attribute: str, test: str = "true", than: object = None
-) -> EngineValue:
-    """Return the items whose field passes: `rows|selectattr('state', 'equalto', 'bad')`, or just
-    `selectattr('flag')`."""
-    return Array([row for row in _rows(budget, value, "selectattr") if _passes(row, attribute, test, than)], budget, 0)
+def _by_attribute(name: str, *, passing: bool) -> Callable[..., EngineValue]:
+    """Return the filter for the items whose field passes, or does not: `rows|selectattr('state', 'equalto', 'bad')`, or
+    just `selectattr('flag')`."""
 
+    def called(
+        budget: EvaluationBudget, value: object, attribute: str, test: str = "true", than: object = None
+    ) -> EngineValue:
+        rows = _rows(budget, value, name)
+        return Array([row for row in rows if _passes(row, attribute, test, than) == passing], budget, 0)
 
-def _rejectattr(
-    budget: EvaluationBudget, value: object, attribute: str, test: str = "true", than: object = None
-) -> EngineValue:
-    """Return the items whose field does not pass."""
-    return Array(
-        [row for row in _rows(budget, value, "rejectattr") if not _passes(row, attribute, test, than)], budget, 0
-    )
+    return called
 
 
 def _sort(
@@ -139,19 +134,14 @@ def _tojson(budget: EvaluationBudget, value: object) -> EngineValue:
     return budget.write(plain(value))
 
 
-def _date(budget: EvaluationBudget, value: object) -> EngineValue:
-    """Return the date of a time: `2026-11-16T06:30:00+01:00` gives `2026-11-16`."""
-    return _plus_days(budget, value, 0)
+def _date_after(days: int) -> Callable[..., EngineValue]:
+    """Return the filter for the date so many days after that of a time: of `2026-11-16T06:30:00+01:00` with 0 days
+    `2026-11-16`."""
 
+    def called(budget: EvaluationBudget, value: object) -> EngineValue:
+        return _plus_days(budget, value, days)
 
-def _yesterday(budget: EvaluationBudget, value: object) -> EngineValue:
-    """Return the date before that of a time."""
-    return _plus_days(budget, value, -1)
-
-
-def _tomorrow(budget: EvaluationBudget, value: object) -> EngineValue:
-    """Return the date after that of a time."""
-    return _plus_days(budget, value, 1)
+    return called
 
 
 def _plus_days(_budget: EvaluationBudget, value: object, days: object) -> EngineValue:
@@ -184,21 +174,21 @@ def _counted(function: Callable[..., EngineValue]) -> Callable[..., EngineValue]
 
 FILTERS: Mapping[str, Callable[..., EngineValue]] = {
     "count": _counted(_length),
-    "date": _counted(_date),
+    "date": _counted(_date_after(0)),
     "join": _counted(_join),
     "length": _counted(_length),
     "list": _counted(_list),
     "map": _counted(_map),
     "plus_days": _counted(_plus_days),
-    "rejectattr": _counted(_rejectattr),
+    "rejectattr": _counted(_by_attribute("rejectattr", passing=False)),
     "replace": _counted(_replace),
-    "selectattr": _counted(_selectattr),
+    "selectattr": _counted(_by_attribute("selectattr", passing=True)),
     "sort": _counted(_sort),
     "times": _counted(_times),
     "tojson": _counted(_tojson),
-    "tomorrow": _counted(_tomorrow),
+    "tomorrow": _counted(_date_after(1)),
     "unique": _counted(_unique),
-    "yesterday": _counted(_yesterday),
+    "yesterday": _counted(_date_after(-1)),
 }
 
 

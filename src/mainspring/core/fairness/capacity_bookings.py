@@ -19,18 +19,16 @@ from functools import lru_cache
 import msgspec
 
 from mainspring.core.admission.validate_job import Faults, check_name
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources, largest_of
 from mainspring.core.schedules.cron import expression as cron
 from mainspring.core.schedules.cron.occurrences import next_after, previous_before
-from mainspring.core.schedules.time_zones import find_zone, to_instant, to_seconds, zone_fault
-from mainspring.protocol.errors import Refused
+from mainspring.core.schedules.time_zones import INSTANT, find_zone, to_instant, to_seconds, zone_fault
 
 MAX_BOOKINGS = 20
 """Per tenant and pool."""
 MIN_SECONDS = 60
 MAX_SECONDS = 7 * 86_400
 MAX_LEAD_SECONDS = 86_400
-_INSTANT = timedelta(microseconds=1)
 
 
 class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -49,11 +47,11 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     why: str = ""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it applies at an instant."""
+        """Return whether it applies at an instant."""
         return _holds(self.cron, self.zone, self.seconds, self.lead_seconds, to_seconds(now))
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When the next window begins; None if there is none."""
+        """Return when the next window begins; None if there is none."""
         zone = find_zone(self.zone)
         return None if zone is None else next_after(cron.parse(self.cron), zone, now)
 
@@ -63,7 +61,7 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
         if zone is None:
             return None
         if self.holds_at(now):
-            window = previous_before(cron.parse(self.cron), zone, now + lead + _INSTANT)
+            window = previous_before(cron.parse(self.cron), zone, now + lead + INSTANT)
             return None if window is None else window + timedelta(seconds=self.seconds)
         window = next_after(cron.parse(self.cron), zone, now + lead)
         return None if window is None else window - lead
@@ -74,7 +72,7 @@ def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -
     held = [booking.guaranteed for booking in bookings if booking.holds_at(now)]
     if not held:
         return promised
-    return Resources(*(max(getattr(one, name) for one in (promised, *held)) for name in NAMES))
+    return largest_of((promised, *held))
 
 
 def check(booking: Booking, now: datetime, faults: Faults) -> None:
@@ -87,15 +85,11 @@ def check(booking: Booking, now: datetime, faults: Faults) -> None:
     if booking.guaranteed == ZERO_RESOURCES:
         faults.add("guaranteed", "must reserve at least one resource")
     fault = zone_fault(booking.zone)
-    if fault is not None:
-        faults.add("zone", fault)
-    try:
-        cron.parse(booking.cron)
-    except Refused as refused:
-        for each in refused.faults:
-            faults.add("cron", f"{each.where}: {each.why}" if each.where != "cron" else each.why)
-        return
-    if fault is None:
+    faults.add("zone", fault)
+    invalid = cron.faults_in(booking.cron)
+    for why in invalid:
+        faults.add("cron", why)
+    if not invalid and fault is None:
         _check_windows(booking, now, faults)
 
 
@@ -106,8 +100,8 @@ def _check_windows(booking: Booking, now: datetime, faults: Faults) -> None:
     if first is None:
         faults.add("cron", "has no future window")
     elif second is not None and (second - first).total_seconds() <= booking.seconds + booking.lead_seconds:
-        anti_affinity = (second - first).total_seconds()
-        why = f"its windows would overlap: duration plus lead must be less than {anti_affinity:.0f}, their distance"
+        distance = (second - first).total_seconds()
+        why = f"its windows would overlap: duration plus lead must be less than {distance:.0f}, their distance"
         faults.add("seconds", why)
 
 
@@ -117,5 +111,5 @@ def _holds(expression: str, zone_name: str, seconds: int, lead_seconds: int, sec
     zone = find_zone(zone_name)
     if zone is None:
         return False
-    last = previous_before(cron.parse(expression), zone, to_instant(second + lead_seconds) + _INSTANT)
+    last = previous_before(cron.parse(expression), zone, to_instant(second + lead_seconds) + INSTANT)
     return last is not None and to_seconds(last) + seconds > second

@@ -10,8 +10,7 @@ blocked, wait beside their queue, oldest first, and each joins its head once it 
    `left` are called where that changes, and `depth` counts all of them.
 2. A parked shape is skipped, so that tasks that can't be placed don't hide what is behind them. `wake` unparks it.
 3. A tenant that may have no more is skipped at a priority, until it may have more (`retry_tenant`), or its next task
-   may be
-   another: tasks of it came or left, or a shape of it was woken.
+   may be another: tasks of it came or left, or a shape of it was woken.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
 
-from mainspring.core.fairness.queue_index import QueueIndex
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape, without_affinity
 
@@ -37,6 +35,8 @@ Head = tuple[datetime, int, Shape]
 """A queue: when its oldest task became ready, its arrival number, and the shape."""
 _Reinserted = list[tuple[datetime, int, Task, int]]
 """A heap of tasks from another priority, or that were blocked: when they became ready, then as in a queue."""
+TenantsByShape = dict[Shape, dict[str, None]]
+"""Tenants by shape. No shape is there without one."""
 
 
 class QueueSummary(NamedTuple):
@@ -49,6 +49,50 @@ class QueueSummary(NamedTuple):
     """Including stale entries."""
     since: datetime
     """When the oldest of them became ready."""
+
+
+class QueueIndex:
+    """Index of tenants by the shapes of their queues, at one priority.
+
+    1. `trying` is `all` without skipped tenants, so that tenants at their quotas cost nothing. Scanning 10,000 of these
+       in every turn would take 2 ms.
+    2. Only skipped tenants are omitted, and a tenant that gets another queue is no longer skipped.
+    """
+
+    def __init__(self) -> None:
+        self.all: TenantsByShape = {}
+        self.trying: TenantsByShape = {}
+        self._skipped: dict[str, tuple[Shape, ...]] = {}
+        """Skipped tenants, and the shapes of their queues at that time."""
+
+    def join(self, tenant: str, shape: Shape) -> None:
+        """Add a tenant's queue of this shape."""
+        self.retry_tenant(tenant)
+        self.all.setdefault(shape, {})[tenant] = None
+        self.trying.setdefault(shape, {})[tenant] = None
+
+    def leave(self, tenant: str, shape: Shape) -> None:
+        """Remove a tenant's queue of this shape."""
+        _take_out(self.all, tenant, shape)
+        _take_out(self.trying, tenant, shape)
+
+    def skip(self, tenant: str, shapes: Iterable[Shape]) -> None:
+        """Skip a tenant, which has queues of these shapes, for now."""
+        self._skipped[tenant] = tuple(shapes)
+        for shape in self._skipped[tenant]:
+            _take_out(self.trying, tenant, shape)
+
+    def retry_tenant(self, tenant: str) -> None:
+        """Stop skipping a tenant: it may have more than before."""
+        for shape in self._skipped.pop(tenant, ()):
+            if tenant in self.all.get(shape, ()):
+                self.trying.setdefault(shape, {})[tenant] = None
+
+    def retry_tenants(self, tenants: Iterable[str] | None = None) -> None:
+        """Stop skipping these tenants, or all."""
+        if self._skipped:
+            for tenant in list(self._skipped if tenants is None else tenants):
+                self.retry_tenant(tenant)
 
 
 class FairQueues:
@@ -149,7 +193,7 @@ class FairQueues:
         self._full[without_affinity(shape)] = None
 
     def is_full(self, shape: Shape) -> bool:
-        """Whether a shape is known to find no capacity, wherever the other tasks of its run are."""
+        """Return whether a shape is known to find no capacity, wherever the other tasks of its run are."""
         return bool(self._full) and without_affinity(shape) in self._full
 
     def unpark(self, shapes: Iterable[Shape]) -> None:
@@ -252,7 +296,7 @@ class FairQueues:
         return None
 
     def count_before(self, task: Task, shape: Shape) -> int:
-        """About how many tasks of its queue are before a task: stale entries are counted too."""
+        """Return about how many tasks of its queue are before a task: stale entries are counted too."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
         start = bisect_left(queue, task.since, key=lambda entry: entry[1].since)
         for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long line
@@ -262,7 +306,7 @@ class FairQueues:
         return start
 
     def length(self, tenant: str, shape: Shape, priorities: Iterable[Priority] = Priority) -> int:
-        """How many tasks of a tenant and shape wait, at these priorities, including stale entries."""
+        """Return how many tasks of a tenant and shape wait, at these priorities, including stale entries."""
         total = 0
         for priority in priorities:
             queue = self._queues[priority].get(tenant, {}).get(shape, ())
@@ -270,7 +314,7 @@ class FairQueues:
         return total
 
     def has(self, task: Task, shape: Shape) -> bool:
-        """Whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
+        """Return whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, ())
         if any(entry is task and seq == task.seq for _, entry, seq in queue):
             return True
@@ -356,3 +400,11 @@ class FairQueues:
 def _is_stale(entry: _Entry, priority: Priority) -> bool:
     _, task, seq = entry
     return task.seq != seq or task.priority is not priority
+
+
+def _take_out(index: TenantsByShape, tenant: str, shape: Shape) -> None:
+    tenants = index.get(shape)
+    if tenants is not None and tenant in tenants:
+        del tenants[tenant]
+        if not tenants:
+            del index[shape]

@@ -30,7 +30,7 @@ class FreezeRow(msgspec.Struct, frozen=True, kw_only=True):
     """None: until it is unfrozen."""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it is in force at an instant."""
+        """Return whether it is in force at an instant."""
         return self.until is None or now < self.until
 
     def __str__(self) -> str:

@@ -46,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it applies to a job with these labels."""
+        """Return whether it applies to a job with these labels."""
         return self.label in labels and self.value in ("", labels[self.label])
 
 

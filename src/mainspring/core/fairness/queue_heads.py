@@ -23,7 +23,7 @@ class QueueHeads:
         self._begin()
 
     def any_left(self) -> bool:
-        """Whether any queue may be tried now. False is definite."""
+        """Return whether any queue may be tried now. False is definite."""
         if self._wake_count != self._queues.wake_count:
             self._begin()
         return bool(self._open)

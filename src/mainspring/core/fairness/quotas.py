@@ -81,7 +81,7 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
         return held if guaranteed is held.guaranteed else msgspec.structs.replace(held, guaranteed=guaranteed)
 
     def may_have_guarantee(self) -> bool:
-        """Whether anything is guaranteed at any time."""
+        """Return whether anything is guaranteed at any time."""
         raised = () if self.raised is None else (self.raised.quota,)
         return bool(self.bookings) or any(quota.guaranteed != ZERO_RESOURCES for quota in (self.quota, *raised))
 
@@ -103,12 +103,12 @@ class P0Grant(msgspec.Struct, frozen=True, kw_only=True):
     """None: until it is revoked."""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it is in force at an instant."""
+        """Return whether it is in force at an instant."""
         return self.until is None or now < self.until
 
 
 def is_guaranteed(quota: Quota, use: Resources) -> bool:
-    """Whether a tenant that uses this much is within its guarantee."""
+    """Return whether a tenant that uses this much is within its guarantee."""
     if quota.guaranteed == ZERO_RESOURCES:
         return False
     promised = [name for name in NAMES if getattr(quota.guaranteed, name)]

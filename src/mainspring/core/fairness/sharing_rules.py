@@ -30,7 +30,7 @@ class AllRules(msgspec.Struct, frozen=True, kw_only=True):
     freezes: Sequence[FreezeRow] = ()
 
     def granted_p0(self, tenant: str, now: datetime) -> bool:
-        """Whether a tenant may use P0."""
+        """Return whether a tenant may use P0."""
         return any(grant.tenant == tenant and grant.holds_at(now) for grant in self.grants)
 
 
@@ -49,7 +49,7 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
     """P0 grants, by tenant."""
 
     def granted_p0(self, tenant: str, now: datetime) -> bool:
-        """Whether a tenant may use P0."""
+        """Return whether a tenant may use P0."""
         grant = self.grants.get(tenant)
         return grant is not None and grant.holds_at(now)
 

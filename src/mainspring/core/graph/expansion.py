@@ -23,10 +23,11 @@ from mainspring.core.admission.validate_job import Faults, Limits
 from mainspring.core.graph.fan_out import MAX_TASKS
 from mainspring.core.graph.graph import find_cycle
 from mainspring.core.model.job import Edge, TaskSpec
-from mainspring.protocol.errors import Refused
+from mainspring.protocol.errors import Fault, refusal
 
 _NOTHING = b"null"
 _NAMED_IN_CYCLE = 20
+_ADDED = "the tasks added by the output have"
 
 
 class AddedNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,12 +83,11 @@ def check(output: str | None, run: ExpansionContext, limits: Limits) -> Expansio
     try:
         written = _read(output)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        faults.add("output", f"can't be decoded: {error}")
-        raise _refusal(faults) from None
+        raise refusal(_ADDED, [Fault("output", f"can't be decoded: {error}")]) from None
     room = min(run.max_tasks, MAX_TASKS - run.task_count)
     if len(written.tasks) > room:
-        faults.add("tasks", f"{len(written.tasks)} tasks; this run may get at most {room} more")
-        raise _refusal(faults)
+        why = f"{len(written.tasks)} tasks; this run may get at most {room} more"
+        raise refusal(_ADDED, [Fault("tasks", why)])
     tasks: list[tuple[int, TaskSpec]] = []
     known = set(run.positions)
     raw_tasks = [_with_edges(raw) for raw in written.tasks]
@@ -102,8 +102,7 @@ def check(output: str | None, run: ExpansionContext, limits: Limits) -> Expansio
     _check_edges(tasks, written.edges, run, faults)
     if not faults.total():
         _check_cycles([task for _, task in tasks], written.edges, run, faults)
-    if faults.total():
-        raise _refusal(faults)
+    faults.refuse(_ADDED)
     return Expansion(tuple(task for _, task in tasks), written.edges)
 
 
@@ -167,18 +166,14 @@ def _check_edges(
             fault = run.can_wait(run.positions[further.task])
         else:
             fault = f"unknown task {further.task!r}"
-        if fault is not None:
-            faults.add(f"edges[{number}].task", fault)
+        faults.add(f"edges[{number}].task", fault)
         for index, edge in enumerate(further.all_needs()):
             if edge.task not in new and edge.task not in run.positions:
                 faults.add(f"edges[{number}].needs[{index}]", f"unknown task {edge.task!r}")
             elif edge.task == further.task:
                 faults.add(f"edges[{number}].needs[{index}]", "a task can't need itself")
     given = [(number, TaskSpec(name="edge", needs=tuple(further.all_needs()))) for number, further in enumerate(edges)]
-    conditions = Faults()
-    validate_job.check_conditions(given, conditions)
-    for fault_found in conditions.all():
-        faults.add(fault_found.where.replace("tasks[", "edges[", 1), fault_found.why)
+    validate_job.check_conditions(given, faults, "edges")
 
 
 def _check_cycles(
@@ -206,8 +201,3 @@ def _check_cycles(
         said = [names.get(one, "?") if isinstance(one, int) else one for one in (order[number] for number in cycle)]
         shown = said if len(said) <= _NAMED_IN_CYCLE else [*said[:_NAMED_IN_CYCLE], "…"]
         faults.add("tasks", f"would create a cycle: {' → '.join([*shown, said[0]])}")
-
-
-def _refusal(faults: Faults) -> Refused:
-    total = faults.total()
-    return Refused(f"the tasks added by the output have {total} fault{'s' if total > 1 else ''}", faults.all())

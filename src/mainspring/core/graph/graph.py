@@ -3,17 +3,9 @@ edges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.protocol.errors import Broken
-
-
-class Edges(Protocol):
-    """Adjacency lists: for each node the nodes that its edges lead to."""
-
-    def __getitem__(self, node: int, /) -> Iterable[int]:
-        """Return the nodes that its edges lead to."""
 
 
 def topological_order(needs: Sequence[Sequence[int]]) -> list[int]:
@@ -42,13 +34,13 @@ def find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
     return nodes[path[node] :][::-1]
 
 
-def descendants(downstream: Edges, start: int) -> list[int]:
+def descendants(children: Callable[[int], Iterable[int]], start: int) -> list[int]:
     """Return every node reachable from `start`, each once, without `start`."""
     seen = {start}
     found: list[int] = []
     frontier = [start]
     while frontier:
-        for child in downstream[frontier.pop()]:
+        for child in children(frontier.pop()):
             if child not in seen:
                 seen.add(child)
                 found.append(child)

@@ -102,7 +102,7 @@ def faults_in(values: Mapping[str, msgspec.Raw], where: str) -> Iterator[Fault]:
         if b'"$' not in bytes(raw):
             continue
         for why in _faults_in(msgspec.json.decode(raw)):
-            yield Fault(where=f"{where}.{name[:40]}", why=why)
+            yield Fault(f"{where}.{name[:40]}", why)
 
 
 def escape(key: str) -> str:

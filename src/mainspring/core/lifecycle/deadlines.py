@@ -47,18 +47,18 @@ class DeadlineForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latest_start_at(self) -> datetime | None:
-        """When the remaining tasks have to start at the latest."""
+        """Return when the remaining tasks have to start at the latest."""
         return None if self.left_seconds is None else self.finish_by - timedelta(seconds=self.left_seconds)
 
     @property
     def slack_seconds(self) -> float | None:
-        """How long the run can wait; below zero: it is at risk."""
+        """Return how long the run can wait; below zero: it is at risk."""
         start = self.latest_start_at
         return None if start is None else (start - self.at).total_seconds()
 
     @property
     def is_at_risk(self) -> bool:
-        """Whether it will be late unless tasks are faster than usual."""
+        """Return whether it will be late unless tasks are faster than usual."""
         slack = self.slack_seconds
         return slack is not None and slack < 0
 

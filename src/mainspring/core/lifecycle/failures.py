@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from mainspring.core.lifecycle.failure_policy import FailureClass, FailureRule
 
 C = FailureClass
+N = TypeVar("N", int, float)
 MAX_MESSAGE_LENGTH = 400
 MAX_TYPE_LENGTH = 60
 STALLED = "STALLED"
@@ -127,7 +128,7 @@ class _RawError(msgspec.Struct, frozen=True):
 
 _RAW_ERROR = msgspec.json.Decoder(_RawError)
 _TEXT = msgspec.json.Decoder(str)
-_NUMBER = msgspec.json.Decoder(int)
+_INTEGER = msgspec.json.Decoder(int)
 _SECONDS: msgspec.json.Decoder[float] = msgspec.json.Decoder(
     Annotated[float, msgspec.Meta(ge=0, le=MAX_RETRY_AFTER_SECONDS)]
 )
@@ -137,7 +138,7 @@ def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str =
     """Classify an error. `job` (tenant and name) is part of the signature of an error without a message of its own."""
     reported = _read(error)
     reported_class, error_type = _text(reported.kind), _NOT_IN_A_TYPE.sub("_", _text(reported.type))[:MAX_TYPE_LENGTH]
-    code = _number(reported.exit_code)
+    code = _number(reported.exit_code, _INTEGER)
     signal = _text(reported.signal)[:MAX_TYPE_LENGTH] or None
     message = _text(reported.message)[:MAX_MESSAGE_LENGTH]
     last = _last_line(_text(reported.last_lines))
@@ -149,7 +150,7 @@ def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str =
     specific_text = last if is_process_exit else message
     signature_text = specific_text or message
     failure = _failure(kind, error_type, message, signature_text, code, signal, of_job="" if specific_text else job)
-    wait = _seconds(reported.retry_after_seconds)
+    wait = _number(reported.retry_after_seconds, _SECONDS)
     return failure if wait is None else replace(failure, retry_after_seconds=wait)
 
 
@@ -157,7 +158,7 @@ def format_failure(error: str | None) -> str:
     """Format an error: `KeyError: 'price'`, or how a process ended and its last line; empty if there is neither."""
     reported = _read(error)
     error_type, message = _text(reported.type)[:MAX_TYPE_LENGTH], _text(reported.message)[:MAX_MESSAGE_LENGTH]
-    has_ended = _number(reported.exit_code) is not None or bool(_text(reported.signal))
+    has_ended = _number(reported.exit_code, _INTEGER) is not None or bool(_text(reported.signal))
     words = message if has_ended or not error_type else f"{error_type}: {message}" if message else error_type
     last = _last_line(_text(reported.last_lines))
     printed = f'its last line was "{last[:MAX_SUMMARY_LENGTH]}"' if last else ""
@@ -234,16 +235,9 @@ def _text(raw: msgspec.Raw) -> str:
         return "" if text == "null" else text
 
 
-def _number(raw: msgspec.Raw) -> int | None:
+def _number(raw: msgspec.Raw, decoder: msgspec.json.Decoder[N]) -> N | None:
     try:
-        return _NUMBER.decode(raw)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-
-
-def _seconds(raw: msgspec.Raw) -> float | None:
-    try:
-        return _SECONDS.decode(raw)
+        return decoder.decode(raw)
     except (msgspec.MsgspecError, ValueError):
         return None
 

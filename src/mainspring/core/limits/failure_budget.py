@@ -51,5 +51,5 @@ class FailureCounts:
         ]
 
     def has(self, tenant: str) -> bool:
-        """Whether a tenant has recent failures; most never do, and need no counting."""
+        """Return whether a tenant has recent failures; most never do, and need no counting."""
         return tenant in self._parts

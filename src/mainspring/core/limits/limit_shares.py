@@ -51,8 +51,10 @@ def lowered(limit: str, holder: str, granted: int) -> ShareRow:
 
 
 def target(total: int, rows: Sequence[ShareRow], holder: str) -> int:
-    """What a holder should come down to: its fair part if another holder has less than that, a proportional part if the
-    limit was lowered below the sum, else what it has.
+    """Return the target share of a holder.
+
+    It is its fair part if another holder has less than that, a proportional part if the limit was lowered below the
+    sum, else its present share.
     """
     mine = next((row.granted for row in rows if row.holder == holder), 0)
     together = sum(row.granted for row in rows)
@@ -76,5 +78,5 @@ def _fair_part(total: int, needs: Sequence[int]) -> int:
 
 
 def _lacks(row: ShareRow, fair: int) -> int:
-    """How much a holder is below its fair part; where that is less than one, one."""
+    """Return how much a holder is below its fair part; where that is less than one, one."""
     return max(0, min(row.needed, max(1, fair)) - row.granted)

@@ -3,8 +3,7 @@
 A user of a limit takes a grant first: some of it, durably, before any is used. A take counts for one period from its
 moment on, so that no stretch of a period's length ever has more than the limit in all, and the time of the next grant
 is known. A grant must be used within `USABLE_FRACTION` of a period, and expires after that: the use in any period
-exceeds
-the limit by at most that part.
+exceeds the limit by at most that part.
 
 For a busy limit, takes that are close together are merged into one, at the moment of the last of them: it counts for a
 little longer, and never for less than a period.
@@ -62,7 +61,7 @@ class RateGrant(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was taken from a limit. The fields are the columns of `limits`, in the same order."""
+    """The amounts taken from a limit. The fields are the columns of `limits`, in the same order."""
 
     limit: str
     takes: tuple[Take, ...]
@@ -111,7 +110,7 @@ def _counting(takes: Sequence[Take], request: RateRequest, now: datetime) -> lis
 
 
 def _more_at(request: RateRequest, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
-    """When one more fits, given what counts and what is granted from `at` on."""
+    """Return when one more fits, given what counts and what is granted from `at` on."""
     together = sum(take.amount for take in counting) + granted
     if together < request.most:
         return None

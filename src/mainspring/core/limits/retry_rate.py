@@ -21,7 +21,7 @@ class RetryRateLimiter:
         self._until_sweep = _SWEEP_EVERY
 
     def take(self, due: float, signature: str, *, now: float) -> float:
-        """When a retry that is due may start: then, or at the next free slot."""
+        """Return when a retry that is due may start: then, or at the next free slot."""
         self._forget(now)
         by_signature = self._by_signature.get(signature)
         if by_signature is None:

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 MAX_ARTIFACTS = 1_000
 """Per attempt."""
@@ -30,7 +30,6 @@ MAX_PATH_CHARS = 512
 MAX_PATH_BYTES = 800
 """Keeps the key below the 1,024 bytes that S3 allows."""
 MAX_NAME_BYTES = 255
-MAX_LOCATION_LENGTH = 4_096
 _NOT_IN_A_PATH = re.compile(r"[\x00-\x1f\x7f\\#\ud800-\udfff]")
 _TASK_NAME = re.compile(r"[^/*?\[\]\x00-\x1f]{1,200}")
 
@@ -97,11 +96,10 @@ def fault_in_fetch(text: str) -> str | None:
 def faults_in_fetches(fetches: Sequence[str], where: str) -> Iterator[Fault]:
     """Yield the faults in a task's fetch patterns."""
     if len(fetches) > MAX_FETCHES:
-        yield Fault(where=where, why=f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
+        yield Fault(where, f"has {len(fetches)} entries; the maximum is {MAX_FETCHES}")
         return
     for number, text in enumerate(fetches):
-        if (fault := fault_in_fetch(text)) is not None:
-            yield Fault(where=f"{where}[{number}]", why=fault)
+        yield from faults_at(f"{where}[{number}]", fault_in_fetch(text))
 
 
 def task_of(fetch: str) -> str:

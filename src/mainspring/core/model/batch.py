@@ -218,9 +218,7 @@ class Batch(msgspec.Struct, kw_only=True):
 
     def rows(self) -> int:
         """Return the number of rows written. An empty batch only renews the lease."""
-        return (
-            len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
-            + len(self.late) + len(self.bulk_operations) + len(self.outbox) + len(self.rejected) + len(self.workers)
-            + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived) + len(self.audit)
-            + len(self.shares) + len(self.failure_counts) + len(self.decisions) + len(self.artifacts)
-        )  # fmt: skip
+        return sum(len(getattr(self, name)) for name in _ROWS)
+
+
+_ROWS = tuple(name for name in Batch.__struct_fields__ if name != "effects")

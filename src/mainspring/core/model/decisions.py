@@ -13,7 +13,7 @@ To add a kind: its sentence here, its entry in `shard/decision_log.py`, the chec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -21,9 +21,9 @@ import msgspec
 
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
-from mainspring.core.placement.feasibility import ObstacleKind
 from mainspring.core.placement.preemption_policy import Mode
 from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.text.sentences import count_of
 
 MAX_DECISIONS_PER_BATCH = 1_000
 MAX_NAMED = 20
@@ -35,22 +35,6 @@ _MODE_REASONS = {
     Mode.RECLAIM: "within its tenant's guarantee; reclaims burst capacity of others",
     Mode.DEFRAGMENT: "fits the pool but no single worker; P2 is moved",
 }
-_HINDRANCE_TEXTS = {
-    ObstacleKind.NOT_READY: "not ready",
-    ObstacleKind.HELD: "cordoned, draining or leaving",
-    ObstacleKind.UNCLAIMED: "without an open claim",
-    ObstacleKind.LABEL: "without a required label",
-    ObstacleKind.ZONE: "in another zone",
-    ObstacleKind.OUTSIDE: "outside the pool's zones",
-    ObstacleKind.TOO_BIG: "too small even when idle",
-    ObstacleKind.NO_CAPACITY: "with too little free capacity",
-    ObstacleKind.RESERVED: "with capacity reserved for others",
-    ObstacleKind.NEAR: "excluded by affinity",
-    ObstacleKind.APART: "excluded by anti-affinity",
-    ObstacleKind.REFUSED: "that refused this kind of task",
-}
-"""Text per obstacle, in order of precedence."""
-_ORDER = list(_HINDRANCE_TEXTS)
 
 
 class DecisionKind(StrEnum):
@@ -115,9 +99,9 @@ def placement_reason(*, was_reserved: bool, workers_examined: int | None, worker
     if was_reserved:
         why = "the capacity reserved for it is free"
     elif workers_examined is None:
-        why = f"the best of the examined workers, of {_workers(worker_count)}"
+        why = f"the best of the examined workers, of {count_of(worker_count, 'worker')}"
     else:
-        why = f"the best of {_workers(workers_examined)}"
+        why = f"the best of {count_of(workers_examined, 'worker')}"
     return f"{why}; {group_size} tasks share the lease" if group_size > 1 else why
 
 
@@ -126,21 +110,5 @@ def preemption_reason(mode: Mode, victims: Sequence[PreemptedTask], workers_exam
     count = Counter(victim.priority.name for victim in victims)
     who = " and ".join(f"{number} of {name}" for name, number in sorted(count.items(), reverse=True))
     lost = sum(victim.lost_seconds for victim in victims)
-    cheapest = f"is the cheapest choice on {_workers(workers_examined)}"
+    cheapest = f"is the cheapest choice on {count_of(workers_examined, 'worker')}"
     return f"{_MODE_REASONS[mode]}: {who}, losing {lost:.0f} s of work, {cheapest}"
-
-
-def no_capacity_reason(shape: Shape, obstacles: Iterable[Sequence[ObstacleKind]], worker_count: int) -> str:
-    """Return why no worker can take a shape. `obstacles` are those of each worker that was examined again."""
-    first = Counter(min(kinds, key=_ORDER.index) for kinds in obstacles if kinds)
-    parts = [f"{first[kind]} {_HINDRANCE_TEXTS[kind]}" for kind in _ORDER if kind in first]
-    why = (
-        f"of {_workers(worker_count)} {', '.join(parts) or 'none is eligible'}"
-        if worker_count
-        else "the pool has no workers"
-    )
-    return f"no worker has capacity for {shape}: {why}"
-
-
-def _workers(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"

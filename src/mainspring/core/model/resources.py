@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
@@ -50,6 +52,12 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
 ZERO_RESOURCES = Resources()
 
 
+def largest_of(amounts: Iterable[Resources]) -> Resources:
+    """Return the largest amount of each resource; zero if there are none."""
+    distinct = set(amounts)
+    return Resources(*(max((getattr(one, name) for one in distinct), default=0) for name in NAMES))
+
+
 def dominant_share(used: Resources, total: Resources) -> float:
     """Return the largest fraction that `used` takes of any one resource of `total`: a tenant's dominant share
     (PLC-4)."""
@@ -67,11 +75,23 @@ def dominant_share(used: Resources, total: Resources) -> float:
 
 def format_amount(name: str, amount: int) -> str:
     """Format an amount of one resource: `0.5 cores`, `512 MiB of memory`, `1 GPU`."""
+    number, unit = _scaled(name, amount)
+    return f"{number} {unit}{'s' if name not in _BYTES and number != '1' else ''}"
+
+
+def format_part(name: str, part: int, whole: int) -> str:
+    """Format a part of an amount of one resource: `3 of 40 cores`, `512 MiB of memory of 2 GiB of memory`."""
+    number, unit = _scaled(name, part)
+    shown = number if unit == _scaled(name, whole)[1] else format_amount(name, part)
+    return f"{shown} of {format_amount(name, whole)}"
+
+
+def _scaled(name: str, amount: int) -> tuple[str, str]:
+    """Return the number and the unit, in the singular."""
     if name in _BYTES:
         unit = min(max(0, amount.bit_length() - 1) // 10, len(_UNITS) - 1)
-        return f"{amount / 1024**unit:.4g} {_UNITS[unit]} of {_BYTES[name]}"
-    count, noun = (amount / 1_000, "core") if name == "cpu_millis" else (amount, "GPU")
-    return f"{count:.10g} {noun}" if count == 1 else f"{count:.10g} {noun}s"
+        return f"{amount / 1024**unit:.4g}", f"{_UNITS[unit]} of {_BYTES[name]}"
+    return (f"{amount / 1_000:.10g}", "core") if name == "cpu_millis" else (f"{amount:.10g}", "GPU")
 
 
 def format_amounts(resources: Resources) -> list[str]:

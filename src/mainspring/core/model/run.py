@@ -26,9 +26,8 @@ class RunState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-FINAL_RUN = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
-
-
+UNSUCCESSFUL_RUN = frozenset({RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
+FINAL_RUN = UNSUCCESSFUL_RUN | {RunState.SUCCEEDED}
 _END_REASONS = {
     RunState.SUCCEEDED: "no task failed",
     RunState.FAILED: "a task failed",

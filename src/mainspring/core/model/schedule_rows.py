@@ -1,8 +1,7 @@
 """Rows of schedules, and the input and output of a schedule evaluation.
 
-Every change of a schedule is an evaluation: the store locks some schedules and builds a `EvaluationBatch` of them, a
-pure
-function decides (`ScheduleDecision`), and the store writes the decisions in the same transaction.
+Every change of a schedule is an evaluation: the store locks some schedules and builds an `EvaluationBatch` of them, a
+pure function decides (`ScheduleDecision`), and the store writes the decisions in the same transaction.
 """
 
 from __future__ import annotations
@@ -185,8 +184,7 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Windows whose run has not ended, oldest first."""
     ended: tuple[RunState, ...] = ()
     """States of its latest runs, newest first, since `enabled_since`, at most MAX_ENDED_RUNS; empty when only due
-    windows
-    are evaluated."""
+    windows are evaluated."""
     backfills: tuple[BackfillRow, ...] = ()
     """Backfills of the waiting and active windows."""
     other: UpstreamSchedule | None = None

@@ -31,122 +31,86 @@ _MIN_LOST_SECONDS = 12
 """Seconds. A worker without contact starts nothing after 10 s, and its supervisor then stops unattended processes."""
 
 
+def _range(minimum: float, maximum: float, about: str) -> Meta:
+    return Meta(ge=minimum, le=maximum, description=about)
+
+
+def _days(what: str) -> Meta:
+    return _range(1, _CENTURY, what)
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler settings, with their defaults."""
 
-    fan_out_burst: Annotated[
-        int, Meta(ge=1, le=_MAX, description="tasks that a run may add in a burst while other runs wait")
-    ] = 2_000
-    fan_out_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="tasks that a run may add per second after the burst")
-    ] = 1_000
+    fan_out_burst: Annotated[int, _range(1, _MAX, "tasks that a run may add in a burst while other runs wait")] = 2_000
+    fan_out_per_second: Annotated[int, _range(1, _MAX, "tasks that a run may add per second after the burst")] = 1_000
     ready_burst: Annotated[
-        int, Meta(ge=1, le=_MAX, description="tasks of a run that may become ready in a burst while other runs wait")
+        int, _range(1, _MAX, "tasks of a run that may become ready in a burst while other runs wait")
     ] = 5_000
     ready_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="tasks of a run that may become ready per second after the burst")
+        int, _range(1, _MAX, "tasks of a run that may become ready per second after the burst")
     ] = 5_000
-    retries_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="retries per second in a pool")] = 5_000
+    retries_per_second: Annotated[int, _range(1, _MAX, "retries per second in a pool")] = 5_000
     same_signature_retries_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="retries per second in a pool for one error signature")
+        int, _range(1, _MAX, "retries per second in a pool for one error signature")
     ] = 500
     assignment_timeout_seconds: Annotated[
-        float, Meta(ge=1, le=3_600, description="seconds until an unacknowledged assignment is requeued")
+        float, _range(1, 3_600, "seconds until an unacknowledged assignment is requeued")
     ] = 30.0
     suspect_after_seconds: Annotated[
-        float,
-        Meta(
-            ge=_MIN_SUSPECT_SECONDS,
-            le=3_600,
-            description="seconds without a heartbeat before a worker gets no new tasks",
-        ),
+        float, _range(_MIN_SUSPECT_SECONDS, 3_600, "seconds without a heartbeat before a worker gets no new tasks")
     ] = 10.0
     lost_after_seconds: Annotated[
-        float,
-        Meta(
-            ge=_MIN_LOST_SECONDS,
-            le=7_200,
-            description="seconds without a heartbeat before a worker's tasks are requeued",
-        ),
+        float, _range(_MIN_LOST_SECONDS, 7_200, "seconds without a heartbeat before a worker's tasks are requeued")
     ] = 15.0
     claim_heartbeat_timeout_seconds: Annotated[
-        float,
-        Meta(
-            ge=5,
-            le=86_400,
-            description="seconds without a heartbeat before a task claimed over HTTP is requeued",
-        ),
+        float, _range(5, 86_400, "seconds without a heartbeat before a task claimed over HTTP is requeued")
     ] = 300.0
-    hard_limit_seconds: Annotated[
-        float, Meta(ge=1, le=_YEAR, description="default hard time limit of an attempt, in seconds")
-    ] = 86_400.0
+    hard_limit_seconds: Annotated[float, _range(1, _YEAR, "default hard time limit of an attempt, in seconds")] = (
+        86_400.0
+    )
     stall_seconds: Annotated[
-        float,
-        Meta(
-            ge=1,
-            le=_YEAR,
-            description="seconds without progress before an attempt that reports progress is stopped",
-        ),
+        float, _range(1, _YEAR, "seconds without progress before an attempt that reports progress is stopped")
     ] = 600.0
     stuck_after_seconds: Annotated[
-        float, Meta(ge=60, le=_YEAR, description="seconds without a change before a run is checked for being stuck")
+        float, _range(60, _YEAR, "seconds without a change before a run is checked for being stuck")
     ] = 1_800.0
-    retry_delay_seconds: Annotated[
-        float, Meta(ge=0, le=86_400, description="default delay before the first retry, in seconds")
-    ] = 10.0
-    retry_factor: Annotated[float, Meta(ge=1, le=100, description="default backoff factor of retries")] = 3.0
-    retry_cap_seconds: Annotated[
-        float, Meta(ge=1, le=86_400, description="default maximum retry delay, in seconds")
-    ] = 600.0
+    retry_delay_seconds: Annotated[float, _range(0, 86_400, "default delay before the first retry, in seconds")] = 10.0
+    retry_factor: Annotated[float, _range(1, 100, "default backoff factor of retries")] = 3.0
+    retry_cap_seconds: Annotated[float, _range(1, 86_400, "default maximum retry delay, in seconds")] = 600.0
 
     preemption_grace_seconds: Annotated[
-        float, Meta(ge=0, le=3_600, description="seconds from SIGTERM to SIGKILL for a preempted task")
+        float, _range(0, 3_600, "seconds from SIGTERM to SIGKILL for a preempted task")
     ] = 30.0
-    reservation_seconds: Annotated[
-        float, Meta(ge=1, le=3_600, description="seconds until an unused reservation is released")
-    ] = 60.0
+    reservation_seconds: Annotated[float, _range(1, 3_600, "seconds until an unused reservation is released")] = 60.0
     reserve_after_seconds: Annotated[
-        float,
-        Meta(ge=0.1, le=86_400, description="seconds the head task waits for capacity before it gets a reservation"),
+        float, _range(0.1, 86_400, "seconds the head task waits for capacity before it gets a reservation")
     ] = 5.0
     decisions_sampled_per_1000: Annotated[
-        int, Meta(ge=0, le=1_000, description="placements per 1,000 kept in the decision log; preemptions always are")
+        int, _range(0, 1_000, "placements per 1,000 kept in the decision log; preemptions always are")
     ] = 10
-    defragment: Annotated[
-        int, Meta(ge=0, le=1, description="1: move P2 tasks if a P1 task fits the pool but no single worker")
-    ] = 0
-    escalate_at_risk: Annotated[
-        int, Meta(ge=0, le=1, description="1: raise the priority of a run at risk of missing its deadline")
-    ] = 1
-    p0_needs_grant: Annotated[int, Meta(ge=0, le=1, description="1: only tenants with a grant may use P0")] = 1
-    submissions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="submissions per second in the cluster")] = (
-        10_000
-    )
-    tenant_submissions_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="submissions per second of a tenant")
-    ] = 1_000
-    user_submissions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="submissions per second of a user")] = (
-        100
-    )
-    queries_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="status queries per second of a tenant")] = 100
-    actions_per_second: Annotated[int, Meta(ge=1, le=_MAX, description="actions per second of a user")] = 10
+    defragment: Annotated[int, _range(0, 1, "1: move P2 tasks if a P1 task fits the pool but no single worker")] = 0
+    escalate_at_risk: Annotated[int, _range(0, 1, "1: raise the priority of a run at risk of missing its deadline")] = 1
+    p0_needs_grant: Annotated[int, _range(0, 1, "1: only tenants with a grant may use P0")] = 1
+    submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second in the cluster")] = 10_000
+    tenant_submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second of a tenant")] = 1_000
+    user_submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second of a user")] = 100
+    queries_per_second: Annotated[int, _range(1, _MAX, "status queries per second of a tenant")] = 100
+    actions_per_second: Annotated[int, _range(1, _MAX, "actions per second of a user")] = 10
     shed_half_p2_at: Annotated[
-        int,
-        Meta(
-            ge=1, le=1_000_000_000, description="waiting runs in a pool above which every second new P2 run is refused"
-        ),
+        int, _range(1, 1_000_000_000, "waiting runs in a pool above which every second new P2 run is refused")
     ] = 1_000_000
     shed_p2_at: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="waiting runs in a pool above which every new P2 run is refused")
+        int, _range(1, 1_000_000_000, "waiting runs in a pool above which every new P2 run is refused")
     ] = 2_000_000
     slow_p1_at: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="waiting runs in a pool above which new P1 runs are throttled")
+        int, _range(1, 1_000_000_000, "waiting runs in a pool above which new P1 runs are throttled")
     ] = 4_000_000
     slowed_p1_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="new P1 runs per second in a pool while they are throttled")
+        int, _range(1, _MAX, "new P1 runs per second in a pool while they are throttled")
     ] = 100
     throttled_starts_per_second: Annotated[
-        int, Meta(ge=1, le=_MAX, description="starts per second in a pool of a tenant over its failure budget")
+        int, _range(1, _MAX, "starts per second in a pool of a tenant over its failure budget")
     ] = 1
 
     def pace(self, work: PacedOperation) -> Rate:
@@ -159,27 +123,21 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Retention periods. A field that ends in `_days` is named as in the store's `prune`."""
 
-    finished_runs_hours: Annotated[
-        float, Meta(ge=0.01, le=8_760, description="hours before a finished run moves to history")
-    ] = 24.0
-    transitions_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep task transitions")] = 30
-    attempts_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep finished attempts")] = 30
-    decisions_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep the decision log")] = 30
-    history_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep finished runs in history")] = 90
-    idempotency_days: Annotated[
-        int, Meta(ge=1, le=_CENTURY, description="days to recognize a submission by its idempotency key")
-    ] = 30
-    outbox_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep delivered outbox messages")] = 7
-    rejected_events_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep rejected events")] = 30
-    workers_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to list workers that are gone")] = 30
-    fires_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep the fires of schedules")] = 90
-    events_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep received events")] = 30
-    alerts_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep resolved alerts")] = 90
-    schedule_changes_days: Annotated[
-        int, Meta(ge=1, le=_CENTURY, description="days to keep the changes of schedules")
-    ] = 365
-    audit_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep the audit log")] = 400
-    webhook_deliveries_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="days to keep webhook deliveries")] = 30
+    finished_runs_hours: Annotated[float, _range(0.01, 8_760, "hours before a finished run moves to history")] = 24.0
+    transitions_days: Annotated[int, _days("days to keep task transitions")] = 30
+    attempts_days: Annotated[int, _days("days to keep finished attempts")] = 30
+    decisions_days: Annotated[int, _days("days to keep the decision log")] = 30
+    history_days: Annotated[int, _days("days to keep finished runs in history")] = 90
+    idempotency_days: Annotated[int, _days("days to recognize a submission by its idempotency key")] = 30
+    outbox_days: Annotated[int, _days("days to keep delivered outbox messages")] = 7
+    rejected_events_days: Annotated[int, _days("days to keep rejected events")] = 30
+    workers_days: Annotated[int, _days("days to list workers that are gone")] = 30
+    fires_days: Annotated[int, _days("days to keep the fires of schedules")] = 90
+    events_days: Annotated[int, _days("days to keep received events")] = 30
+    alerts_days: Annotated[int, _days("days to keep resolved alerts")] = 90
+    schedule_changes_days: Annotated[int, _days("days to keep the changes of schedules")] = 365
+    audit_days: Annotated[int, _days("days to keep the audit log")] = 400
+    webhook_deliveries_days: Annotated[int, _days("days to keep webhook deliveries")] = 30
 
     def stay(self) -> timedelta:
         """Return how long finished runs stay before they move to history."""
@@ -242,9 +200,9 @@ def read_values(texts: Mapping[str, str]) -> dict[str, Number]:
         setting = SETTINGS.get(name)
         value = None if setting is None else setting.read(text.strip())
         if setting is None:
-            faults.append(Fault(where=name, why=f"unknown setting{did_you_mean(name, SETTINGS)}"))
+            faults.append(Fault(name, f"unknown setting{did_you_mean(name, SETTINGS)}"))
         elif value is None:
-            faults.append(Fault(where=name, why=f"must be {setting.bounds()}"))
+            faults.append(Fault(name, f"must be {setting.bounds()}"))
         else:
             values[name] = value
     if not faults:
@@ -256,14 +214,12 @@ def read_values(texts: Mapping[str, str]) -> dict[str, Number]:
 
 def scheduler_settings_of(values: Mapping[str, Number]) -> SchedulerSettings:
     """Return the scheduler settings with these values; other settings are ignored."""
-    own_values = {name: value for name, value in values.items() if name in SchedulerSettings.__struct_fields__}
-    return msgspec.convert(own_values, type=SchedulerSettings)
+    return msgspec.convert(values, type=SchedulerSettings)
 
 
 def retention_of(values: Mapping[str, Number]) -> Retention:
     """Return the retention settings with these values; other settings are ignored."""
-    own_values = {name: value for name, value in values.items() if name in Retention.__struct_fields__}
-    return msgspec.convert(own_values, type=Retention)
+    return msgspec.convert(values, type=Retention)
 
 
 def parse_pairs(settings: Sequence[str]) -> dict[str, str]:
@@ -282,4 +238,4 @@ def _conflicts(scheduler_settings: SchedulerSettings) -> Iterator[Fault]:
     suspect, lost = scheduler_settings.suspect_after_seconds, scheduler_settings.lost_after_seconds
     if suspect >= lost:
         why = f"must be less than lost_after_seconds, which is {lost:g}, not {suspect:g}"
-        yield Fault(where="suspect_after_seconds", why=why)
+        yield Fault("suspect_after_seconds", why)

@@ -37,7 +37,7 @@ class Priority(IntEnum):
 
 
 class StopKind(StrEnum):
-    """Why a running or assigned task is stopped, and so what it becomes (STA-8)."""
+    """Kind of stop request, which decides the next state of the task (STA-8)."""
 
     CANCEL = "cancel"
     """CANCELLED."""

@@ -1,8 +1,7 @@
 """A worker in the shard's memory, and the leases that use its capacity.
 
 1. Use is the sum over live leases. `used` caches that sum for placement; `leased_resources` computes it, and the sweep
-   and the
-   simulator compare the two (I-60).
+   and the simulator compare the two (I-60).
 2. A group is one lease: it uses the capacity of one task, and releases it when its last member has ended or was
    returned (I-65).
 3. Reserved capacity (PLC-6) is not in use: only the task that it is reserved for can use it. Reservations may exceed

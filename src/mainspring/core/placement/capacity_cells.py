@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from random import Random
-from typing import Protocol
 
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.worker import Worker
@@ -29,18 +28,6 @@ _SCAN = 32
 _FEW = 4
 """About how many workers of a shelf are taken, before some of the next shelves are."""
 _MAX_SIZE = 127
-
-
-class Group(Protocol):
-    """Workers that a task prefers equally, as far as kinds can tell."""
-
-    def sample(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """Yield workers with the wanted capacity, of a few adjacent ones."""
-        ...
-
-    def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """Yield all with the wanted capacity, each once, roughly those with the least free capacity first."""
-        ...
 
 
 class Entry:
@@ -183,6 +170,14 @@ class SmallGroup:
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
         """All with enough capacity, the least free capacity first."""
         yield from _with_capacity(wanted, sorted(self._entries, key=attrgetter("free.cpu_millis", "free.memory_bytes")))
+
+
+Group = KindGroup | SmallGroup
+"""Workers that a task prefers equally, as far as kinds can tell.
+
+`sample` yields workers with the wanted capacity, of a few adjacent ones; `walk` yields all of them, each once, roughly
+those with the least free capacity first.
+"""
 
 
 def by_preference(entries: Iterable[Entry], preference: Preference | None) -> list[Group]:

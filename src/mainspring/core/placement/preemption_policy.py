@@ -88,7 +88,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to end so that a task fits a worker. If all of it is ending already, nothing has to be requested."""
+    """Leases that have to end so that a task fits a worker. If all are ending already, nothing has to be requested."""
 
     worker: Worker
     victims: tuple[Lease, ...] = ()
@@ -160,7 +160,7 @@ def _walk(
 def plan_on(
     wanted: CapacityRequest, worker: Worker, cluster: ClusterView, priorities: frozenset[Priority]
 ) -> Plan | None:
-    """What has to end on one worker, of leases of these priorities; None if all of it would not be enough."""
+    """Plan which leases of these priorities have to end on one worker; None if all of them would not be enough."""
     free, leases = worker.total - worker.used - worker.reserved_total, list[Lease]()
     most = free
     for lease in worker.leases.values():
@@ -196,7 +196,7 @@ def plan_on(
 
 
 def is_ending(lease: Lease, now: datetime) -> bool:
-    """Whether a lease is ending anyway: all of it was asked to stop, or the rest was recalled."""
+    """Return whether a lease is ending anyway: all of it was asked to stop, or the rest was recalled."""
     for task in lease.members.values():
         if task.stop is None or task.stop.kind is StopKind.HOLD:
             break
@@ -232,7 +232,7 @@ def _movable_leases(
 
 
 def keeps_guarantee(quota: Quota, use: Resources) -> bool:
-    """Whether a tenant that uses this much still has its guarantee, in one of the resources at least.
+    """Return whether a tenant that uses this much still has its guarantee, in one of the resources at least.
 
     What it asks for next is then beyond its guarantee, and reclaims nothing.
     """
@@ -262,7 +262,7 @@ def _pick(needs: Resources, free: Resources, parts: Sequence[_Part]) -> list[_Pa
 
 
 def coverage(resources: Resources, short: Resources) -> float:
-    """How much of the shortage these resources cover, as a sum of fractions of each resource."""
+    """Return how much of the shortage these resources cover, as a sum of fractions of each resource."""
     parts: list[float] = []
     for name in NAMES:
         lack, has = getattr(short, name), getattr(resources, name)
@@ -272,12 +272,12 @@ def coverage(resources: Resources, short: Resources) -> float:
 
 
 def _can_move(lease: Lease, worker: Worker, cluster: ClusterView) -> bool:
-    """Whether a lease fits another worker now. Tasks with affinity stay where they are."""
+    """Return whether a lease fits another worker now. Tasks with affinity stay where they are."""
     return not lease.shape.run and _fit_elsewhere((lease,), worker, cluster)
 
 
 def _fit_elsewhere(leases: Sequence[Lease], worker: Worker, cluster: ClusterView) -> bool:
-    """Whether all of these leases fit other workers, together."""
+    """Return whether all of these leases fit other workers, together."""
     taken: dict[str, Resources] = {}
     for lease in leases:
         for other in cluster.others:

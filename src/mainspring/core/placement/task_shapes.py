@@ -87,7 +87,7 @@ def without_affinity(shape: Shape) -> Shape:
 
 
 def group_size(expected_seconds: float | None) -> int:
-    """How many tasks of this usual duration share a lease. A task not known to be short gets a lease of its own."""
+    """Return how many tasks of this duration share a lease. A task not known to be short gets a lease of its own."""
     if expected_seconds is None or expected_seconds > GROUP_SECONDS / 2:
         return 1
     return min(MAX_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))

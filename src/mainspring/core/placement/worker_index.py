@@ -213,7 +213,7 @@ class OpenWorkers:
             by_value.setdefault(preference(kind.zone, kind.pairs), {})[kind] = None
         return [KindGroup(by_value[value], self._current_shelves) for value in sorted(by_value, reverse=True)]
 
-    def rare(self, pair: Pair) -> Group | None:
+    def rare(self, pair: Pair) -> SmallGroup | None:
         """The workers with a label that makes no kinds, if there are any."""
         if pair in self._common or pair not in self._by_label:
             return None
@@ -239,10 +239,10 @@ class OpenWorkers:
 
 
 def _has_new_labels(entry: Entry) -> bool:
-    """Whether its worker has registered again since, with other labels or in another zone."""
+    """Return whether its worker has registered again since, with other labels or in another zone."""
     return entry.labels is not entry.worker.labels or entry.zone != entry.worker.zone
 
 
 def _pairs(labels: Mapping[str, str]) -> list[Pair]:
-    """What a task may request of a worker with these labels: each with its value, and with any."""
+    """Return the label requests that a worker with these labels satisfies: each with its value, and with any."""
     return [*labels.items(), *((key, "") for key, value in labels.items() if value)]

@@ -24,7 +24,6 @@ from mainspring.core.model.task import Priority, TaskState
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.strict_json import fault_in_text
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import Refused
 
 MAX_FILTER_LENGTH = 2_000
 MAX_AGE = timedelta(days=36_500)
@@ -66,10 +65,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     since_before: datetime | None = None
     """Last state change before this time."""
 
-    def is_empty(self) -> bool:
-        """Return whether there is no restriction."""
-        return self == Filter()
-
 
 def read_filter(text: str, listed: ListKind, *, now: datetime, where: str) -> Filter:
     """Parse the filter of a list. Raises Refused with a fault at `where` for each invalid term."""
@@ -81,8 +76,7 @@ def read_filter(text: str, listed: ListKind, *, now: datetime, where: str) -> Fi
             _take(word, listed, now, fields, labels)
         except _FilterError as wrong:
             faults.add(where, f"`{_short(word)}` {wrong}")
-    if faults.total():
-        raise Refused(f"the filter has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the filter has")
     return msgspec.convert({**fields, "labels": tuple(labels.items())}, Filter)
 
 

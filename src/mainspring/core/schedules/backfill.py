@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.start_policy import Start
-from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.triggers import count_windows, next_window
 from mainspring.core.schedules.windows import Outcome
 
-_INSTANT = timedelta(microseconds=1)
 _NOT_RUN = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
 
 
@@ -58,8 +57,8 @@ def plan_backfill(
     Windows that ran or are waiting are excluded unless `again` is set. Skipped and late windows run. A window with a
     row of its own runs as its next generation; one that was only counted in a collapsed row runs as the first.
     """
-    after = max(since, EPOCH) - _INSTANT
-    until = min(max(before, EPOCH) - _INSTANT, now)
+    after = max(since, EPOCH) - INSTANT
+    until = min(max(before, EPOCH) - INSTANT, now)
     windows: list[BackfillWindow] = []
     window = next_window(spec.trigger, after)
     while window is not None and window <= until and len(windows) < limit:

@@ -1,13 +1,14 @@
 """Evaluate schedules as time passes and runs end: from their state to the rows to write (TRG-4 to 12).
 
-    evaluate_due       windows are due: each gets its fire, and a run if nothing blocks it
-    evaluate_waiting   windows wait: decide again, in case the block is gone
-    record_run_ends        runs have ended: record it, assess the failure streak, then decide what waits
-    record_file_probe        a worker has reported whether a file exists
+    evaluate_due          windows are due: each gets its fire, and a run if nothing blocks it
+    evaluate_waiting      windows wait: decide again, in case the block is gone
+    record_run_ends       runs have ended: record it, assess the failure streak, then decide what waits
+    record_file_probe     a worker has reported whether a file exists
     record_run_ends_only  runs have ended of a schedule that can't be evaluated
+    receive_events        events from outside have arrived
 
 Pure, and called under the lock of the schedules' rows: the decisions are committed together.
-`schedule_actions.py` has the actions of users, `event_triggers.py` events from outside.
+`schedule_actions.py` has the actions of users.
 
     planned ──► its parameters can't be computed         SKIPPED
             ──► condition false                          CONDITION_FALSE
@@ -26,7 +27,7 @@ Pure, and called under the lock of the schedules' rows: the decisions are commit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ from mainspring.core.model.alerts import AlertKind, Severity
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import (
     EvaluationBatch,
+    EventRow,
     FireRow,
     ScheduleDecision,
     ScheduleSnapshot,
@@ -54,11 +56,10 @@ from mainspring.core.schedules.evaluation import (
 )
 from mainspring.core.schedules.failure_streak import FAILURES, WARN_AT, Verdict, assess, count_failures
 from mainspring.core.schedules.start_policy import Situation, Start, UpstreamWindow, decide_start, limit_waiting
+from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import EventTrigger, buffer_of, next_window, previous_window
 from mainspring.core.schedules.windows import Fire, Outcome, is_too_late, plan
 from mainspring.protocol.errors import Broken, ExpressionFailed
-
-_INSTANT = timedelta(microseconds=1)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,22 @@ def record_file_probe(
     return evaluate_each(evaluation_batch, context, lambda evaluation: decide_open(evaluation, probe))
 
 
+def receive_events(evaluation_batch: EvaluationBatch, context: Context) -> list[ScheduleDecision]:
+    """Fire the schedules that these events trigger, each by a window at the instant of receipt, made unique (TRG-7).
+
+    Due windows are planned first, so that a window that expected an event sees only the events that arrived in time. A
+    filter that can't be evaluated is recorded as CONDITION_FALSE; an event that it excludes is ignored.
+    """
+
+    def step(evaluation: Evaluation) -> None:
+        plan_due(evaluation)
+        for event in evaluation_batch.events:
+            _take_event(evaluation, event)
+        decide_open(evaluation)
+
+    return evaluate_each(evaluation_batch, context, step)
+
+
 def plan_due(evaluation: Evaluation) -> None:
     """Give every due window its fire. Windows that may run wait for `decide_open`."""
     row, spec = evaluation.row, evaluation.spec
@@ -168,12 +185,12 @@ def skip_waiting(evaluation: Evaluation, because: str) -> None:
 
 
 def received_event_since(evaluation: Evaluation, window_at: datetime) -> bool:
-    """Whether an event arrived for an expected window, or later: after the buffer of the previous window.
+    """Return whether an event arrived for an expected window, or later: after the buffer of the previous window.
 
     Due windows are planned before an event is processed, so that a window planned now finds its own events only.
     """
     came, trigger = evaluation.row.latest_event_at, evaluation.spec.trigger
-    before = previous_window(trigger, window_at - _INSTANT)
+    before = previous_window(trigger, window_at - INSTANT)
     return came is not None and (before is None or came > before + buffer_of(trigger))
 
 
@@ -316,7 +333,7 @@ def upstream_window(other: UpstreamSchedule | None, window_at: datetime) -> Upst
 
 
 def _other_window(other: UpstreamSchedule, window_at: datetime) -> datetime | None:
-    """Its latest window at or before ours; if its trigger has none at all, the latest that it was fired for."""
+    """Return the upstream job's latest window at or before ours; without windows of its trigger, the latest fired."""
     trigger = decode_spec(other.schedule).trigger
     window = previous_window(trigger, window_at)
     if window is None and next_window(trigger, window_at) is None:
@@ -328,7 +345,7 @@ def _other_window(other: UpstreamSchedule, window_at: datetime) -> datetime | No
 
 
 def _condition_fault(evaluation: Evaluation, fire: FireRow) -> str | None:
-    """Why the expression keeps a window from running; None if it passes."""
+    """Return why the expression keeps a window from running; None if it passes."""
     condition = evaluation.spec.condition
     if condition is None or condition.expression is None:
         return None
@@ -355,6 +372,40 @@ def _request_file_probe(evaluation: Evaluation, fire: FireRow, path: str, situat
         evaluation.request_file_probe(fire, path, bounded.because)
     else:
         evaluation.record_skipped(fire, bounded.outcome, bounded.because)
+
+
+# events
+
+
+def _take_event(evaluation: Evaluation, event: EventRow) -> None:
+    trigger = evaluation.spec.trigger
+    if not isinstance(trigger, EventTrigger) or trigger.type != event.type or not evaluation.plans_windows():
+        return
+    fault = None
+    if trigger.filter is not None:
+        try:
+            if not expressions.is_true(trigger.filter, {"event": msgspec.Raw(event.document.encode())}):
+                return
+        except ExpressionFailed as failed:
+            fault = f"filter failed: {failed}"
+    window_at = evaluation.free_instant(event.received_at)
+    fire = replace(evaluation.new_fire(window_at, f"event {expressions.shorten(event.id)}"), event=event.document)
+    if fault is not None:
+        evaluation.record_skipped(fire, Outcome.CONDITION_FALSE, fault)
+        return
+    evaluation.waiting.append(fire)
+    _resolve_missing(evaluation, event)
+    evaluation.update(replace(evaluation.row, latest_event_at=window_at))
+
+
+def _resolve_missing(evaluation: Evaluation, event: EventRow) -> None:
+    """Resolve the missing-event alert of the latest expected window, if no event had come for it."""
+    latest = previous_window(evaluation.spec.trigger, evaluation.row.planned_through)
+    if latest is None or received_event_since(evaluation, latest):
+        return
+    summary = f"{evaluation.row.name}: event {event.type} received"
+    occasion = event.received_at.isoformat()
+    evaluation.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, occasion, resolved=True)
 
 
 # failure streaks

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from mainspring.core.model.schedule_rows import (
 from mainspring.core.model.task import Priority
 from mainspring.core.schedules import windows
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, compute_params
+from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import ManualTrigger, previous_window
 from mainspring.core.schedules.windows import Outcome, fire_key
 from mainspring.protocol.errors import Broken, ExpressionFailed
@@ -41,7 +42,6 @@ US = "mainspring"
 """Actor of what nobody requested."""
 CANCEL_RUN = "run.cancel"
 PROBE_FILE = "file.probe"
-_INSTANT = timedelta(microseconds=1)
 _MAX_PARAMS_BYTES = Limits().max_payload_bytes
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -133,11 +133,11 @@ class Evaluation:
         self._outgoing: list[OutboxRow] = []
 
     def plans_windows(self) -> bool:
-        """Whether windows are planned."""
+        """Return whether windows are planned."""
         return self.row.enabled and not self.row.paused
 
     def is_new(self, fire: FireRow) -> bool:
-        """Whether a fire was created by this evaluation."""
+        """Return whether a fire was created by this evaluation."""
         return key_of(fire) not in self._before
 
     def update(self, row: ScheduleRow) -> None:
@@ -183,7 +183,7 @@ class Evaluation:
         if self.row.latest_event_at is not None:
             taken.add(self.row.latest_event_at)
         while at in taken or previous_window(self.spec.trigger, at) == at:
-            at += _INSTANT
+            at += INSTANT
         return at
 
     def wait(self, fire: FireRow, because: str, *, asked_at: datetime | None = None) -> None:
@@ -272,7 +272,7 @@ class Evaluation:
         )
 
     def params_fault(self, fire: FireRow) -> str | None:
-        """Why a window's parameters can't be computed; None if they can."""
+        """Return why a window's parameters can't be computed; None if they can."""
         if not self.spec.computed:
             return None
         try:
@@ -333,7 +333,7 @@ def key_of(fire: FireRow) -> Key:
 
 
 def is_planned(fire: FireRow) -> bool:
-    """Whether a fire comes from the trigger's own windows, not from a user or an event."""
+    """Return whether a fire comes from the trigger's own windows, not from a user or an event."""
     return not fire.by and fire.event is None
 
 

@@ -39,7 +39,7 @@ from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.time_zones import EPOCH, LAST_YEAR
 from mainspring.core.schedules.triggers import EventTrigger, previous_window
 from mainspring.core.schedules.windows import ON_TIME, Outcome, plan
-from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch
+from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch, refusal
 
 MAX_BACKFILLED = 800
 """Limit of backfilled windows of one schedule that are waiting or running."""
@@ -113,90 +113,64 @@ def new_schedule(
     return row, ScheduleChange(schedule_id=id, at=now, action="created", by=by, why=why, version=1, after=text)
 
 
-def change(
-    evaluation_batch: EvaluationBatch,
-    context: Context,
-    spec: ScheduleSpec,
-    *,
-    by: str,
-    why: str = "",
-    version: int | None = None,
-) -> list[ScheduleDecision]:
+def change(evaluation: Evaluation, spec: ScheduleSpec, *, by: str, why: str = "", version: int | None = None) -> None:
     """Replace the definition of a schedule, which has been validated; the same definition changes nothing.
 
     A schedule that was disabled by failures stays disabled until it is resumed.
     """
     text = msgspec.json.encode(spec).decode()
-
-    def step(evaluation: Evaluation) -> None:
-        before, was = evaluation.row.spec, evaluation.spec
-        _check_version(evaluation, version)
-        if spec.name != was.name:
-            raise Refused("the schedule has 1 fault", [Fault(where="name", why=f"can't be changed: it is {was.name}")])
-        if text == before:
-            return
-        _evaluate_due_windows(evaluation)
-        row = evaluation.row
-        enabled = spec.enabled and (row.enabled or not was.enabled)
-        if enabled and not row.enabled:
-            row = replace(row, enabled_since=evaluation.now, because=row.because if row.paused else "")
-        row = replace(row, spec=text, version=row.version + 1, job=spec.job, enabled=enabled)
-        evaluation.update(_follow_spec(row, spec, evaluation.now))
-        evaluation.action("updated", by=by, why=why, before=before, after=text)
-        if not spec.enabled:
-            skip_waiting(evaluation, _format_reason("the schedule was disabled", by, why))
-
-    return evaluate_each(evaluation_batch, context, step, unreadable=True)
+    before, was = evaluation.row.spec, evaluation.spec
+    _check_version(evaluation, version)
+    if spec.name != was.name:
+        raise Refused("the schedule has 1 fault", [Fault("name", f"can't be changed: it is {was.name}")])
+    if text == before:
+        return
+    _evaluate_due_windows(evaluation)
+    row = evaluation.row
+    enabled = spec.enabled and (row.enabled or not was.enabled)
+    if enabled and not row.enabled:
+        row = replace(row, enabled_since=evaluation.now, because=row.because if row.paused else "")
+    row = replace(row, spec=text, version=row.version + 1, job=spec.job, enabled=enabled)
+    evaluation.update(_follow_spec(row, spec, evaluation.now))
+    evaluation.action("updated", by=by, why=why, before=before, after=text)
+    if not spec.enabled:
+        skip_waiting(evaluation, _format_reason("the schedule was disabled", by, why))
 
 
-def pause(evaluation_batch: EvaluationBatch, context: Context, *, by: str, why: str = "") -> list[ScheduleDecision]:
+def pause(evaluation: Evaluation, *, by: str, why: str = "") -> None:
     """Stop planning windows and starting waiting ones. Idempotent."""
-
-    def step(evaluation: Evaluation) -> None:
-        if evaluation.row.paused:
-            return
-        _evaluate_due_windows(evaluation)
-        evaluation.update(replace(evaluation.row, paused=True, next_at=None, because=_format_reason("paused", by, why)))
-        evaluation.action("paused", by=by, why=why)
-
-    return evaluate_each(evaluation_batch, context, step)
+    if evaluation.row.paused:
+        return
+    _evaluate_due_windows(evaluation)
+    evaluation.update(replace(evaluation.row, paused=True, next_at=None, because=_format_reason("paused", by, why)))
+    evaluation.action("paused", by=by, why=why)
 
 
-def resume(evaluation_batch: EvaluationBatch, context: Context, *, by: str, why: str = "") -> list[ScheduleDecision]:
+def resume(evaluation: Evaluation, *, by: str, why: str = "") -> None:
     """Resume after a pause or after failures. Windows missed meanwhile don't run; waiting ones are decided."""
-
-    def step(evaluation: Evaluation) -> None:
-        row, spec = evaluation.row, evaluation.spec
-        if not spec.enabled:
-            raise Conflict("the schedule is disabled in its definition; change the definition")
-        if row.enabled and not row.paused:
-            return
-        since = row.enabled_since if row.enabled else evaluation.now
-        resumed = replace(row, enabled=True, paused=False, because="", enabled_since=since)
-        evaluation.update(_follow_spec(resumed, spec, evaluation.now))
-        evaluation.action("resumed" if row.enabled else "enabled", by=by, why=why)
-        _resolve_alerts(evaluation, f"{row.name} was resumed by {by}")
-        decide_open(evaluation)
-
-    return evaluate_each(evaluation_batch, context, step)
+    row, spec = evaluation.row, evaluation.spec
+    if not spec.enabled:
+        raise Conflict("the schedule is disabled in its definition; change the definition")
+    if row.enabled and not row.paused:
+        return
+    since = row.enabled_since if row.enabled else evaluation.now
+    resumed = replace(row, enabled=True, paused=False, because="", enabled_since=since)
+    evaluation.update(_follow_spec(resumed, spec, evaluation.now))
+    evaluation.action("resumed" if row.enabled else "enabled", by=by, why=why)
+    _resolve_alerts(evaluation, f"{row.name} was resumed by {by}")
+    decide_open(evaluation)
 
 
-def delete(
-    evaluation_batch: EvaluationBatch, context: Context, *, by: str, why: str = "", version: int | None = None
-) -> list[ScheduleDecision]:
+def delete(evaluation: Evaluation, *, by: str, why: str = "", version: int | None = None) -> None:
     """Delete a schedule. Its history stays readable, its runs continue."""
-
-    def step(evaluation: Evaluation) -> None:
-        _check_version(evaluation, version)
-        _evaluate_due_windows(evaluation)
-        skip_waiting(evaluation, "the schedule was deleted")
-        evaluation.update(
-            replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=_format_reason("deleted", by, why))
-        )
-        evaluation.action("deleted", by=by, why=why, before=evaluation.row.spec)
-        _resolve_alerts(evaluation, f"{evaluation.row.name} was deleted by {by}")
-
-    return evaluate_each(evaluation_batch, context, step, unreadable=True)
+    _check_version(evaluation, version)
+    _evaluate_due_windows(evaluation)
+    skip_waiting(evaluation, "the schedule was deleted")
+    evaluation.update(
+        replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=_format_reason("deleted", by, why))
+    )
+    evaluation.action("deleted", by=by, why=why, before=evaluation.row.spec)
+    _resolve_alerts(evaluation, f"{evaluation.row.name} was deleted by {by}")
 
 
 def trigger_now(
@@ -321,16 +295,16 @@ def backfill(
 def check_backfill(command: BackfillCommand) -> None:
     """Raise Refused if the request is invalid."""
     faults = [
-        Fault(where=where, why="must have a time zone")
+        Fault(where, "must have a time zone")
         for where, at in (("since", command.since), ("before", command.before))
         if at.tzinfo is None
     ]
     if not faults and command.since >= command.before:
-        faults.append(Fault(where="before", why="must be later than since"))
+        faults.append(Fault("before", "must be later than since"))
     if not 1 <= command.max_parallel <= MAX_PARALLEL:
-        faults.append(Fault(where="max_parallel", why=f"must be from 1 to {MAX_PARALLEL}"))
+        faults.append(Fault("max_parallel", f"must be from 1 to {MAX_PARALLEL}"))
     if faults:
-        raise Refused(f"the backfill has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        raise refusal("the backfill has", faults)
 
 
 def _check_version(evaluation: Evaluation, expected: int | None) -> None:
@@ -410,4 +384,4 @@ def _format_reason(what: str, by: str, why: str) -> str:
 
 
 def _refuse(where: str, why: str) -> Refused:
-    return Refused(f"{where} {why}", [Fault(where=where, why=why)])
+    return Refused(f"{where} {why}", [Fault(where, why)])

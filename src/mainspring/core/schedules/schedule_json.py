@@ -17,7 +17,6 @@ from mainspring.core.schedules.schedule_spec import After, Condition, ScheduleSp
 from mainspring.core.schedules.triggers import EventTrigger, Expected, Trigger
 from mainspring.core.text.field_errors import name_faults
 from mainspring.core.text.strict_json import InvalidValue, Read, Reader
-from mainspring.protocol.errors import Refused
 
 MAX_TEXT_BYTES = 512 * 1024
 _KIND = "kind"
@@ -39,8 +38,7 @@ def decode_schedule(text: bytes) -> ScheduleSpec:
             faults.add("params", "must be an object")
     if value is not None or not faults.total():
         name_faults(value, ScheduleSpec, "", faults)
-    if faults.total():
-        raise Refused(f"the schedule has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the schedule has")
     return msgspec.json.decode(_exchange_priority(text, lambda said: Priority[str(said)].value), type=ScheduleSpec)
 
 

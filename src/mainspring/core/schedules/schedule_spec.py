@@ -116,10 +116,8 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
         ("max_active", spec.max_active, 1, MAX_ACTIVE),
         ("max_consecutive_failures", spec.max_consecutive_failures, 1, MAX_FAILURES),
     ):
-        if value is not None and not least <= value <= most:
-            faults.add(where, f"must be from {least} to {most}")
-    if spec.max_delay_seconds is not None:
-        validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=MAX_DELAY_SECONDS)
+        validate_job.check_range(value, where, faults, least=least, most=most)
+    validate_job.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=MAX_DELAY_SECONDS)
     validate_job.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
     if spec.computed:
         _check_computed(spec, now, faults)
@@ -160,25 +158,21 @@ def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
                 expressions.render(template, values)
             except ExpressionFailed as failed:
                 fault = str(failed)
-        if fault is not None:
-            faults.add(path, fault)
+        faults.add(path, fault)
 
 
 def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
     validate_job.check_name(after.job, "after.job", faults)
     if after.job == spec.job:
         faults.add("after.job", "a job can't depend on itself")
-    if after.within_seconds is not None:
-        validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=MAX_DELAY_SECONDS)
+    validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=MAX_DELAY_SECONDS)
 
 
 def _check_condition(condition: Condition, faults: Faults) -> None:
     if condition.expression is None and condition.file_exists is None:
         faults.add("condition", "must have an expression, or file_exists, or both")
     if condition.expression is not None:
-        fault = expressions.check(condition.expression, CONDITION_NAMES)
-        if fault is not None:
-            faults.add("condition.expression", fault)
+        faults.add("condition.expression", expressions.check(condition.expression, CONDITION_NAMES))
     path = condition.file_exists
     if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= MAX_PATH_CHARS):
         faults.add(

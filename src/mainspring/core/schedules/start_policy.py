@@ -61,7 +61,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartGate(StrEnum):
-    """What keeps a window from starting."""
+    """Gate that keeps a window from starting."""
 
     AFTER = "after"
     OVERLAP = "overlap"
@@ -102,7 +102,7 @@ def limit_waiting(start: Start, situation: Situation) -> Start:
 
 
 def _wait_for_other(after: After, other: UpstreamWindow, now: datetime) -> Start | None:
-    """Why the upstream job keeps this one from starting; None if it does not."""
+    """Return why the upstream job keeps this one from starting; None if it does not."""
     if after.within_seconds is not None:
         if other.succeeded_at is not None and now - other.succeeded_at <= timedelta(seconds=after.within_seconds):
             return None

@@ -24,6 +24,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from mainspring.core.text.suggestions import did_you_mean
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INSTANT = timedelta(microseconds=1)
+"""The shortest time between two instants."""
 DAY = 86_400
 FIRST_YEAR = 1900
 LAST_YEAR = 9990
@@ -64,7 +66,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 def zone_fault(name: str) -> str | None:
-    """Why there is no zone of this name; None if there is one."""
+    """Return why there is no zone of this name; None if there is one."""
     if find_zone(name) is not None:
         return None
     shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..."

@@ -23,16 +23,15 @@ from mainspring.core.admission.validate_job import Faults
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.schedules.cron import occurrences
 from mainspring.core.schedules.cron.description import explain
-from mainspring.core.schedules.cron.expression import parse
-from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
-from mainspring.protocol.errors import Broken, Refused
+from mainspring.core.schedules.cron.expression import faults_in, parse
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT, find_zone, zone_fault
+from mainspring.protocol.errors import Broken
 
 MAX_INTERVAL_SECONDS = 366 * 86_400
 MAX_EVENT_TYPE_CHARS = 256
 MAX_BUFFER_SECONDS = 7 * 86_400.0
 FILTER_NAMES = frozenset({"event"})
 """Names available to the filter of an event trigger."""
-_INSTANT = timedelta(microseconds=1)
 
 
 class CronTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="cron", forbid_unknown_fields=True):
@@ -107,7 +106,7 @@ def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
     """Return the last window up to and including an instant, or None. Also used for the upstream job's window."""
     match trigger:
         case CronTrigger():
-            return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + _INSTANT)
+            return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + INSTANT)
         case IntervalTrigger():
             return _interval_window(trigger, (until - trigger.anchor_at) // _interval(trigger))
         case OnceTrigger():
@@ -152,7 +151,7 @@ def format_window(trigger: Trigger, window_at: datetime) -> str:
 
 
 def buffer_of(trigger: Trigger) -> timedelta:
-    """How long after a window it is planned: an expected event may be that late."""
+    """Return how long after a window it is planned: an expected event may be that late."""
     if isinstance(trigger, EventTrigger) and trigger.expected is not None:
         return timedelta(seconds=trigger.expected.buffer_seconds)
     return timedelta(0)
@@ -164,8 +163,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case CronTrigger():
             _check_cron(trigger, where, now, faults)
         case IntervalTrigger():
-            if not 1 <= trigger.every_seconds <= MAX_INTERVAL_SECONDS:
-                faults.add(f"{where}.every_seconds", f"must be from 1 to {MAX_INTERVAL_SECONDS}")
+            every, most = trigger.every_seconds, MAX_INTERVAL_SECONDS
+            validate_job.check_range(every, f"{where}.every_seconds", faults, least=1, most=most)
             if trigger.anchor_at.tzinfo is None:
                 faults.add(f"{where}.anchor_at", "must have a time zone")
         case OnceTrigger():
@@ -176,9 +175,8 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case EventTrigger():
             if not 1 <= len(trigger.type) <= MAX_EVENT_TYPE_CHARS or not trigger.type.isprintable():
                 faults.add(f"{where}.type", f"must have 1 to {MAX_EVENT_TYPE_CHARS} printable characters")
-            unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
-            if unreadable is not None:
-                faults.add(f"{where}.filter", unreadable)
+            if trigger.filter is not None:
+                faults.add(f"{where}.filter", expressions.check(trigger.filter, FILTER_NAMES))
             if trigger.expected is not None:
                 _check_expected(trigger.expected, f"{where}.expected", now, faults)
         case ManualTrigger():
@@ -206,16 +204,12 @@ def describe_trigger(trigger: Trigger) -> str:
 
 def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults) -> None:
     unknown = zone_fault(trigger.timezone)
-    if unknown is not None:
-        faults.add(f"{where}.timezone", unknown)
-    try:
-        parse(trigger.cron)
-    except Refused as refused:
-        for fault in refused.faults:
-            faults.add(f"{where}.cron", fault.why if fault.where == "cron" else f"{fault.where}: {fault.why}")
-    else:
-        if unknown is None and next_window(trigger, now) is None:
-            faults.add(f"{where}.cron", "cron expression never matches (no such date)")
+    faults.add(f"{where}.timezone", unknown)
+    invalid = faults_in(trigger.cron)
+    if not invalid and unknown is None and next_window(trigger, now) is None:
+        invalid = ["cron expression never matches (no such date)"]
+    for why in invalid:
+        faults.add(f"{where}.cron", why)
 
 
 def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:

@@ -13,8 +13,7 @@
 A window that expects an event is due only after its buffer (`triggers.buffer_of`): its age counts from then on.
 
 A paused or disabled schedule is not planned. Resuming, creating or changing one sets `planned_through` to that
-instant, so
-that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
+instant, so that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ from enum import StrEnum
 import msgspec
 
 from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
-from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.triggers import Trigger, buffer_of, count_windows, next_window, previous_window
 
 ON_TIME = timedelta(seconds=60)
 """Longer than a failover: a window that is due during one is not missed."""
-_INSTANT = timedelta(microseconds=1)
 
 
 class Outcome(StrEnum):
@@ -91,7 +89,7 @@ def plan(
         following = next_window(spec.trigger, latest)
     late_before = _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
     chosen = [window for window in _choose(spec, first, latest, until) if window >= late_before]
-    fires = _skipped_fires(spec, first, chosen[0] if chosen else latest + _INSTANT, late_before)
+    fires = _skipped_fires(spec, first, chosen[0] if chosen else latest + INSTANT, late_before)
     for window in chosen:
         is_catch_up = not _is_on_time(window, latest, until)
         fires.append(
@@ -110,7 +108,7 @@ def plan(
 def start_of(
     schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
 ) -> datetime:
-    """When the run of a window starts if it is created now: at once, or after its jitter."""
+    """Return when the run of a window starts if it is created now: at once, or after its jitter."""
     return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
 
 
@@ -128,7 +126,7 @@ def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
 
 
 def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0) -> bool:
-    """Whether a window may no longer start. The allowed delay counts from the end of the jitter."""
+    """Return whether a window may no longer start. The allowed delay counts from the end of the jitter."""
     return window_at < _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
 
 
@@ -151,7 +149,7 @@ def _choose(spec: ScheduleSpec, first: datetime, latest: datetime, now: datetime
     window: datetime | None = latest
     while window is not None and len(chosen) < capacity:
         chosen.append(window)
-        window = previous_window(spec.trigger, window - _INSTANT) if window > first else None
+        window = previous_window(spec.trigger, window - INSTANT) if window > first else None
     return chosen[::-1]
 
 
@@ -195,8 +193,8 @@ def _skipped_fires(spec: ScheduleSpec, start: datetime, end: datetime, late_befo
 
 def _collapse(trigger: Trigger, start: datetime, end: datetime, outcome: Outcome, because: str) -> list[Fire]:
     """One fire for all windows from `start` up to `end`, if there are any."""
-    first, last = next_window(trigger, start - _INSTANT), previous_window(trigger, end - _INSTANT)
+    first, last = next_window(trigger, start - INSTANT), previous_window(trigger, end - INSTANT)
     if first is None or last is None or last < first:
         return []
-    count = count_windows(trigger, start - _INSTANT, last)
+    count = count_windows(trigger, start - INSTANT, last)
     return [Fire(window_at=first, last_window_at=last, count=count, outcome=outcome, because=because)]

@@ -13,7 +13,7 @@ import msgspec
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import Edge, TaskSpec
 from mainspring.core.model.resources import Resources
-from mainspring.core.text.strict_json import InvalidValue, Read, path_to
+from mainspring.core.text.strict_json import InvalidValue, Read, path_to, split_error
 from mainspring.core.text.suggestions import did_you_mean
 
 _KINDS = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "a list", dict: "an object"}
@@ -74,8 +74,8 @@ def _name_fault_of_field(value: Read, field: msgspec.structs.FieldInfo, where: s
         if isinstance(field.type, type) and issubclass(field.type, Enum):
             faults.add(where, f"must be one of {', '.join(str(member.value) for member in field.type)}")
             return
-        why, _, inside = str(error).partition(" - at `$")
-        faults.add(where + inside.rstrip("`"), why[:1].lower() + why[1:])
+        why, inside = split_error(error)
+        faults.add(where + inside, why[:1].lower() + why[1:])
 
 
 def _kind(value: Read) -> str:

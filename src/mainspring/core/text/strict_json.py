@@ -76,9 +76,9 @@ class Reader:
             value: Read = self._decoder.decode(text)
         except json.JSONDecodeError as error:
             why = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-            return None, [Fault(where=where, why=why)]
+            return None, [Fault(where, why)]
         except RecursionError:
-            return None, [Fault(where=where, why=f"is nested deeper than {MAX_DEPTH}")]
+            return None, [Fault(where, f"is nested deeper than {MAX_DEPTH}")]
         # NUL and lone surrogates are written with an escape: without one there is nothing to find.
         if self._found_invalid or "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
             return value, list(_walk(value, where))
@@ -132,9 +132,9 @@ def faults_in(text: str, where: str, *, max_bytes: int) -> list[Fault]:
     """Return the faults in a JSON text, each with its path."""
     fault = fault_in_text(text)
     if fault is not None:
-        return [Fault(where=where, why=fault)]
+        return [Fault(where, fault)]
     if len(text.encode()) > max_bytes:
-        return [Fault(where=where, why=f"is larger than {max_bytes} bytes")]
+        return [Fault(where, f"is larger than {max_bytes} bytes")]
     return Reader().read(text, where)[1]
 
 
@@ -149,6 +149,12 @@ def fault_in_text(text: str) -> str | None:
     except UnicodeEncodeError:
         return "contains a lone surrogate"
     return None
+
+
+def split_error(error: Exception) -> tuple[str, str]:
+    """Return what is wrong, and the path, of a decoding error of msgspec, which has no fields for them."""
+    why, _, place = str(error).partition(" - at `$")
+    return why, place.removesuffix("`")
 
 
 def path_to(where: str, key: str | int) -> str:
@@ -166,13 +172,12 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
     while ahead:
         one, step, depth = ahead.pop()
         if isinstance(one, str):
-            fault = fault_in_text(one)
-            if fault is not None:
-                yield Fault(where=_path(where, step), why=fault)
+            if (fault := fault_in_text(one)) is not None:
+                yield Fault(_path(where, step), fault)
         elif isinstance(one, InvalidValue):
-            yield Fault(where=_path(where, step), why=one.why)
+            yield Fault(_path(where, step), one.why)
         elif isinstance(one, (list, dict)) and depth > MAX_DEPTH:
-            yield Fault(where=_path(where, step), why=f"is nested deeper than {MAX_DEPTH}")
+            yield Fault(_path(where, step), f"is nested deeper than {MAX_DEPTH}")
         elif isinstance(one, list):
             ahead.extend((one[index], (step, index), depth + 1) for index in range(len(one) - 1, -1, -1))
         elif isinstance(one, dict):
@@ -183,11 +188,11 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
 def _faults_of_keys(value: dict[str, Read], where: str, step: _Step | None) -> Iterator[Fault]:
     if isinstance(value, DuplicateKeys):
         names = ", ".join(ascii(key[:_MAX_KEY_LENGTH]) for key in value.duplicates) or "some of its keys"
-        yield Fault(where=_path(where, step), why=f"has {names} more than once")
+        yield Fault(_path(where, step), f"has {names} more than once")
     for key in value:
         fault = fault_in_text(key)
         if fault is not None:
-            yield Fault(where=path_to(_path(where, step), key), why=f"{fault}, in the key")
+            yield Fault(path_to(_path(where, step), key), f"{fault}, in the key")
 
 
 def _path(where: str, step: _Step | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 PULLS = ("missing", "always", "never")
 MAX_IMAGE_LENGTH = 500
@@ -40,15 +40,14 @@ class ContainerRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def faults_in(container: ContainerRun, where: str) -> Iterator[Fault]:
     """Yield the faults in a definition, except in its templates."""
-    if (why := fault_in_image(container.image)) is not None:
-        yield Fault(where=f"{where}.image", why=why)
+    yield from faults_at(f"{where}.image", fault_in_image(container.image))
     if container.run and not container.run[0]:
-        yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
+        yield Fault(f"{where}.run", "must begin with a program, or be left out")
     if len(container.run) > MAX_ARGUMENTS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MAX_ARGUMENTS} arguments")
+        yield Fault(f"{where}.run", f"has more than {MAX_ARGUMENTS} arguments")
     if container.pull not in PULLS:
         hint = did_you_mean(container.pull, PULLS)
-        yield Fault(where=f"{where}.pull", why=f"must be one of {', '.join(PULLS)}{hint}")
+        yield Fault(f"{where}.pull", f"must be one of {', '.join(PULLS)}{hint}")
 
 
 def fault_in_image(image: str) -> str | None:

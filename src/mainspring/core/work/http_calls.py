@@ -19,7 +19,7 @@ from mainspring.core.expressions.grammar import split_template
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.text.urls import MAX_URL_LENGTH, fault_of_url
-from mainspring.protocol.errors import ExpressionFailed, Fault, Refused
+from mainspring.protocol.errors import ExpressionFailed, Fault, Refused, faults_at
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_TIMEOUT_SECONDS = 3_600.0
@@ -69,25 +69,24 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
     """Yield the faults in a request that can be found before its templates are rendered."""
-    if (why := _fault_of_url_template(request.url) or check(request.url)) is not None:
-        yield Fault(where=f"{where}.url", why=why)
+    yield from faults_at(f"{where}.url", _fault_of_url_template(request.url) or check(request.url))
     if request.method not in METHODS:
         hint = did_you_mean(request.method.upper(), METHODS)
-        yield Fault(where=f"{where}.method", why=f"must be one of {', '.join(METHODS)}{hint}")
+        yield Fault(f"{where}.method", f"must be one of {', '.join(METHODS)}{hint}")
     yield from _faults_of_headers(request.headers, f"{where}.headers", check, secrets)
     if request.body is not None and request.json != _NOTHING:
-        yield Fault(where=f"{where}.json", why="can't be combined with body")
+        yield Fault(f"{where}.json", "can't be combined with body")
     if request.body is not None:
         yield from _faults_of_text(request.body, f"{where}.body", check, secrets)
     if request.json != _NOTHING:
         if len(bytes(request.json)) > MAX_JSON_BYTES:
-            yield Fault(where=f"{where}.json", why=f"has more than {MAX_JSON_BYTES} bytes")
+            yield Fault(f"{where}.json", f"has more than {MAX_JSON_BYTES} bytes")
         for text in _texts_in(_decoded(request.json)):
             yield from _faults_of_text(text, f"{where}.json", check, secrets)
     if len(request.expect) > MAX_EXPECTED_STATUSES or not all(100 <= status <= 599 for status in request.expect):
-        yield Fault(where=f"{where}.expect", why="must be HTTP statuses from 100 to 599")
+        yield Fault(f"{where}.expect", "must be HTTP statuses from 100 to 599")
     if not 0 < request.timeout_seconds <= MAX_TIMEOUT_SECONDS:
-        yield Fault(where=f"{where}.timeout_seconds", why=f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
+        yield Fault(f"{where}.timeout_seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
 
 
 def prepare(
@@ -173,18 +172,18 @@ def _faults_of_headers(
     headers: Mapping[str, str], where: str, check: Check, secrets: Mapping[str, str]
 ) -> Iterator[Fault]:
     if len(headers) > MAX_HEADERS:
-        yield Fault(where=where, why=f"has more than {MAX_HEADERS} headers")
+        yield Fault(where, f"has more than {MAX_HEADERS} headers")
         return
     if len({name.lower() for name in headers}) < len(headers):
-        yield Fault(where=where, why="has a name twice, in different case")
+        yield Fault(where, "has a name twice, in different case")
     for name, text in headers.items():
         place = f"{where}.{name[:40]}"
         if not _HEADER.fullmatch(name):
-            yield Fault(where=place, why="is not a header name")
+            yield Fault(place, "is not a header name")
         elif name.lower() in CONNECTION_HEADERS or name.lower().startswith("proxy-"):
-            yield Fault(where=place, why="must be omitted: it is set by the HTTP client")
+            yield Fault(place, "must be omitted: it is set by the HTTP client")
         elif (why := _fault_in_header(text)) is not None:
-            yield Fault(where=place, why=why)
+            yield Fault(place, why)
         else:
             yield from _faults_of_text(text, place, check, secrets)
 
@@ -196,11 +195,10 @@ def _fault_in_header(text: str) -> str | None:
 
 
 def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
-    if (why := check(text)) is not None:
-        yield Fault(where=where, why=why)
+    yield from faults_at(where, check(text))
     for name in sorted({name for name in _SECRET.findall(text) if name not in secrets}):
         hint = did_you_mean(name, secrets) or ": declare it in secrets"
-        yield Fault(where=where, why=f"has ${{{name}}}, which is not a secret of the task{hint}")
+        yield Fault(where, f"has ${{{name}}}, which is not a secret of the task{hint}")
 
 
 def _decoded(raw: msgspec.Raw) -> JsonValue:

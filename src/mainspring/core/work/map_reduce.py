@@ -19,7 +19,7 @@ import msgspec
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 MAX_CONCURRENCY = 64
 MAX_ITEM_ATTEMPTS = 10
@@ -70,7 +70,7 @@ class Input(_Part, frozen=True, kw_only=True):
 
 
 class OnItemFailure(StrEnum):
-    """What happens if an item fails for good."""
+    """Reaction to an item that fails for good."""
 
     FAIL = "fail"
     """Finish the other items, then fail the task. The next attempt processes only the missing ones."""
@@ -148,54 +148,54 @@ def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
     kinds = [kind for kind in _KINDS if getattr(invoker, kind) is not None]
     if len(kinds) != 1:
         found_kinds = " and ".join(kinds) if kinds else "none of them"
-        yield Fault(where=where, why=f"must have exactly one of {', '.join(_KINDS)}; it has {found_kinds}")
+        yield Fault(where, f"must have exactly one of {', '.join(_KINDS)}; it has {found_kinds}")
     if invoker.command is not None and (not invoker.command or not invoker.command[0].strip()):
-        yield Fault(where=f"{where}.command", why="must begin with a program")
+        yield Fault(f"{where}.command", "must begin with a program")
     if any("\0" in word for word in invoker.command or ()):
-        yield Fault(where=f"{where}.command", why="contains NUL")
+        yield Fault(f"{where}.command", "contains NUL")
     if invoker.url is not None and (fault := _fault_in_url(invoker.url)) is not None:
-        yield Fault(where=f"{where}.url", why=fault)
+        yield Fault(f"{where}.url", fault)
     if invoker.python is not None and (fault := fault_in_import_path(invoker.python)) is not None:
-        yield Fault(where=f"{where}.python", why=fault)
+        yield Fault(f"{where}.python", fault)
     if invoker.socket is not None and (not invoker.socket or "\0" in invoker.socket):
-        yield Fault(where=f"{where}.socket", why="must be the path of a Unix socket")
+        yield Fault(f"{where}.socket", "must be the path of a Unix socket")
     if invoker.key is not None and (fault := fault_in_secret(invoker.key)) is not None:
-        yield Fault(where=f"{where}.key", why=f"{fault}, never the key itself")
+        yield Fault(f"{where}.key", f"{fault}, never the key itself")
     for field in ("model", "key"):
         if invoker.url is None and getattr(invoker, field) is not None:
-            yield Fault(where=f"{where}.{field}", why="requires url")
+            yield Fault(f"{where}.{field}", "requires url")
 
 
 def faults_in_relative_path(path: str, where: str) -> Iterator[Fault]:
     """Yield the faults in a path relative to the directory of the work."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if "\0" in path:
-        yield Fault(where=where, why="contains NUL")
+        yield Fault(where, "contains NUL")
     elif path.startswith("/") or ".." in parts or not parts:
-        yield Fault(where=where, why="must be a relative path without ..")
+        yield Fault(where, "must be a relative path without ..")
 
 
 def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
     if (given.source is None) == (given.items is None):
-        yield Fault(where=where, why="must have exactly one of from and items")
+        yield Fault(where, "must have exactly one of from and items")
     if given.limit is not None and not 1 <= given.limit <= MAX_ITEMS:
-        yield Fault(where=f"{where}.limit", why=f"must be from 1 to {MAX_ITEMS}")
+        yield Fault(f"{where}.limit", f"must be from 1 to {MAX_ITEMS}")
     source = given.source
     if source is None:
         return
     yield from faults_in_relative_path(source.path, f"{where}.from.path")
     if len(source.delimiter) != 1 or source.delimiter in '"\r\n\0':
-        yield Fault(where=f"{where}.from.delimiter", why="must be one character other than a quote or a newline")
+        yield Fault(f"{where}.from.delimiter", "must be one character other than a quote or a newline")
     try:
         "".encode(source.encoding)
     except (LookupError, ValueError):
-        yield Fault(where=f"{where}.from.encoding", why=f"unknown encoding {source.encoding[:40]!r}")
+        yield Fault(f"{where}.from.encoding", f"unknown encoding {source.encoding[:40]!r}")
 
 
 def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) -> Iterator[Fault]:
-    fault = _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
-    if fault is not None:
-        yield Fault(where=f"{where}.prompt", why=fault)
+    yield from faults_at(
+        f"{where}.prompt", _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
+    )
     yield from _faults_in_output(step.output, where)
     for name, value, least, most in (
         ("concurrency", step.concurrency, 1, MAX_CONCURRENCY),
@@ -204,7 +204,7 @@ def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) ->
         ("timeout_seconds", step.timeout_seconds, 0.001, MAX_INVOCATION_SECONDS),
     ):
         if not least <= value <= most:
-            yield Fault(where=f"{where}.{name}", why=f"must be from {least:g} to {most:g}")
+            yield Fault(f"{where}.{name}", f"must be from {least:g} to {most:g}")
 
 
 def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
@@ -212,23 +212,23 @@ def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
     if step.type is not ReduceKind.PROMPT:
         for field in ("prompt", "output"):
             if getattr(step, field):
-                yield Fault(where=f"{where}.{field}", why="requires the type prompt")
+                yield Fault(f"{where}.{field}", "requires the type prompt")
     elif step.prompt is None:
-        yield Fault(where=f"{where}.prompt", why="is required for the type prompt")
-    elif (fault := _fault_in_prompt(step.prompt, REDUCE_NAMES)) is not None:
-        yield Fault(where=f"{where}.prompt", why=fault)
+        yield Fault(f"{where}.prompt", "is required for the type prompt")
+    else:
+        yield from faults_at(f"{where}.prompt", _fault_in_prompt(step.prompt, REDUCE_NAMES))
 
 
 def _faults_in_output(names: Sequence[str], where: str) -> Iterator[Fault]:
     if len(names) > MAX_OUTPUT_FIELDS:
-        yield Fault(where=f"{where}.output", why=f"has more than {MAX_OUTPUT_FIELDS} fields")
+        yield Fault(f"{where}.output", f"has more than {MAX_OUTPUT_FIELDS} fields")
         return
     for number, name in enumerate(names):
         if not _FIELD.fullmatch(name):
             why = "must be 1 to 64 letters, digits and underscores, not beginning with a digit"
-            yield Fault(where=f"{where}.output[{number}]", why=why)
+            yield Fault(f"{where}.output[{number}]", why)
         elif name in names[:number]:
-            yield Fault(where=f"{where}.output[{number}]", why=f"duplicate field {name}")
+            yield Fault(f"{where}.output[{number}]", f"duplicate field {name}")
 
 
 def _fault_in_prompt(prompt: str, names: Collection[str] | None) -> str | None:

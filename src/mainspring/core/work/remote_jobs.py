@@ -54,7 +54,7 @@ class RayRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 def faults_in(run: KubernetesRun | RayRun, where: str) -> Iterator[Fault]:
     """Yield the faults in a definition, except in its templates."""
     if len(run.run) > MAX_ARGUMENTS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MAX_ARGUMENTS} arguments")
+        yield Fault(f"{where}.run", f"has more than {MAX_ARGUMENTS} arguments")
     match run:
         case KubernetesRun():
             yield from _faults_in_pod(run, where)
@@ -69,24 +69,24 @@ def fault_in_namespace(name: str) -> str | None:
 
 def _faults_in_pod(run: KubernetesRun, where: str) -> Iterator[Fault]:
     if len(run.image) > MAX_IMAGE_LENGTH or not _IMAGE.fullmatch(run.image):
-        yield Fault(where=f"{where}.image", why="is not an image name such as python:3.13-slim")
+        yield Fault(f"{where}.image", "is not an image name such as python:3.13-slim")
     if _has_no_program(run.run):
-        yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
+        yield Fault(f"{where}.run", "must begin with a program, or be left out")
     if run.namespace and (why := fault_in_namespace(run.namespace)) is not None:
-        yield Fault(where=f"{where}.namespace", why=why)
+        yield Fault(f"{where}.namespace", why)
     if run.user is not None and not 0 < run.user <= _LAST_USER:
-        yield Fault(where=f"{where}.user", why=f"must be from 1 to {_LAST_USER}")
+        yield Fault(f"{where}.user", f"must be from 1 to {_LAST_USER}")
     if run.service_account and not _SUBDOMAIN.fullmatch(run.service_account):
-        yield Fault(where=f"{where}.service_account", why="must be lower-case letters, digits, hyphens and dots")
+        yield Fault(f"{where}.service_account", "must be lower-case letters, digits, hyphens and dots")
 
 
 def _faults_in_ray(run: RayRun, where: str) -> Iterator[Fault]:
     if not run.run or _has_no_program(run.run):
-        yield Fault(where=f"{where}.run", why="must begin with a program")
+        yield Fault(f"{where}.run", "must begin with a program")
     if "env_vars" in run.runtime_env:
-        yield Fault(where=f"{where}.runtime_env.env_vars", why="belongs to the task's env")
+        yield Fault(f"{where}.runtime_env.env_vars", "belongs to the task's env")
     if sum(len(name) + len(bytes(raw)) for name, raw in run.runtime_env.items()) > MAX_RUNTIME_ENV_BYTES:
-        yield Fault(where=f"{where}.runtime_env", why=f"is larger than {MAX_RUNTIME_ENV_BYTES} bytes")
+        yield Fault(f"{where}.runtime_env", f"is larger than {MAX_RUNTIME_ENV_BYTES} bytes")
 
 
 def _has_no_program(words: Sequence[str]) -> bool:

@@ -30,6 +30,7 @@ import msgspec
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.graph import references
 from mainspring.core.model.artifacts import faults_in_fetches
+from mainspring.core.text.strict_json import split_error
 from mainspring.core.work import containers, http_calls, map_reduce, remote_jobs
 from mainspring.core.work.containers import ContainerRun
 from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
@@ -37,7 +38,7 @@ from mainspring.core.work.http_calls import HttpRequest
 from mainspring.core.work.isolation import Isolation, label_of
 from mainspring.core.work.map_reduce import Input, Invoker, MapStep, ReduceStep
 from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, KubernetesRun, RayRun
-from mainspring.protocol.errors import Fault
+from mainspring.protocol.errors import Fault, faults_at
 
 TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
 """Names in a task's templates: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`, `task.name`,
@@ -227,8 +228,8 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
     try:
         work = read_work(text)
     except (msgspec.DecodeError, ValueError) as error:
-        why, _, place = str(error).partition(" - at `$")
-        yield Fault(where=where + place.removesuffix("`"), why=why)
+        why, place = split_error(error)
+        yield Fault(where + place, why)
         return
     if work is None:
         return
@@ -238,14 +239,14 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
     if isinstance(work, _Function) and work.values is not None:
         yield from references.faults_in(work.values, f"{where}.values")
         for name in work.values.keys() & work.args.keys():
-            yield Fault(where=f"{where}.values.{name[:40]}", why="is also in args")
+            yield Fault(f"{where}.values.{name[:40]}", "is also in args")
     if work.isolation is Isolation.CONTAINER and not isinstance(work, InContainer):
-        yield Fault(where=f"{where}.isolation", why="container requires `container`, which names an image")
+        yield Fault(f"{where}.isolation", "container requires `container`, which names an image")
     yield from faults_in_fetches(work.fetch, f"{where}.fetch")
     if work.fetch and isinstance(work, HttpCall | OnKubernetes | OnRay):
-        yield Fault(where=f"{where}.fetch", why="is supported only for work on the worker's machine")
+        yield Fault(f"{where}.fetch", "is supported only for work on the worker's machine")
     if not 0 <= work.grace_seconds <= MAX_GRACE_SECONDS:
-        yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
+        yield Fault(f"{where}.grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
 
 
 def _fault_of_template(template: str, known: Templates) -> str | None:
@@ -258,19 +259,16 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
     match work:
         case Argv():
             if not work.run or not work.run[0]:
-                yield Fault(where=f"{where}.run", why="must begin with a program")
+                yield Fault(f"{where}.run", "must begin with a program")
             yield from _faults_of_arguments(work.run, f"{where}.run", known)
         case ShellText():
             if not work.shell.strip():
-                yield Fault(where=f"{where}.shell", why="is empty")
+                yield Fault(f"{where}.shell", "is empty")
         case ImportedFunction():
-            if (fault := fault_in_import_path(work.python)) is not None:
-                yield Fault(where=f"{where}.python", why=fault)
+            yield from faults_at(f"{where}.python", fault_in_import_path(work.python))
         case ServedFunction():
             if not _HANDLER.fullmatch(work.handler):
-                yield Fault(
-                    where=f"{where}.handler", why="must be 1 to 100 letters, digits, dots, hyphens, underscores"
-                )
+                yield Fault(f"{where}.handler", "must be 1 to 100 letters, digits, dots, hyphens, underscores")
         case MapReduce():
             yield from map_reduce.faults_in(work.map, work.input, work.reduce, where)
             yield from map_reduce.faults_in_relative_path(work.results, f"{where}.results")
@@ -298,36 +296,27 @@ def _faults_of_remote_work(
             yield from remote_jobs.faults_in(work.ray, f"{where}.ray")
             yield from _faults_of_arguments(work.ray.run, f"{where}.ray.run", known)
             if work.secrets:
-                yield Fault(
-                    where=f"{where}.secrets", why="not supported: Ray exposes the environment variables of its jobs"
-                )
+                yield Fault(f"{where}.secrets", "not supported: Ray exposes the environment variables of its jobs")
             if work.directory is not None:
-                yield Fault(where=f"{where}.directory", why="not supported on Ray: use `runtime_env.working_dir`")
+                yield Fault(f"{where}.directory", "not supported on Ray: use `runtime_env.working_dir`")
 
 
 def _faults_of_arguments(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
     for number, word in enumerate(words):
-        fault = _fault_of_template(word, known)
-        if fault is not None:
-            yield Fault(where=f"{where}[{number}]", why=fault)
+        yield from faults_at(f"{where}[{number}]", _fault_of_template(word, known))
 
 
 def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:
     if len(work.env) + len(work.secrets) > _MAX_VARIABLES:
-        yield Fault(where=where, why=f"has more than {_MAX_VARIABLES} variables")
+        yield Fault(where, f"has more than {_MAX_VARIABLES} variables")
         return
     for field, variables in (("env", work.env), ("secrets", work.secrets)):
         for name in variables:
             if not _VARIABLE.fullmatch(name) or name.startswith(RESERVED):
-                yield Fault(
-                    where=f"{where}.{field}.{name[:40]}", why=f"is not a variable name, or begins with {RESERVED}"
-                )
+                yield Fault(f"{where}.{field}.{name[:40]}", f"is not a variable name, or begins with {RESERVED}")
     for name, template in work.env.items():
-        fault = _fault_of_template(template, known)
-        if fault is not None:
-            yield Fault(where=f"{where}.env.{name[:40]}", why=fault)
+        yield from faults_at(f"{where}.env.{name[:40]}", _fault_of_template(template, known))
     for name, reference in work.secrets.items():
-        if (fault := fault_in_secret(reference)) is not None:
-            yield Fault(where=f"{where}.secrets.{name[:40]}", why=fault)
+        yield from faults_at(f"{where}.secrets.{name[:40]}", fault_in_secret(reference))
         if name in work.env:
-            yield Fault(where=f"{where}.secrets.{name[:40]}", why="is also in env")
+            yield Fault(f"{where}.secrets.{name[:40]}", "is also in env")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -35,15 +35,15 @@ from mainspring.core.model.schedule_rows import (
 )
 from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill
-from mainspring.core.schedules.evaluation import Context, ScheduledRunRequest
-from mainspring.core.schedules.event_triggers import receive
+from mainspring.core.schedules.evaluate import receive_events
+from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
 from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
-from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import isolate_failures
-from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused
+from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused, refusal
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.store.ports.schedules import (
     EvaluationResult,
@@ -58,7 +58,6 @@ MAX_UPCOMING = 1_000
 _MAX_PAST_FIRES = 20_000
 _MAX_PAST_BACKFILLS = 1_000
 _MAX_ATTEMPTS = 10
-_INSTANT = timedelta(microseconds=1)
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 
 
@@ -191,20 +190,14 @@ class ScheduleActions:
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time(), row.pool)
         decision = await self._evaluate(
-            id,
-            lambda evaluation_batch: rules.change(
-                evaluation_batch, self._context, spec, by=by, why=why, version=version
-            ),
-            audit,
+            id, partial(rules.change, spec=spec, by=by, why=why, version=version), audit, unreadable=True
         )
         self._on_change()
         return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Pause a schedule until `resume`: no new windows, no start of waiting ones. Active runs continue."""
-        decision = await self._evaluate(
-            id, lambda evaluation_batch: rules.pause(evaluation_batch, self._context, by=by, why=why), audit
-        )
+        decision = await self._evaluate(id, partial(rules.pause, by=by, why=why), audit)
         return decision.schedule
 
     async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
@@ -212,9 +205,7 @@ class ScheduleActions:
 
         Raises Conflict if its definition disables it.
         """
-        decision = await self._evaluate(
-            id, lambda evaluation_batch: rules.resume(evaluation_batch, self._context, by=by, why=why), audit
-        )
+        decision = await self._evaluate(id, partial(rules.resume, by=by, why=why), audit)
         self._on_change()
         return decision.schedule
 
@@ -223,9 +214,7 @@ class ScheduleActions:
     ) -> ScheduleRow:
         """Delete a schedule. Its history stays readable; active runs continue. Raises Outdated like `change`."""
         decision = await self._evaluate(
-            id,
-            lambda evaluation_batch: rules.delete(evaluation_batch, self._context, by=by, why=why, version=version),
-            audit,
+            id, partial(rules.delete, by=by, why=why, version=version), audit, unreadable=True
         )
         return decision.schedule
 
@@ -248,7 +237,7 @@ class ScheduleActions:
             window_at = rules.check_window(window_at)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
-            past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
+            past = [] if window_at is None else await self._past(id, window_at, window_at + INSTANT)
             command = rules.TriggerCommand(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
             decide = partial(rules.trigger_now, context=self._context, command=command, read=rules.version_of(row))
             evaluated = await self._evaluate_with_key(id, decide, audit, key)
@@ -288,7 +277,7 @@ class ScheduleActions:
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
     ) -> list[bool]:
         """Record events and fire the schedules that wait for them; return for each event whether it was new (TRG-7)."""
-        decide = isolate_failures(receive, self._context)
+        decide = isolate_failures(receive_events, self._context)
         decided: list[str] = []
 
         def note(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
@@ -336,10 +325,13 @@ class ScheduleActions:
         elif not faults:
             faults.append(Fault(where="job", why=f"there is no job {spec.job[:200]!a}"))
         if faults:
-            raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+            raise refusal("the schedule has", faults)
         return pool
 
-    async def _evaluate(self, id: str, decide: Decide, audit: AuditEntry | None) -> ScheduleDecision:
+    async def _evaluate(
+        self, id: str, step: Callable[[Evaluation], None], audit: AuditEntry | None, *, unreadable: bool = False
+    ) -> ScheduleDecision:
+        decide = partial(evaluate_each, context=self._context, step=step, unreadable=unreadable)
         evaluated = await self._evaluate_with_key(id, decide, audit)
         if not evaluated.decisions:
             raise Broken(f"no decision about {id}")

@@ -22,6 +22,7 @@ from mainspring.core.model.schedule_rows import EndedRun
 from mainspring.core.schedules import evaluate
 from mainspring.core.schedules.evaluate import Ended, FileProbeResult
 from mainspring.core.schedules.evaluation import CANCEL_RUN, PROBE_FILE, CancelRunRequest, FileProbeRequest
+from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.host.leader_client import LeaderClient
 from mainspring.host.outbox.delivery import GroupReceiver, Receiver
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
@@ -39,7 +40,6 @@ MISSED_AFTER = timedelta(minutes=2)
 """After this time, an end that the outbox has not delivered counts as lost."""
 MAX_PER_PASS = 200
 _MAX_GENERATIONS = 1_000
-_INSTANT = timedelta(microseconds=1)
 
 
 class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class ScheduleOutbox:
     async def probe_file(self, row: OutboxRow) -> None:
         """Probe a file for a window. Raises Unavailable without an answer: the outbox retries."""
         request = msgspec.json.decode(row.payload, type=FileProbeRequest)
-        wanted = FireFilter(schedule_id=request.schedule, since=request.window_at, before=request.window_at + _INSTANT)
+        wanted = FireFilter(schedule_id=request.schedule, since=request.window_at, before=request.window_at + INSTANT)
         fires = await self._store.fires(wanted, _MAX_GENERATIONS)
         if not any(fire.generation == request.generation and fire.asked_at == request.asked_at for fire in fires):
             return

@@ -86,22 +86,18 @@ def _waiting(case: _Case) -> Iterator[Suggestion]:
     """Suggest to wait, where a start is expected or the cause passes without an action."""
     found = case.found
     if found.expected is not None and found.expected.kind is ExpectedKind.RANGE:
-        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait())
-    elif _is_ending(case.task):
-        yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=words.ENDS)
-    else:
-        effect = _automatic_effect(found)
-        if effect:
-            yield Suggestion(kind=SuggestionKind.WAIT, says=words.wait(), effect=effect)
+        yield Suggestion.wait()
+    elif effect := words.ENDS if _is_ending(case.task) else _automatic_effect(found):
+        yield Suggestion.wait(effect=effect)
 
 
 def _is_ending(task: Task) -> bool:
-    """Whether a worker has it, and was asked to stop it."""
+    """Return whether a worker has it, and was asked to stop it."""
     return task.stop is not None and task.stop.kind is not StopKind.HOLD
 
 
 def _automatic_effect(found: Diagnosis) -> str:
-    """What happens without an action; empty if not known."""
+    """Describe the effect of waiting; empty if unknown."""
     numbers = found.numbers
     if found.reason is Reason.WORKER_LOST and "lost_in_seconds" in numbers:
         return words.tried_elsewhere(numbers["lost_in_seconds"])
@@ -119,13 +115,13 @@ def _without_trial(case: _Case) -> Iterator[Suggestion]:
         failed = [one for one in found.blockers if one.kind == "task"]
         if failed:
             says, command = words.retry([one.id for one in failed], "the failed upstream tasks")
-            yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
+            yield Suggestion.change(says, command, words.STARTS_AFTER)
     if found.reason is Reason.STUCK and found.task is not None and not _is_ending(case.task):
         says, command = words.restart(found.task)
-        yield Suggestion(kind=SuggestionKind.CHANGE, says=says, command=command, effect=words.QUEUED_AGAIN)
+        yield Suggestion.change(says, command, words.QUEUED_AGAIN)
     if found.reason is Reason.STARTING_SLOW and case.task.worker_id is not None:
         says, command = words.drain(case.task.worker_id)
-        yield Suggestion(kind=SuggestionKind.ASK, says=says, command=command, effect=words.QUEUED_AGAIN)
+        yield Suggestion.ask(says, command, words.QUEUED_AGAIN)
 
 
 def _tried(case: _Case) -> Iterator[Suggestion]:
@@ -180,7 +176,7 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
 
 
 def _takes(case: _Case, worker: Worker) -> bool:
-    """Whether only size keeps a worker from taking the task."""
+    """Return whether only size keeps a worker from taking the task."""
     return _obstacle_kinds(case, worker) <= _SIZE
 
 
@@ -227,7 +223,7 @@ def _asking_for(was: Resources, wanted: Resources) -> Hypothesis:
 
 
 def _unconstrained(case: _Case) -> Iterator[_Candidate]:
-    """One label less, or any zone."""
+    """Drop one label, or the zone."""
     for key, value in case.shape.labels:
         if not key.startswith((HANDLER_LABEL, ISOLATION_LABEL)):
             says = words.without_label(key, value)
@@ -253,7 +249,7 @@ def _promoted(case: _Case) -> Iterator[_Candidate]:
 
 
 def _more_workers(case: _Case) -> Iterator[_Candidate]:
-    """One more worker, as large as the request."""
+    """Add a worker as large as the request."""
     yield _Candidate(
         kind=SuggestionKind.ASK,
         says=words.one_more_worker(case.shape),
@@ -311,7 +307,7 @@ def _allowing(quota: Quota, limit: str, most: int) -> Quota:
 
 
 def _widened(case: _Case) -> Iterator[_Candidate]:
-    """One more for each of its groups that is full."""
+    """Raise the limit of each full group by one."""
     run = case.memory.runs[case.task.run_id]
     for limit in dict.fromkeys((*case.shape.groups, *limits_of(run))):
         group = case.memory.rules.groups.get(limit)

@@ -11,22 +11,21 @@ from functools import partial
 from itertools import islice
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Reason
-from mainspring.core.model.resources import NAMES, format_amounts
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Reason
+from mainspring.core.model.resources import NAMES, format_amounts, format_part
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.model.worker import Lease
 from mainspring.core.placement.feasibility import ObstacleKind
-from mainspring.core.text.sentences import join_words
+from mainspring.core.text.sentences import count_of, join_words
 from mainspring.shard.explain import matching
 from mainspring.shard.explain.diagnosis_context import CompetingQueue, TaskContext
 from mainspring.shard.explain.findings import (
+    Blockers,
     Finding,
     holder,
     named,
-    never,
     remaining_seconds,
     soonest,
-    unknown_start,
     waiter,
 )
 from mainspring.shard.explain.matching import WorkerMatches
@@ -41,7 +40,7 @@ _MAX_POSITION = 1_000
 
 
 def unmatched(context: TaskContext) -> GateBlock | None:
-    """No worker matches its constraints, or all that match are unavailable."""
+    """No worker matches the task's constraints, or all that match are unavailable."""
     found = context.match_workers()
     if found.all_unavailable():
         return GateBlock(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_describe_unavailable, found))
@@ -61,7 +60,7 @@ def oversized(context: TaskContext) -> GateBlock | None:
 def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
     memory = context.memory
     if not memory.workers:
-        nobody = unknown_start("the pool has no workers")
+        nobody = Expected.unknown("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
         return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
     lacking, similar = matching.lacks(memory, found)
@@ -74,25 +73,20 @@ def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.no_such_worker(lacking, similar, arrival),
         says=f"0 of {len(memory.workers):,}",
-        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        expected=Expected.unknown(f"{basis} now; {arrival}") if arrival else Expected.never(basis),
         numbers={"workers": float(len(memory.workers)), "is_feasible": 0.0},
     )
 
 
 def _describe_unavailable(found: WorkerMatches) -> Finding:
     names = [f"{matched.worker.id} ({_format_unavailable(matched)})" for matched in found.matches]
-    ways = [
-        Blocker(kind="worker", id=matched.worker.id, says=name)
-        for matched, name in zip(found.matches, names, strict=True)
-    ]
-    shown, others = named(ways)
+    ways = [Blocker("worker", matched.worker.id, name) for matched, name in zip(found.matches, names, strict=True)]
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.only_away(matching.format_constraints(found.shape), names, len(names)),
         says=f"{len(names)} unavailable",
-        expected=unknown_start("it depends on when they are available again"),
-        blockers=shown,
-        more_blockers=others,
+        expected=Expected.unknown("it depends on when they are available again"),
+        blockers=named(ways),
         numbers={"is_feasible": float(len(names))},
     )
 
@@ -116,7 +110,7 @@ def _describe_too_big(context: TaskContext, found: WorkerMatches) -> Finding:
         reason=Reason.TOO_BIG,
         verdict=verdict,
         says=f"needs {needs if short is None else short[0]}",
-        expected=unknown_start(f"{basis} now; {arrival}") if arrival else never(basis),
+        expected=Expected.unknown(f"{basis} now; {arrival}") if arrival else Expected.never(basis),
         numbers={"workers": float(len(found.same_kind))},
     )
 
@@ -145,26 +139,22 @@ def fragmented(context: TaskContext) -> GateBlock | None:
 
 
 def _describe_reserved(context: TaskContext, reason: Reason, workers: int, tasks: list[Task]) -> Finding:
-    shown, others = named(waiter(context.memory, task, context.now) for task in tasks)
     return Finding(
         reason=reason,
         verdict=words.reserved_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
-        says=f"reserved on {words.count_of(workers, 'worker')}",
-        blockers=shown,
-        more_blockers=others,
+        says=f"reserved on {count_of(workers, 'worker')}",
+        blockers=named(waiter(context.memory, task, context.now) for task in tasks),
         numbers={"keepers": float(workers)},
     )
 
 
 def _describe_fragmented(context: TaskContext, found: WorkerMatches) -> Finding:
     wanted, free, most = context.shape.resources, found.free, found.most_free()
-    shown, others = _holders(context, found)
     return Finding(
         reason=Reason.FRAGMENTED,
         verdict=words.fragmented(wanted, free, most, is_all=found.is_all),
         says=f"{format_amounts(most)[0] if format_amounts(most) else 'nothing'} on one worker",
-        blockers=shown,
-        more_blockers=others,
+        blockers=_holders(context, found),
         numbers={"free_cores": free.cpu_millis / 1000, "most_free_cores": most.cpu_millis / 1000},
     )
 
@@ -197,13 +187,11 @@ def _describe_outranked(
         for priority, competing in competing_queues[:MAX_NAMED]
         for _, task in context.memory.queues.peek(priority, competing.tenant, competing.shape, MAX_NAMED)
     )
-    shown, others = named((waiter(context.memory, task, context.now) for task in islice(first, MAX_NAMED)), count)
     return Finding(
         reason=Reason.PRIORITY_QUEUE_WAIT,
         verdict=verdict,
         says=f"{count:,} ahead",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named((waiter(context.memory, task, context.now) for task in islice(first, MAX_NAMED)), count),
         numbers={"ahead": float(count)},
     )
 
@@ -237,24 +225,18 @@ def _describe_outshared(
     waiting: dict[str, int] = {}
     for _, competing in first:
         waiting[competing.tenant] = waiting.get(competing.tenant, 0) + competing.tasks
-    shown, others = named(
-        Blocker(
-            kind="tenant", id=tenant, tenant=tenant, priority=context.task.priority,
-            says=f"{tenant} (at {context.diagnosis.part_of_share(tenant):.0%} of its fair share, {count:,} waiting)",
-        )
+    share = context.diagnosis.part_of_share
+    ahead = [
+        (tenant, f"{tenant} (at {share(tenant):.0%} of its fair share, {count:,} waiting)")
         for tenant, count in waiting.items()
-    )  # fmt: skip
-    own, other = (
-        context.diagnosis.part_of_share(context.task.tenant),
-        context.diagnosis.part_of_share(first[0][1].tenant),
-    )
+    ]
+    own, other = share(context.task.tenant), share(first[0][1].tenant)
     is_guaranteed = mine[0] and not first[0][0][0]
     return Finding(
         reason=Reason.FAIR_SHARE,
         verdict=words.behind_share(context.task.tenant, own, other, guaranteed=is_guaranteed),
         says=f"{own:.0%}",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(Blocker("tenant", name, says, name, context.task.priority) for name, says in ahead),
         numbers={"share": own, "other_share": other, "tenants_ahead": float(len(waiting))},
     )
 
@@ -275,22 +257,20 @@ def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Fi
         return _describe_reservation(context)
     others_of_run = [one for one in context.run.live.values() if one.name in context.shape.anti_affinity]
     if others_of_run and not found.lacking_capacity():
-        shown, others = named(holder(memory, one, context.now) for one in others_of_run)
         verdict = words.anti_affinity(list(context.shape.anti_affinity))
-        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, blockers=shown, more_blockers=others)
+        holders = named(holder(memory, one, context.now) for one in others_of_run)
+        return Finding(reason=Reason.NO_WORKER_CAPACITY, verdict=verdict, blockers=holders)
     name = _scarce(context, found)
     workers = found.lacking_capacity()
     free, total = getattr(found.free, name), sum(getattr(worker.total, name) for worker in workers)
     ahead = queue_position(context)
     next_room = _next_room(context, found)
-    shown, others = _holders(context, found)
-    says = words.format_part(name, free, total)
+    says = format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
         verdict=words.no_free_capacity(says, ahead, task.priority, next_room),
         says=f"{says} free",
-        blockers=shown,
-        more_blockers=others,
+        blockers=_holders(context, found),
         numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "is_feasible": float(len(workers))}
         | ({} if next_room is None else {"next_room_seconds": next_room}),
     )
@@ -303,18 +283,16 @@ def _describe_reservation(context: TaskContext) -> Finding:
     leases = [] if worker is None else list(worker.leases.values())
     tasks = [task for lease in leases for task in lease.members.values()]
     going = [task for task in tasks if task.stop is not None and task.stop.for_task == context.task.id] or tasks
-    shown, others = named(holder(memory, task, context.now) for task in going)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
         verdict=words.reserved(room.worker, room.why),
         says=f"reserved on {room.worker}",
-        blockers=shown,
-        more_blockers=others,
+        blockers=named(holder(memory, task, context.now) for task in going),
     )
 
 
 def queue_position(context: TaskContext) -> int:
-    """How many tasks of its queue are before it."""
+    """Return how many tasks of its queue are before it."""
     queues, task = context.memory.queues, context.task
     for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, context.shape, _MAX_POSITION)):
         if other is task:
@@ -347,7 +325,7 @@ def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
     return first
 
 
-def _holders(context: TaskContext, found: WorkerMatches) -> tuple[tuple[Blocker, ...], int]:
+def _holders(context: TaskContext, found: WorkerMatches) -> Blockers:
     """The tasks that hold the capacity, the first to finish first."""
     tasks = [task for lease in _leases(found) for task in islice(lease.members.values(), 1)]
     count = sum(len(matched.worker.leases) for matched in found.here())

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from mainspring.core.explain import from_rows
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import BY_LEADER, STALE_SECONDS, Diagnosis, Reason
+from mainspring.core.explain.diagnosis import BY_LEADER, STALE_SECONDS, Diagnosis, Expected, Reason
 from mainspring.core.lifecycle.states import FINAL, HELD_BY_WORKER
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard.explain.diagnosis_context import DiagnosisContext, TaskContext
-from mainspring.shard.explain.findings import Finding, name_of, unknown_start
+from mainspring.shard.explain.findings import Finding, name_of
 from mainspring.shard.explain.pending_tasks import pending
 from mainspring.shard.explain.queued_tasks import queued
 from mainspring.shard.explain.running_tasks import held_by_worker, quarantined
@@ -68,8 +68,8 @@ def diagnose(
         priority=task.priority,
         expected=found.expected,
         gates=found.gates,
-        blockers=found.blockers,
-        more_blockers=found.more_blockers,
+        blockers=found.blockers.shown,
+        more_blockers=found.blockers.more,
         ruled_out=found.ruled_out,
         numbers=found.numbers,
     )
@@ -114,7 +114,7 @@ def _lagging(age_seconds: float) -> Finding:
     return Finding(
         reason=Reason.SCHEDULER_LAG,
         verdict=words.behind(age_seconds),
-        expected=unknown_start("the scheduler is behind"),
+        expected=Expected.unknown("the scheduler is behind"),
         numbers={"lag_seconds": age_seconds},
     )
 

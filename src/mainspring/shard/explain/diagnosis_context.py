@@ -39,11 +39,11 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: DiagnosisContext
 
     def match_workers(self) -> WorkerMatches:
-        """How the workers match it."""
+        """Return how the workers match it."""
         return self.diagnosis.match_workers(self.task, self.shape)
 
     def is_parked(self) -> bool:
-        """Whether the scheduler has found no capacity for its shape."""
+        """Return whether the scheduler has found no capacity for its shape."""
         return self.shape in self.memory.queues.parked
 
 
@@ -82,7 +82,7 @@ class DiagnosisContext:
         return self._matches.keys()
 
     def match_workers(self, task: Task, shape: Shape) -> WorkerMatches:
-        """How the workers match a shape, of which a task is queued."""
+        """Return how the workers match a shape, of which a task is queued."""
         found = self._matches.get(shape)
         if found is None:
             found = self._matches[shape] = matching.match_workers(self.memory, task, shape)
@@ -147,7 +147,8 @@ class DiagnosisContext:
         return found
 
     def _is_tried(self, context: TaskContext, priority: Priority, tenant: str, shape: Shape) -> bool:
-        """Whether a queue is dispatched as soon as there is capacity: a parked one does not block an unparked one."""
+        """Return whether a queue is dispatched as soon as there is capacity: a parked one does not block an unparked
+        one."""
         memory = self.memory
         if shape in memory.queues.parked and not context.is_parked():
             return False
@@ -162,7 +163,7 @@ class DiagnosisContext:
         return known
 
     def _may_be_placed(self, priority: Priority, tenant: str, shape: Shape) -> bool:
-        """Whether no quota, group, freeze or policy blocks the oldest task of a queue."""
+        """Return whether no quota, group, freeze or policy blocks the oldest task of a queue."""
         memory, now = self.memory, self.now
         front = memory.queues.front(priority, tenant, shape)
         if front is None or gates.exceeds(memory, priority, tenant, shape, now) is not None:
@@ -174,6 +175,6 @@ class DiagnosisContext:
         return concurrency_groups.held_by(memory, head, shape, now) is None
 
     def _spend(self, checks: int) -> bool:
-        """Whether this many more may be examined."""
+        """Return whether this many more may be examined."""
         self._checks_left -= checks
         return self._checks_left >= 0

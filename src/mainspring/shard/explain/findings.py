@@ -9,11 +9,12 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.explain import from_rows
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, ExpectedKind, Gate, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Gate, Reason
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.duration_stats import percentile
 from mainspring.core.model.task import Task, TaskState
@@ -29,6 +30,13 @@ _COMPARED = 256
 """How many holders are compared by their remaining time."""
 
 
+class Blockers(NamedTuple):
+    """The first blockers, and how many more there are."""
+
+    shown: tuple[Blocker, ...] = ()
+    more: int = 0
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one task."""
 
@@ -38,8 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the gate that holds it."""
     expected: Expected | None = None
     gates: tuple[Gate, ...] = ()
-    blockers: tuple[Blocker, ...] = ()
-    more_blockers: int = 0
+    blockers: Blockers = Blockers()
     ruled_out: tuple[str, ...] = ()
     numbers: dict[str, float] = {}
 
@@ -86,7 +93,7 @@ def _usual(memory: ShardMemory, tenant: str, job: str, name: str) -> Usual | Non
 
 
 def elapsed(task: Task, now: datetime) -> float:
-    """How long an attempt has run."""
+    """Return how long an attempt has run."""
     return 0.0 if task.started_at is None else max(0.0, (now - task.started_at).total_seconds())
 
 
@@ -137,18 +144,18 @@ def waiter(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
 def blocking_task(memory: ShardMemory, task: Task, doing: str) -> Blocker:
     """A task as a blocker: name, priority and activity."""
     says = f"{name_of(memory, task)} ({task.priority.name}, {doing})"
-    return Blocker(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
+    return Blocker("task", task.id, says, task.tenant, task.priority)
 
 
-def named(found: Iterable[Blocker], count: int | None = None) -> tuple[tuple[Blocker, ...], int]:
+def named(found: Iterable[Blocker], count: int | None = None) -> Blockers:
     """The first blockers, and how many more there are of `count`."""
     listed: Sequence[Blocker] = tuple(found)
     total = len(listed) if count is None else count
     shown = tuple(listed[:MAX_NAMED])
-    return shown, max(0, total - len(shown))
+    return Blockers(shown, max(0, total - len(shown)))
 
 
-def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> tuple[tuple[Blocker, ...], int]:
+def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> Blockers:
     """The holders of what is waited for, those with the least remaining time first."""
     seconds_left = remaining_seconds(memory, now)
 
@@ -165,22 +172,7 @@ def lease_count(memory: ShardMemory, tenant: str) -> int:
     return memory.leases.counts.get(tenant, 0)
 
 
-def never(basis: str) -> Expected:
-    """It will never start."""
-    return Expected(kind=ExpectedKind.NEVER, basis=basis)
-
-
-def unknown_start(basis: str) -> Expected:
-    """Its start is unknown."""
-    return Expected(kind=ExpectedKind.UNKNOWN, basis=basis)
-
-
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:
-    """It starts within this range of seconds."""
+    """Forecast a start within this range of seconds."""
     earliest, latest = now + timedelta(seconds=quick), now + timedelta(seconds=max(quick, slow))
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=earliest, latest=latest)
-
-
-def at(instant: datetime, basis: str) -> Expected:
-    """It starts at this instant."""
-    return Expected(kind=ExpectedKind.RANGE, basis=basis, earliest=instant, latest=instant)
+    return Expected.between(earliest, latest, basis)

@@ -12,12 +12,11 @@ from datetime import timedelta
 import msgspec
 
 from mainspring.core.explain.diagnosis import Diagnosis, Expected, ExpectedKind, Reason
-from mainspring.core.explain.messages import count_of
 from mainspring.core.explain.what_if import NO_CHANGES, Hypothesis, Outcome, Victim
 from mainspring.core.model.task import Task
+from mainspring.core.text.sentences import count_of
 from mainspring.shard.events import Event
 from mainspring.shard.explain.diagnose import diagnose
-from mainspring.shard.explain.findings import never, unknown_start
 from mainspring.shard.explain.forecast_engine import Forecast
 from mainspring.shard.explain.hypothesis import begin, notes
 from mainspring.shard.explain.snapshot import Snapshot
@@ -71,7 +70,7 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast_start(snapshot: Snapshot) -> Expected:
-    """When the task of a snapshot is expected to start, as things are."""
+    """Return when the task of a snapshot is expected to start, as things are."""
     return _forecast_start(snapshot, NO_CHANGES)
 
 
@@ -92,7 +91,7 @@ def what_if(snapshot: Snapshot, hypothesis: Hypothesis) -> Outcome:
 
 
 def try_out(snapshot: Snapshot, hypothesis: Hypothesis = NO_CHANGES, *events: Event) -> TrialResult:
-    """Whether the task would start now with these changes and events, and if not what would block it."""
+    """Return whether the task would start now with these changes and events, and if not what would block it."""
     forecast = _begun(snapshot, hypothesis, events)
     tried = _start_in(forecast)
     if tried.worker is None:
@@ -130,16 +129,15 @@ def _start_in(forecast: Forecast) -> TrialResult:
 
 def _at_once(snapshot: Snapshot, *, makes_room: bool) -> Expected:
     grace = snapshot.scheduler_settings.preemption_grace_seconds if makes_room else 0.0
-    return Expected(
-        kind=ExpectedKind.RANGE,
-        basis="once the preempted tasks have ended" if makes_room else "nothing blocks it",
-        earliest=snapshot.at,
-        latest=snapshot.at + timedelta(seconds=grace + _MIN_MARGIN_SECONDS),
+    return Expected.between(
+        snapshot.at,
+        snapshot.at + timedelta(seconds=grace + _MIN_MARGIN_SECONDS),
+        "once the preempted tasks have ended" if makes_room else "nothing blocks it",
     )
 
 
 def _expect(snapshot: Snapshot, hypothesis: Hypothesis, found: Diagnosis | None) -> Expected:
-    """When a task that does not start now would start. Without a match, the diagnosis says whether one may come."""
+    """Forecast a task that does not start now. Without a matching worker, the diagnosis says whether one may come."""
     if found is not None and found.expected is not None and found.reason in _NO_WORKER:
         return found.expected
     return _forecast_start(snapshot, hypothesis)
@@ -158,9 +156,9 @@ def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
     is_other = hypothesis.changes_task() or hypothesis.workers
     if not is_other and snapshot.coverage.workers and not snapshot.coverage.could_take:
         return (
-            unknown_start(f"{_format_infeasible(snapshot)}; {snapshot.coverage.arrival}")
+            Expected.unknown(f"{_format_infeasible(snapshot)}; {snapshot.coverage.arrival}")
             if snapshot.coverage.arrival
-            else never(_format_infeasible(snapshot))
+            else Expected.never(_format_infeasible(snapshot))
         )
     starts: list[_Start] = []
     work, least, most = 0, _MIN_FORECASTS, _MAX_FORECASTS
@@ -181,10 +179,10 @@ def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
 
 
 def _unknown_result(start: _Start) -> Expected | None:
-    """What to return if a forecast has not led to a start."""
+    """Return the result of a forecast that has not led to a start."""
     if start.seconds is not None:
         return None
-    return unknown_start(_HIGHER_PRIORITY_ARRIVALS) if start.by_throughput else _unknown_start(start.forecast)
+    return Expected.unknown(_HIGHER_PRIORITY_ARRIVALS) if start.by_throughput else _unknown_start(start.forecast)
 
 
 def _run_forecast(forecast: Forecast) -> _Start:
@@ -205,7 +203,7 @@ def _run_forecast(forecast: Forecast) -> _Start:
 
 
 def _by_throughput(forecast: Forecast, passed: float) -> float | None:
-    """When the task starts if the queue ahead of it keeps its throughput; None if as much arrives as is started."""
+    """Return when the task starts if the queue ahead keeps its throughput; None if as much arrives as is started."""
     coverage, mine = forecast.snapshot.coverage, forecast.mine()
     ahead = 0 if forecast.has_started() else count_ahead(forecast.memory, mine)
     left = max(ahead, coverage.ahead - forecast.placed)
@@ -218,16 +216,15 @@ def _range(snapshot: Snapshot, starts: list[_Start]) -> Expected:
     seconds = [start.seconds for start in starts if start.seconds is not None]
     first, last = min(seconds), max(seconds)
     if last - first > max(_MAX_RANGE_SECONDS, _MAX_RANGE_FACTOR * first):
-        return unknown_start(_HIGHER_PRIORITY_ARRIVALS)
+        return Expected.unknown(_HIGHER_PRIORITY_ARRIVALS)
     by_throughput = any(start.by_throughput for start in starts)
     margin = _MARGIN_OF_SPREAD * (last - first) + _MIN_MARGIN_SECONDS
     part = _MARGIN_OF_THROUGHPUT if by_throughput else _MARGIN_OF_WAIT
     newcomers = _MARGIN_OF_NEWCOMERS * snapshot.task().priority
-    return Expected(
-        kind=ExpectedKind.RANGE,
-        basis=_format_basis(snapshot, starts, by_throughput),
-        earliest=snapshot.at + timedelta(seconds=max(0.0, first * (1 - part) - margin)),
-        latest=snapshot.at + timedelta(seconds=last * (1 + part + newcomers) + margin),
+    return Expected.between(
+        snapshot.at + timedelta(seconds=max(0.0, first * (1 - part) - margin)),
+        snapshot.at + timedelta(seconds=last * (1 + part + newcomers) + margin),
+        _format_basis(snapshot, starts, by_throughput),
     )
 
 
@@ -249,13 +246,13 @@ def _format_basis(snapshot: Snapshot, starts: list[_Start], by_throughput: bool)
 
 
 def _unknown_start(forecast: Forecast) -> Expected:
-    """No known event leads to a start: what it would take."""
+    """Explain why no known event leads to a start."""
     found = diagnose(forecast.memory, forecast.snapshot.task_id, forecast.now)
     if found is not None and found.expected is not None and found.expected.kind is not ExpectedKind.RANGE:
         return found.expected
     if forecast.unknown:
-        return unknown_start(f"the duration of {count_of(forecast.unknown, 'running task')} is unknown")
-    return unknown_start("no known event would let it start")
+        return Expected.unknown(f"the duration of {count_of(forecast.unknown, 'running task')} is unknown")
+    return Expected.unknown("no known event would let it start")
 
 
 def _format_infeasible(snapshot: Snapshot) -> str:

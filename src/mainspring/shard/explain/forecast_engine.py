@@ -113,7 +113,7 @@ class Forecast:
         return self._task(self.snapshot.task_id)
 
     def has_started(self) -> bool:
-        """Whether it has been placed."""
+        """Return whether it has been placed."""
         return self.mine().worker_id is not None
 
     def add_events(self, *events: happened.Event) -> None:
@@ -151,7 +151,7 @@ class Forecast:
         discard_memory(self.memory)
 
     def is_still(self) -> bool:
-        """Whether nothing pending could let anything start.
+        """Return whether nothing pending could let anything start.
 
         Nothing ends, nothing arrives, and each queue without capacity has been checked again. Timers of further checks,
         and of reservations made since, change nothing then.
@@ -256,7 +256,7 @@ class Forecast:
         return kind(worker=worker, session=self.memory.workers[worker].session, **fields)
 
     def _seconds(self, task: Task) -> float | None:
-        """How long a task will run from now on; None if unknown."""
+        """Return how long a task will run from now on; None if unknown."""
         run = self.memory.runs[task.run_id]
         ran = (self.now - task.started_at).total_seconds() if task.started_at is not None else 0.0
         spec = run.spec(task.position)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.unplaced import explain
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount, format_amounts
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount, format_amounts, largest_of
 from mainspring.core.model.task import Task
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.core.placement.feasibility import PERMANENT, Affinity, Obstacle, ObstacleKind, is_feasible, obstacles
@@ -55,7 +55,7 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Why no worker takes it, in one sentence."""
 
     def all_unavailable(self) -> bool:
-        """Whether all matching workers are unavailable: cordoned or silent."""
+        """Return whether all matching workers are unavailable: cordoned or silent."""
         return bool(self.matches) and all(matched.kinds & _UNAVAILABLE for matched in self.matches)
 
     def here(self) -> Iterator[WorkerMatch]:
@@ -75,13 +75,12 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Total free capacity of these. Cached, as many queues ask."""
         total = ZERO_RESOURCES
         for worker in self.lacking_capacity():
-            total += _not_negative(worker.free)
+            total += largest_of((worker.free, ZERO_RESOURCES))
         return total
 
     def most_free(self) -> Resources:
         """The most of each resource that is free on one of them."""
-        free = [_not_negative(worker.free) for worker in self.lacking_capacity()]
-        return Resources(*(max((getattr(one, name) for one in free), default=0) for name in NAMES))
+        return largest_of((ZERO_RESOURCES, *(worker.free for worker in self.lacking_capacity())))
 
 
 def match_workers(memory: ShardMemory, task: Task, shape: Shape) -> WorkerMatches:
@@ -114,7 +113,7 @@ def _same_kind(memory: ShardMemory, shape: Shape, affinity: Affinity) -> Iterato
 
 
 def _some(memory: ShardMemory) -> list[Worker]:
-    """All workers, or an even sample of many."""
+    """Return all workers, or an even sample of many."""
     step = -(-len(memory.workers) // MAX_EXAMINED)
     return list(islice(memory.workers.values(), 0, None, max(1, step)))
 
@@ -132,21 +131,17 @@ def _free_on(workers: Sequence[Worker], found: Sequence[Sequence[Obstacle]]) -> 
     return free
 
 
-def _not_negative(resources: Resources) -> Resources:
-    return Resources(*(max(0, getattr(resources, name)) for name in NAMES))
-
-
 # without a match
 
 
 def may_still_come(memory: ShardMemory) -> bool:
-    """Whether there may be workers that have not reported to this leader yet."""
+    """Return whether there may be workers that have not reported to this leader yet."""
     is_young = memory.life < SETTLED_SECONDS
     return is_young or any(one.status is WorkerStatus.EXPECTED for one in memory.workers.values())
 
 
 def arrival(memory: ShardMemory, shape: Shape, now: datetime) -> str:
-    """Why a matching worker may come though none is here, in words; empty if none is known.
+    """Return why a matching worker may come though none is here, in words; empty if none is known.
 
     Affinity does not count: it may differ by then.
     """
@@ -189,7 +184,7 @@ def format_constraints(shape: Shape) -> str:
 
 
 def is_too_big(context: WorkerMatches) -> bool:
-    """Whether workers match apart from size, and none is large enough."""
+    """Return whether workers match apart from size, and none is large enough."""
     totals = {worker.total for worker in context.same_kind}
     return bool(totals) and not any(context.shape.resources.fits(total) for total in totals)
 

@@ -8,18 +8,17 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mainspring.core.explain import messages_running as words
+from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import MAX_NAMED, STALE_SECONDS, Blocker, Expected, Gate, GateState, Reason
 from mainspring.core.explain.diagnosis_report import format_relative
 from mainspring.core.explain.from_rows import failure_of
-from mainspring.core.explain.messages import DUE, PAUSED, UPSTREAM, circuit_of_job, circuit_of_signature, unknown
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.text.durations import format_seconds
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, Usual, at, between, elapsed, never, unknown_start, usual
+from mainspring.shard.explain.findings import Finding, Usual, between, elapsed, named, usual
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import progress
@@ -33,23 +32,23 @@ _MAX_DEPTH = 64
 
 
 def pending(context: TaskContext) -> Finding:
-    """What a pending task waits for."""
+    """Find the reason of a pending task."""
     task, run = context.task, context.run
     held = rules.paused(context)
     if held is not None:
-        found, gate = held.describe(), PAUSED
+        found, gate = held.describe(), words.PAUSED
     elif task.due_at is not None:
-        found, gate = _until(context, task.due_at), DUE
+        found, gate = _until(context, task.due_at), words.DUE
     else:
-        found, gate = _upstream(context), UPSTREAM
+        found, gate = _upstream(context), words.UPSTREAM
     passed, gates = GateState.YES, []
-    for name in (PAUSED, UPSTREAM, DUE):
-        says = _format_upstream(run, task) if name == UPSTREAM else ""
+    for name in (words.PAUSED, words.UPSTREAM, words.DUE):
+        says = _format_upstream(run, task) if name == words.UPSTREAM else ""
         if name == gate and found.reason is not None:
-            gates.append(Gate(name=name, passed=GateState.HOLDS, says=found.says))
+            gates.append(Gate(name, GateState.HOLDS, found.says))
             passed = GateState.NOT_REACHED
         else:
-            gates.append(Gate(name=name, passed=passed, says=says))
+            gates.append(Gate(name, passed, says))
     return replace(found, gates=tuple(gates))
 
 
@@ -62,81 +61,62 @@ def _format_upstream(run: RunMemory, task: Task) -> str:
 
 
 def _until(context: TaskContext, due_at: datetime) -> Finding:
-    """It waits for a time: its start time, its retry, or a circuit breaker."""
+    """The task waits for a time: its start time, its retry, or a circuit breaker."""
     task, memory, now = context.task, context.memory, context.now
-    job = memory.limits.job_breakers.open.get(context.run.subject())
-    if job is not None:
-        return Finding(
-            reason=Reason.CIRCUIT_OPEN,
-            verdict=circuit_of_job(
-                context.run.subject(),
-                job.because,
-                rules.probe_at(context) or due_at,
-                now,
-                failure_of(task) if task.tries else "",
-            ),
-            says=format_relative(due_at, now),
-            expected=unknown_start("it depends on whether the probe succeeds"),
-            blockers=(rules.failing(job, task.tenant),),
-            numbers={"seconds": (due_at - now).total_seconds()},
-        )
-    signature_breakers = (
-        memory.limits.signature_breakers.open.get(task.trail.signature) if task.trail is not None else None
-    )
-    if signature_breakers is not None:
-        return Finding(
-            reason=Reason.CIRCUIT_OPEN,
-            verdict=circuit_of_signature(signature_breakers.because, due_at, now),
-            says=format_relative(due_at, now),
-            expected=at(due_at, "its next attempt is on hold until then"),
-            blockers=(
-                Blocker(
-                    kind="event",
-                    id=signature_breakers.subject,
-                    says=f"many tasks failed the same way: {signature_breakers.because}",
-                ),
-            ),
-            numbers={"seconds": (due_at - now).total_seconds()},
-        )
-    if task.tries or task.losses:
-        return _retry(context, due_at)
-    return Finding(
+    found = Finding(
         reason=Reason.WAITING_TIME,
         verdict=words.waiting_until(due_at, task.because, now),
         says=format_relative(due_at, now),
-        expected=at(due_at, "it is due then"),
+        expected=Expected.at(due_at, "it is due then"),
         numbers={"seconds": (due_at - now).total_seconds()},
     )
-
-
-def _retry(context: TaskContext, due_at: datetime) -> Finding:
-    task, now = context.task, context.now
-    tries = context.run.spec(task.position).max_attempts
-    return Finding(
-        reason=Reason.WAITING_RETRY,
-        verdict=words.waiting_for_retry(task.tries, tries, failure_of(task), due_at, now),
-        says=format_relative(due_at, now),
-        expected=at(due_at, "its retry delay, if there is capacity then"),
-        numbers={"seconds": (due_at - now).total_seconds(), "tries": float(task.tries)},
-    )
+    job, name = memory.limits.job_breakers.open.get(context.run.subject()), context.run.subject()
+    if job is not None:
+        failure = failure_of(task) if task.tries else ""
+        return replace(
+            found,
+            reason=Reason.CIRCUIT_OPEN,
+            verdict=words.circuit_of_job(name, job.because, rules.probe_at(context) or due_at, now, failure),
+            expected=Expected.unknown("it depends on whether the probe succeeds"),
+            blockers=named([rules.failing(job, task.tenant)]),
+        )
+    circuit = None if task.trail is None else memory.limits.signature_breakers.open.get(task.trail.signature)
+    if circuit is not None:
+        says = f"many tasks failed the same way: {circuit.because}"
+        return replace(
+            found,
+            reason=Reason.CIRCUIT_OPEN,
+            verdict=words.circuit_of_signature(circuit.because, due_at, now),
+            expected=Expected.at(due_at, "its next attempt is on hold until then"),
+            blockers=named([Blocker("event", circuit.subject, says)]),
+        )
+    if task.tries or task.losses:
+        tries = context.run.spec(task.position).max_attempts
+        return replace(
+            found,
+            reason=Reason.WAITING_RETRY,
+            verdict=words.waiting_for_retry(task.tries, tries, failure_of(task), due_at, now),
+            expected=Expected.at(due_at, "its retry delay, if there is capacity then"),
+            numbers=found.numbers | {"tries": float(task.tries)},
+        )
+    return found
 
 
 # upstream tasks
 
 
 def _upstream(context: TaskContext) -> Finding:
-    """It waits for upstream tasks, or will never start."""
+    """The task waits for upstream tasks, or will never start."""
     task, run, now = context.task, context.run, context.now
     decision = progress.decide_early(run, task)
     if decision is not None:
         cause = None if decision.cause is None else context.memory.runs.find(decision.cause)
-        shown = () if cause is None else (_blocker(context.memory, cause, now),)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
             verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
             says=_format_upstream(run, task),
-            expected=never(decision.because),
-            blockers=shown,
+            expected=Expected.never(decision.because),
+            blockers=named([] if cause is None else [_blocker(context.memory, cause, now)]),
         )
     waits, total = run.waiting[task.position], len(run.parents(task.position))
     open_ones = list(islice(_open(run, task), MAX_NAMED))
@@ -149,8 +129,7 @@ def _upstream(context: TaskContext) -> Finding:
         verdict=words.waiting_for_upstream(waits, total, names),
         says=_format_upstream(run, task),
         expected=expected,
-        blockers=tuple(_blocker(context.memory, one, now) for one in open_ones),
-        more_blockers=max(0, waits - len(open_ones)),
+        blockers=named([_blocker(context.memory, one, now) for one in open_ones], waits),
         numbers={"waiting": float(waits), "upstream": float(total)},
     )
 
@@ -163,9 +142,9 @@ def _undecided(context: TaskContext) -> Finding:
     is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.backlog.deferred
     if is_worked_on or waited <= STALE_SECONDS:
         return Finding(
-            reason=None, verdict=words.about_to_be_ready(), expected=unknown_start("its run is being processed")
+            reason=None, verdict=words.about_to_be_ready(), expected=Expected.unknown("its run is being processed")
         )
-    return Finding(reason=Reason.UNKNOWN, verdict=unknown(waited), expected=unknown_start("no cause is known"))
+    return Finding(reason=Reason.UNKNOWN, verdict=words.unknown(waited), expected=Expected.unknown("no cause is known"))
 
 
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:
@@ -193,7 +172,7 @@ def _format_upstream_task(memory: ShardMemory, task: Task, now: datetime) -> str
 
 def _blocker(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     says = _format_upstream_task(memory, task, now)
-    return Blocker(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
+    return Blocker("task", task.id, says, task.tenant, task.priority)
 
 
 def _when(task: Task) -> datetime:
@@ -204,11 +183,11 @@ def _when(task: Task) -> datetime:
 
 
 def _forecast_start(context: TaskContext) -> Expected:
-    """When a task can start, by the usual durations of its upstream tasks."""
+    """Return when a task can start, by the usual durations of its upstream tasks."""
     ends: dict[int, tuple[float, float] | str] = {}
     found = _ready_in(context, context.task, ends, _MAX_DEPTH)
     if isinstance(found, str):
-        return unknown_start(found)
+        return Expected.unknown(found)
     return between(context.now, *found, "the usual durations of its upstream tasks, if there is capacity then")
 
 

@@ -92,7 +92,7 @@ def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[Tenan
 
 
 def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: datetime) -> str:
-    """What keeps a tenant with waiting tasks from starting any."""
+    """Describe the rule that keeps a tenant with waiting tasks from starting any."""
     for priority in Priority:
         if priority.name in queued:
             waiting = memory.queues.shapes_of(priority, tenant)
@@ -104,7 +104,7 @@ def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: date
 
 
 def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape | None, now: datetime) -> str:
-    """What blocks a tenant's tasks of a priority and shape; empty if nothing does."""
+    """Describe the rule that blocks a tenant's tasks of a priority and shape; empty if there is none."""
     frozen = gates.freeze_over(memory, tenant, now)
     if frozen is not None:
         return str(frozen)

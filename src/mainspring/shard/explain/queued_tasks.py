@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Gate, GateState, Reason
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Expected, Gate, GateState, Reason
 from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, lease_count, named, unknown_start
+from mainspring.shard.explain.findings import Blockers, Finding, lease_count, named
 from mainspring.shard.explain.rule_checks import GateBlock
 
 _BY_RULES: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
@@ -31,7 +31,7 @@ _FOR_CAPACITY = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.
 
 
 def queued(context: TaskContext) -> Finding:
-    """What a queued task waits for."""
+    """Find the reason of a queued task."""
     block = held_by_rules(context) or held_by_capacity(context)
     found = _unheld(context) if block is None else block.describe()
     winner = None if context.task.trail is None else context.task.trail.preempted_for
@@ -58,7 +58,7 @@ def _unheld(context: TaskContext) -> Finding:
         return Finding(
             reason=Reason.UNKNOWN,
             verdict=words.unknown(waited),
-            expected=unknown_start("no cause is known"),
+            expected=Expected.unknown("no cause is known"),
             numbers={"waited_seconds": waited},
         )
     return Finding(reason=None, verdict=words.is_next(), numbers={"waited_seconds": waited})
@@ -69,14 +69,14 @@ def _gates(context: TaskContext, holding: str, says: str) -> Iterator[Gate]:
     passed = GateState.YES
     for name in words.QUEUED_GATES:
         if name == holding:
-            yield Gate(name=name, passed=GateState.HOLDS, says=says)
+            yield Gate(name, GateState.HOLDS, says)
             passed = GateState.NOT_REACHED
         elif _matters(context, name):
-            yield Gate(name=name, passed=passed, says=_says(context, name) if passed is GateState.YES else "")
+            yield Gate(name, passed, _says(context, name) if passed is GateState.YES else "")
 
 
 def _matters(context: TaskContext, gate: str) -> bool:
-    """Whether a gate could hold a task, given the rules and its definition."""
+    """Return whether a gate could hold a task, given the rules and its definition."""
     memory, tenant = context.memory, context.task.tenant
     matters = {
         words.UPSTREAM: bool(context.run.parents(context.task.position)),
@@ -106,7 +106,7 @@ def _says(context: TaskContext, gate: str) -> str:
 
 
 def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
-    """What is not the cause: the gates before the one that holds. For an unknown cause nothing is ruled out."""
+    """List the gates before the one that holds: they are not the cause. For an unknown cause nothing is ruled out."""
     if found.reason in (None, Reason.UNKNOWN):
         return ()
     passed = (gate.name for gate in gates if gate.passed is GateState.YES)
@@ -114,7 +114,7 @@ def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
 
 
 def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Finding:
-    """It was preempted, and no worker has had capacity since."""
+    """The task was preempted, and no worker has had capacity since."""
     task = context.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
     place = room.queue_position(context) + 1
@@ -122,14 +122,12 @@ def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Findi
         task.since, ran, saved=task.position in context.run.checkpoints, place=place, now=context.now
     )
     numbers = found.numbers | {"place": float(place)} | ({} if ran is None else {"ran_seconds": ran})
-    shown, others = named((_winner(winner), *found.blockers))
-    others += found.more_blockers
-    return replace(
-        found, reason=Reason.PREEMPTED, verdict=verdict, blockers=shown, more_blockers=others, numbers=numbers
-    )
+    blockers = named((_winner(winner), *found.blockers.shown))
+    blockers = Blockers(blockers.shown, blockers.more + found.blockers.more)
+    return replace(found, reason=Reason.PREEMPTED, verdict=verdict, blockers=blockers, numbers=numbers)
 
 
 def _winner(winner: Preemptor) -> Blocker:
     """The run that it was preempted for."""
     says = f"preempted it: {winner}"
-    return Blocker(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)
+    return Blocker("run", winner.run, says, winner.tenant, winner.priority)

@@ -14,28 +14,25 @@ from itertools import islice
 from typing import NamedTuple
 
 from mainspring.core.explain import messages as words
-from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Reason
+from mainspring.core.explain.diagnosis import MAX_NAMED, Blocker, Expected, Reason
 from mainspring.core.explain.diagnosis_report import format_clock, format_relative
 from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.circuit_breakers import CircuitBreaker
 from mainspring.core.limits.concurrency_groups import GroupRow
-from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, format_amounts
+from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, format_amounts, format_part
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.sentences import join_words
 from mainspring.shard.explain.diagnosis_context import TaskContext
 from mainspring.shard.explain.findings import (
     Finding,
-    at,
     format_held,
     format_usual,
     holder,
     lease_count,
     named,
-    never,
     soonest,
-    unknown_start,
     usual_of_run,
     waiter,
 )
@@ -71,64 +68,57 @@ def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
         reason=Reason.FROZEN,
         verdict=words.frozen(row, context.now),
         says=f"since {format_clock(row.since, context.now)}",
-        expected=unknown_start("someone has to unfreeze it") if until is None else at(until, "the freeze ends then"),
-        blockers=(_person(row),),
+        expected=Expected.unknown("someone has to unfreeze it")
+        if until is None
+        else Expected.at(until, "the freeze ends then"),
+        blockers=named([_person(row)]),
         numbers={"frozen_seconds": (context.now - row.since).total_seconds()},
     )
 
 
 def _person(row: FreezeRow) -> Blocker:
     what = f"{row.kind} {row.subject}" if row.subject else "everything"
-    return Blocker(kind="person", id=row.by, says=f"{row.by} froze {what}")
+    return Blocker("person", row.by, f"{row.by} froze {what}")
 
 
 def paused(context: TaskContext) -> GateBlock | None:
-    """Its run is paused, held or ending."""
+    """The task's run is paused, held or ending."""
     run = context.run.run
     if context.run.is_stopped():
         why = run.because or "it was cancelled, or failed"
-        ends = Finding(reason=None, verdict=words.stopped(why), expected=never("its run is ending"))
+        ends = Finding(reason=None, verdict=words.stopped(why), expected=Expected.never("its run is ending"))
         return GateBlock(words.PAUSED, Reason.PAUSED, "its run is ending", lambda: ends)
-    if run.held is not None:
-        why = words.held(run.held)
-    elif run.paused:
-        why = words.paused(run.because or "paused")
-    else:
+    if run.held is None and not run.paused:
         return None
     found = Finding(
         reason=Reason.PAUSED,
-        verdict=why,
-        expected=unknown_start("someone has to resume it"),
-        blockers=(Blocker(kind="run", id=run.id, says=f"{run.id} is {'held' if run.held else 'paused'}"),),
+        verdict=words.paused(run.because or "paused") if run.held is None else words.held(run.held),
+        expected=Expected.unknown("someone has to resume it"),
+        blockers=named([Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}")]),
     )
     return GateBlock(words.PAUSED, Reason.PAUSED, "its run is paused", lambda: found)
 
 
 def forbidden(context: TaskContext) -> GateBlock | None:
-    """A policy keeps its job out of this pool."""
-    hindrance = gates.blocking_rule(context.memory, context.run, context.now)
-    if hindrance is None or not hindrance[0].startswith(gates.POLICY):
+    """A policy keeps the task's job out of this pool."""
+    policy = context.memory.rules.forbids(context.run.job.spec.labels)
+    if policy is None:
         return None
-    why = hindrance[1]
-    basis = "a policy keeps its job out of this pool"
-    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=never(basis))
+    why, expected = gates.format_policy(policy), Expected.never("a policy keeps its job out of this pool")
+    found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=expected)
     return GateBlock(words.POLICY, Reason.NO_MATCHING_WORKER, why, lambda: found)
 
 
 def store_is_slow(context: TaskContext) -> GateBlock | None:
     """The store is slow, or placing such a task failed."""
-    dispatch_paused_from = context.memory.queues.suspended_from
-    if dispatch_paused_from is not None and context.task.priority >= dispatch_paused_from:
-        found = Finding(
-            reason=Reason.SCHEDULER_LAG,
-            verdict=words.store_is_slow(dispatch_paused_from),
-            expected=unknown_start("the store is slow"),
-        )
-        why = "the store is slow; lower priorities are not dispatched"
+    paused_from = context.memory.queues.suspended_from
+    if paused_from is not None and context.task.priority >= paused_from:
+        slow, why = words.store_is_slow(paused_from), "the store is slow; lower priorities are not dispatched"
+        found = Finding(reason=Reason.SCHEDULER_LAG, verdict=slow, expected=Expected.unknown("the store is slow"))
         return GateBlock(words.STORE, Reason.SCHEDULER_LAG, why, lambda: found)
     if context.shape not in context.memory.queues.faulty:
         return None
-    failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=unknown_start("placing it failed"))
+    failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=Expected.unknown("placing it failed"))
     return GateBlock(words.STORE, Reason.UNKNOWN, "placing it failed with an internal error", lambda: failed)
 
 
@@ -148,21 +138,21 @@ def _describe_circuit(context: TaskContext, opened: CircuitBreaker, probe: datet
         reason=Reason.CIRCUIT_OPEN,
         verdict=words.circuit_of_job(opened.subject, opened.because, probe, context.now),
         says=f"probe {format_relative(probe, context.now)}",
-        expected=unknown_start("it depends on whether the probe succeeds"),
-        blockers=(failing(opened, context.task.tenant),),
+        expected=Expected.unknown("it depends on whether the probe succeeds"),
+        blockers=named([failing(opened, context.task.tenant)]),
         numbers={"probe_seconds": (probe - context.now).total_seconds()},
     )
 
 
 def probe_at(context: TaskContext) -> datetime | None:
-    """When the next probe of a job with an open circuit breaker may start."""
+    """Return when the next probe of a job with an open circuit breaker may start."""
     seconds = context.memory.limits.job_breakers.probe_at(context.run.subject())
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def failing(circuit: CircuitBreaker, tenant: str) -> Blocker:
     """A job with an open circuit breaker, as a blocker."""
-    return Blocker(kind="job", id=circuit.subject, says=f"{circuit.subject}: {circuit.because}", tenant=tenant)
+    return Blocker("job", circuit.subject, f"{circuit.subject}: {circuit.because}", tenant)
 
 
 def throttled(context: TaskContext) -> GateBlock | None:
@@ -188,7 +178,7 @@ def _describe_throttled(context: TaskContext, why: str) -> Finding:
 
 
 def over_quota(context: TaskContext) -> GateBlock | None:
-    """Its tenant is at its quota, or this task alone exceeds it."""
+    """The task's tenant is at its quota, or this task alone exceeds it."""
     memory, task, now = context.memory, context.task, context.now
     if task.priority is Priority.P0 or task.tenant not in memory.rules.quotas:
         return None
@@ -219,7 +209,7 @@ def _describe_beyond_quota(context: TaskContext, why: str) -> Finding:
         reason=Reason.TENANT_OVER_QUOTA,
         verdict=words.beyond_quota(tenant, wants, why),
         says=why,
-        expected=never(f"it exceeds the whole quota of {tenant}"),
+        expected=Expected.never(f"it exceeds the whole quota of {tenant}"),
     )
 
 
@@ -228,25 +218,24 @@ def _describe_quota(context: TaskContext, limit: str, why: str, blocker: Task | 
     quota, use = memory.rules.quota(tenant, now), memory.leases.use.get(tenant, ZERO_RESOURCES)
     if limit in NAMES:
         used, most = getattr(use, limit), getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
-        says = words.format_part(limit, used, most)
+        says = format_part(limit, used, most)
     else:
         used, most = lease_count(memory, tenant), quota.max_tasks or 0
         says = f"{used}/{most} tasks"
     leases = (lease for lease in islice(memory.leases.values(), _MAX_LEASES) if lease.tenant == tenant)
     mine = [task for lease in leases for task in islice(lease.members.values(), 1)]
-    shown, others = soonest(memory, mine, now, len(mine))
+    holders = soonest(memory, mine, now, len(mine))
     if blocker is not None:
         verdict = words.behind_one_over_quota(tenant, full_name(blocker), why)
-        shown, others = named((waiter(memory, blocker, now), *shown), len(mine) + 1)
+        holders = named((waiter(memory, blocker, now), *holders.shown), len(mine) + 1)
     else:
-        first = memory.runs.find(shown[0].id) if shown else None
+        first = memory.runs.find(holders.shown[0].id) if holders.shown else None
         verdict = words.over_quota(tenant, why, "" if first is None else format_held(memory, first, now))
     return Finding(
         reason=Reason.TENANT_OVER_QUOTA,
         verdict=verdict,
         says=says,
-        blockers=shown,
-        more_blockers=others,
+        blockers=holders,
         numbers={"used": float(used), "most": float(most)},
     )
 
@@ -268,24 +257,24 @@ def _describe_group(context: TaskContext, group: GroupRow) -> Finding:
             reason=Reason.RATE_LIMIT,
             verdict=words.rate_is_used(group, more_at, now),
             says=f"{group.name} {group.most} every {format_seconds(group.per_seconds)}",
-            blockers=(
-                Blocker(kind="group", id=group.name, says=concurrency_groups.describe(group), tenant=group.tenant),
-            ),
+            blockers=named([_group(group)]),
             numbers={"most": float(group.most), "per_seconds": group.per_seconds},
         )
     used, granted = ledger.use.get(group.limit, 0), min(ledger.shares.get(group.limit, 0), group.most)
     found = [*_runs_in(context, group.limit), *_tasks_in(context, group.limit)]
-    shown, others = named(found, max(used, len(found)))
-    names = [one.says for one in shown]
+    holders = named(found, max(used, len(found)))
+    names = [one.says for one in holders.shown]
     return Finding(
         reason=Reason.CONCURRENCY,
         verdict=words.group_is_full(group, used, granted, names[:1], max(1, used) if names else 0),
         says=f"{group.name} {used}/{group.most}",
-        blockers=shown
-        or (Blocker(kind="group", id=group.name, says=concurrency_groups.describe(group), tenant=group.tenant),),
-        more_blockers=others,
+        blockers=holders if found else named([_group(group)]),
         numbers={"used": float(used), "most": float(group.most), "granted": float(granted)},
     )
+
+
+def _group(group: GroupRow) -> Blocker:
+    return Blocker("group", group.name, concurrency_groups.describe(group), group.tenant)
 
 
 def _runs_in(context: TaskContext, limit: str) -> Iterator[Blocker]:
@@ -297,7 +286,7 @@ def _runs_in(context: TaskContext, limit: str) -> Iterator[Blocker]:
             since = run.run.adopted_at or run.run.created_at
             lasts = format_seconds((context.now - since).total_seconds())
             says = f"{run_id} ({run.job.spec.name}, {lasts}{format_usual(usual_of_run(memory, run))})"
-            yield Blocker(kind="run", id=run_id, says=says, tenant=run.run.tenant, priority=run.run.priority)
+            yield Blocker("run", run_id, says, run.run.tenant, run.run.priority)
 
 
 def _tasks_in(context: TaskContext, limit: str) -> Iterator[Blocker]:

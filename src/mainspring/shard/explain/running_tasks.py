@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.explain import messages_running as words
+from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import Blocker, Reason
 from mainspring.core.explain.from_rows import failure_of
 from mainspring.core.lifecycle import timeouts
@@ -10,7 +10,7 @@ from mainspring.core.model.alerts import AlertKind
 from mainspring.core.model.task import StopKind, StopRequest, Task, TaskState
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.shard.explain.diagnosis_context import TaskContext
-from mainspring.shard.explain.findings import Finding, blocking_task, elapsed, usual
+from mainspring.shard.explain.findings import Finding, blocking_task, elapsed, named, usual
 
 S = TaskState
 _SLOW_START_SECONDS = 5.0
@@ -44,7 +44,7 @@ def quarantined(context: TaskContext) -> Finding:
     return Finding(
         reason=Reason.QUARANTINED,
         verdict=words.quarantined(failure, workers, lost=lost),
-        blockers=tuple(Blocker(kind="worker", id=name, says=f"failed on {name}") for name in workers),
+        blockers=named(Blocker("worker", name, f"failed on {name}") for name in workers),
         ruled_out=("not one worker alone",) if len(workers) > 1 else (),
         numbers={"workers": float(len(workers)), "tries": float(task.tries)},
     )
@@ -62,7 +62,7 @@ def _silent(context: TaskContext, worker: Worker) -> Finding:
     return Finding(
         reason=Reason.WORKER_LOST,
         verdict=words.worker_is_silent(worker.id, quiet, left, _AFTER_LOSS[context.task.state]),
-        blockers=(Blocker(kind="worker", id=worker.id, says=f"{worker.id} is {worker.status}"),),
+        blockers=named([Blocker("worker", worker.id, f"{worker.id} is {worker.status}")]),
         ruled_out=("not your code: its worker is out of reach",),
         numbers={"silent_seconds": quiet, "lost_in_seconds": left},
     )
@@ -71,17 +71,19 @@ def _silent(context: TaskContext, worker: Worker) -> Finding:
 def _stopping(context: TaskContext, stop: StopRequest) -> Finding:
     if stop.kind is StopKind.PREEMPT:
         winner = None if stop.for_task is None else context.memory.runs.find(stop.for_task)
+        preempts = [] if winner is None else [blocking_task(context.memory, winner, "preempts it")]
         return Finding(
             reason=Reason.PREEMPTED,
             verdict=words.being_preempted(stop.kill_at, context.now),
-            blockers=() if winner is None else (blocking_task(context.memory, winner, "preempts it"),),
+            blockers=named(preempts),
             ruled_out=("not your code",),
         )
     reasons = {StopKind.STALL: Reason.STUCK, StopKind.TIMEOUT: Reason.RUNNING_SLOW}
+    people = [] if stop.by == "shard" else [Blocker("person", stop.by, f"requested by {stop.by}")]
     return Finding(
         reason=reasons.get(stop.kind),
         verdict=words.being_stopped(stop.why, stop.kill_at, context.now),
-        blockers=() if stop.by == "shard" else (Blocker(kind="person", id=stop.by, says=f"requested by {stop.by}"),),
+        blockers=named(people),
     )
 
 
@@ -95,7 +97,7 @@ def _starting(context: TaskContext, worker: Worker) -> Finding:
         return Finding(
             reason=None,
             verdict=words.behind_in_group(worker.id, count),
-            blockers=(blocking_task(memory, before, "runs first"),),
+            blockers=named([blocking_task(memory, before, "runs first")]),
         )
     if waited < _SLOW_START_SECONDS:
         return Finding(reason=None, verdict=words.starting(worker.id, waited), numbers={"assigned_seconds": waited})
@@ -103,7 +105,7 @@ def _starting(context: TaskContext, worker: Worker) -> Finding:
     return Finding(
         reason=Reason.STARTING_SLOW,
         verdict=words.starting_slowly(worker.id, waited, received=lease.received, limit_seconds=limit),
-        blockers=(Blocker(kind="worker", id=worker.id, says=f"{worker.id} has not started it"),),
+        blockers=named([Blocker("worker", worker.id, f"{worker.id} has not started it")]),
         ruled_out=(words.NOT_THE_QUEUE, words.WORKER_ANSWERS),
         numbers={"assigned_seconds": waited, "limit_seconds": limit}
         | ({} if lease.received else {"taken_back_in_seconds": max(0.0, limit - waited)}),
@@ -141,7 +143,7 @@ def _running(context: TaskContext, worker: Worker) -> Finding:
 
 
 def _is_stuck(context: TaskContext, ran: float, silent: float, highest: float | None, *, is_late: bool) -> bool:
-    """Whether it has made no progress for so long that it hardly will.
+    """Return whether it has made no progress for so long that it hardly will.
 
     A task that reports progress is stuck after half of its stall limit without any, or, if it is late, after a minute.
     One that does not is stuck after a multiple of the duration that it rarely exceeds.

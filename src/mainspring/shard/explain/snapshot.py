@@ -70,7 +70,7 @@ class CopiedBlocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
-    """What blocks or orders waiting work."""
+    """State of the gates, and of the order of waiting work."""
 
     rules: SharingRules
     ledger: LimitLedger
@@ -107,12 +107,12 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """If none: why a matching one may come, in words."""
 
     def is_long_queue(self) -> bool:
-        """Whether so many tasks are ahead that the start follows from the throughput."""
+        """Return whether so many tasks are ahead that the start follows from the throughput."""
         return self.ahead >= LONG_QUEUE
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the start of one task depends on."""
+    """The part of a shard's memory that decides when one task starts."""
 
     task_id: str
     """The task's id in the copy."""
@@ -166,7 +166,7 @@ def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
         memory.runs.add(run)
         tasks.update((task.id, task) for task in run.tasks)
     for worker in snapshot.workers:
-        memory.workers.restore(_worker(worker))
+        memory.workers.restore(copy_worker(worker))
     memory.workers.load(snapshot.held.values())
     memory.workers.recent = RecentWorkers(snapshot.departed)
     for lease in snapshot.leases:
@@ -231,9 +231,10 @@ def _run(copied: CopiedRun) -> RunMemory:
     )
 
 
-def _worker(worker: Worker) -> Worker:
+def copy_worker(worker: Worker) -> Worker:
+    """Return an independent copy, without leases and reservations."""
     return Worker(
-        id=worker.id, session=worker.session, total=worker.total, labels=worker.labels, zone=worker.zone,
+        id=worker.id, session=worker.session, total=worker.total, labels=dict(worker.labels), zone=worker.zone,
         status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
         hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
     )  # fmt: skip

@@ -34,6 +34,7 @@ from mainspring.shard.explain.snapshot import (
     Snapshot,
     copy_book,
     copy_throttle,
+    copy_worker,
 )
 from mainspring.shard.explain.snapshot_runs import CopiedRuns
 from mainspring.shard.placement.affinity import affinity_of
@@ -45,8 +46,7 @@ MAX_WAITING = 128
 _WAITING_IF_LONG, _QUEUE_LENGTH_IF_LONG = 64, 16
 """The same, in total and per queue, if the start follows from the throughput: only a few tasks are placed then in each
 forecast, and a similar one replaces each (`Forecast._fill_up`). In 10,000 queues, half as many tasks make a copy cost
-8 ms
-instead of 12, and each memory made from it 1.5 instead of 2.2.
+8 ms instead of 12, and each memory made from it 1.5 instead of 2.2.
 """
 MAX_WORKERS = 64
 MAX_LEASES = 200
@@ -109,7 +109,7 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
         scheduler_settings=replace(memory.scheduler_settings, decisions_sampled_per_1000=0),
         life=memory.life,
         runs=copied,
-        workers=tuple(map(_copy_worker, workers)),
+        workers=tuple(map(copy_worker, workers)),
         held={
             worker.id: memory.workers.cordoned[worker.id] for worker in workers if worker.id in memory.workers.cordoned
         },
@@ -314,19 +314,8 @@ def _spread(workers: list[Worker], most: int) -> list[Worker]:
     return workers[::step][:most]
 
 
-def _copy_worker(worker: Worker) -> Worker:
-    return Worker(
-        id=worker.id, session=worker.session, total=worker.total, labels=dict(worker.labels), zone=worker.zone,
-        status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
-        hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
-    )  # fmt: skip
-
-
 def _copy_lease(runs: CopiedRuns, lease: Lease) -> CopiedLease:
-    mine = Lease(
-        id=lease.id, worker_id=lease.worker_id, tenant=lease.tenant, priority=lease.priority, shape=lease.shape,
-        members={}, received=lease.received, recalled=lease.recalled, has_mixed_priorities=lease.has_mixed_priorities,
-    )  # fmt: skip
+    mine = replace(lease, members={}, since=0.0, last_heartbeat=0.0)
     held = (one for one in lease.members.items() if one[1].state in HELD_BY_WORKER)
     return CopiedLease(lease=mine, members=tuple((attempt, runs.take(task)) for attempt, task in held))
 

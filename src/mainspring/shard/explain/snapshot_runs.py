@@ -49,11 +49,11 @@ class CopiedRuns:
         return task_id(task.run_id, place)
 
     def has_any(self, run: RunMemory) -> bool:
-        """Whether a task of this run is copied."""
+        """Return whether a task of this run is copied."""
         return run.run.id in self._places
 
     def has(self, task: Task) -> bool:
-        """Whether a task is copied."""
+        """Return whether a task is copied."""
         return task.position in self._places.get(task.run_id, ())
 
     def finish(self) -> tuple[tuple[CopiedRun, ...], dict[str, str]]:
@@ -152,7 +152,7 @@ def _copied_upstreams(run: RunMemory, position: int) -> Iterator[int]:
 
 
 def _follows(run: RunMemory, position: int) -> bool:
-    """Whether only the ends of its upstream tasks decide when a task is ready."""
+    """Return whether only the ends of its upstream tasks decide when a task is ready."""
     if position >= len(run.tasks) or run.conditions(position) is not None:
         return False
     task, spec = run.tasks[position], run.spec(position)
@@ -161,7 +161,7 @@ def _follows(run: RunMemory, position: int) -> bool:
 
 
 def _is_complete(run: RunMemory, copied: list[Task]) -> bool:
-    """Whether all open tasks of a run were copied: it ends with these."""
+    """Return whether all open tasks of a run were copied: it ends with these."""
     if run.bulk_operations or len(run.tasks) < run.run.task_count:
         return False
     is_open = sum(count for state, count in run.counts.items() if state not in FINAL)

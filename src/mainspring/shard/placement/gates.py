@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.core.fairness.freezes import FreezeRow
+from mainspring.core.fairness.pools import Policy
 from mainspring.core.fairness.quotas import excess
 from mainspring.core.model.resources import NAMES, ZERO_RESOURCES, Resources, format_amount
 from mainspring.core.model.task import Priority, Task
@@ -83,7 +84,12 @@ def blocking_rule(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[s
     if frozen is not None and frozen.holds_at(now):
         return freeze_of_job(run.subject()), str(frozen)
     policy = memory.rules.forbids(run.job.spec.labels)
-    return None if policy is None else (f"{POLICY}{run.job.id}", f"policy {policy.name} does not allow it in this pool")
+    return None if policy is None else (f"{POLICY}{run.job.id}", format_policy(policy))
+
+
+def format_policy(policy: Policy) -> str:
+    """Describe a policy that keeps a job out of the pool."""
+    return f"policy {policy.name} does not allow it in this pool"
 
 
 def freeze_of_job(subject: str) -> str:

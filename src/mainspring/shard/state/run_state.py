@@ -111,8 +111,8 @@ class RunMemory(msgspec.Struct, kw_only=True):
     def below(self, position: int) -> frozenset[int]:
         """All positions downstream of a task."""
         if self.dynamic_tasks is None:
-            return frozenset(descendants(self.job.downstream, position))
-        return frozenset(descendants(_Downstream(self), self.template_position(position)))
+            return frozenset(descendants(self.job.downstream.__getitem__, position))
+        return frozenset(descendants(self.children, self.template_position(position)))
 
     def fan_out_of(self, task: Task) -> FanOut | None:
         """The current fan-out that a task belongs to."""
@@ -203,13 +203,3 @@ class RunMemory(msgspec.Struct, kw_only=True):
     def may_place(self, task: Task) -> bool:
         """Whether this queued task may be placed."""
         return self.may_start() and (task.origin is None or not self.is_replaced(task))
-
-
-class _Downstream:
-    """Edges of a run with dynamic tasks, for traversal."""
-
-    def __init__(self, run: RunMemory) -> None:
-        self._run = run
-
-    def __getitem__(self, position: int) -> Sequence[int]:
-        return self._run.children(position)

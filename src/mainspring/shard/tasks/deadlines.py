@@ -57,8 +57,8 @@ def begin(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
 
 def restore(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
     """Restore the checks of a run found in the rows: the first one is soon."""
-    anti_affinity = timedelta(seconds=min(MAX_STAGGER_SECONDS, STAGGER_SECONDS * len(memory.runs)))
-    _watch(memory, run, now + anti_affinity)
+    delay = timedelta(seconds=min(MAX_STAGGER_SECONDS, STAGGER_SECONDS * len(memory.runs)))
+    _watch(memory, run, now + delay)
 
 
 def _watch(memory: ShardMemory, run: RunMemory, check_at: datetime) -> None:

@@ -19,7 +19,7 @@ from mainspring.core.graph.fan_out import MAX_TASKS, items_of, label_of
 from mainspring.core.lifecycle.readiness import Decision
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import Origin, RetryState, Task, TaskState
-from mainspring.protocol.errors import Broken, ExpressionFailed, Refused
+from mainspring.protocol.errors import Broken, ExpressionFailed, Refused, summary_of
 from mainspring.shard import alerts
 from mainspring.shard.state.dynamic_tasks import DynamicTasks, FanOut
 from mainspring.shard.state.run_state import RunMemory
@@ -83,9 +83,9 @@ def expand(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | 
     try:
         adds = expansion.check(output, surroundings, _LIMITS)
     except Refused as error:
-        summary, *said = str(error).splitlines()
-        more = f"; and {len(said) - _MAX_FAULTS_SHOWN} more" if len(said) > _MAX_FAULTS_SHOWN else ""
-        return f"{summary}: {'; '.join(line.strip() for line in said[:_MAX_FAULTS_SHOWN])}{more}"
+        shown = "; ".join(f"{fault.where}: {fault.why}" for fault in error.faults[:_MAX_FAULTS_SHOWN])
+        more = f"; and {len(error.faults) - _MAX_FAULTS_SHOWN} more" if len(error.faults) > _MAX_FAULTS_SHOWN else ""
+        return f"{summary_of(error)}: {shown}{more}"
     first = run.run.task_count
     dynamic_tasks.add(run.job, task.position, first, adds)
     dynamic_tasks.first_positions[task.position, task.generation] = first

@@ -20,7 +20,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.core.model.batch import LateResult
-from mainspring.core.model.resources import NAMES, Resources
+from mainspring.core.model.resources import Resources, largest_of
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.protocol.errors import Broken
@@ -194,8 +194,7 @@ def _update_worker(turn: Turn, event: ClaimWork) -> None:
 
 def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
     """Set the total resources of a worker: never less than what it holds."""
-    most = Resources(*(max(getattr(total, name), getattr(worker.used, name)) for name in NAMES))
-    memory.workers.set_total(worker, most)
+    memory.workers.set_total(worker, largest_of((total, worker.used)))
 
 
 def _for_claims(count: int) -> Resources:

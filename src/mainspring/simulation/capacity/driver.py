@@ -127,8 +127,7 @@ class _PoolSimulation:
         self._pace.observe(rows, seconds)
         self._counters.batch_closed(batch, at, self._busy_until)
         self._intake.batch_durable(batch.runs, self._busy_until)
-        for effect in batch.effects:
-            self._fleet.apply_effect(effect, self._busy_until)
+        self._fleet.apply_effects(batch.effects, self._busy_until)
 
     def _next_events(self) -> list[Event]:
         events: list[Event] = []

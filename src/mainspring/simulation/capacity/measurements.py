@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -66,16 +67,9 @@ class Sample(msgspec.Struct, kw_only=True):
 
     def join(self, other: Sample) -> None:
         """Merge the same sample of another pool."""
-        self.used_millis += other.used_millis
-        self.capacity_millis += other.capacity_millis
-        self.running += other.running
+        for name in set(self.__struct_fields__) - {"at", "waiting"}:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.waiting = [mine + theirs for mine, theirs in zip(self.waiting, other.waiting, strict=True)]
-        self.arrived += other.arrived
-        self.placed += other.placed
-        self.ended += other.ended
-        self.failed += other.failed
-        self.preempted += other.preempted
-        self.lost += other.lost
 
 
 class Share(msgspec.Struct, kw_only=True):
@@ -177,8 +171,7 @@ def merge_samples(pools: Iterable[PoolResult]) -> list[Sample]:
 
 def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sum counts by name."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for one in counts:
-        for name, count in one.items():
-            found[name] = found.get(name, 0) + count
+        found.update(one)
     return dict(sorted(found.items()))

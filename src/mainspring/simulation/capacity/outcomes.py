@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.protocol.wire import Assignment
+from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.simulation.capacity.duration_model import DurationModel, chance
 from mainspring.simulation.capacity.load import LISTS, work_of
 from mainspring.simulation.capacity.scenario import JobKind, Outage, Scenario
+from mainspring.simulation.virtual_worker import Ending
 
 DOWN = msgspec.json.encode({"type": "ConnectionError", "message": "the service is down"}).decode()
 """The error of everything that depends on an outage."""
@@ -36,24 +37,27 @@ class TaskOutcomes:
         """By run: remaining seconds of tasks that were running before."""
         self._kinds = {work_of(kind).decode(): _kind(kind, scenario) for kind in scenario.jobs}
 
-    def of(self, assignment: Assignment, at: float) -> tuple[float, str | None]:
-        """Duration of an attempt that begins now, and its error if it fails."""
+    def of(self, assignment: Assignment, at: float) -> Ending:
+        """Ending of an attempt that begins now."""
         kind = self._kinds[assignment.work]
         for outage in kind.outages:
             if outage.at <= at < outage.at + outage.lasts:
-                return outage.fails_after * (0.5 + 0.5 * chance(assignment.task)), DOWN
+                return failure(outage.fails_after * (0.5 + 0.5 * chance(assignment.task)), DOWN)
         left = self.left.pop(assignment.run, None) if self.left else None
         seconds = kind.durations.of(assignment.task) if left is None else left
         draw = chance(f"{assignment.task}:{assignment.number}")
-        return seconds, _own_error(draw / kind.fails) if draw < kind.fails else None
-
-    def output(self, assignment: Assignment) -> str:
-        """Output of a successful attempt."""
-        return self._kinds[assignment.work].gives if assignment.name == LISTS else "null"
+        if draw < kind.fails:
+            return failure(seconds, _own_error(draw / kind.fails))
+        return Ending(seconds, output=kind.gives if assignment.name == LISTS else "null")
 
     def needs(self, assignment: Assignment, outage: Outage) -> bool:
         """Whether a task depends on what is down in an outage."""
         return outage in self._kinds[assignment.work].outages
+
+
+def failure(seconds: float, error: str) -> Ending:
+    """A failure after some seconds."""
+    return Ending(seconds, Outcome.FAILED, None, error)
 
 
 def _kind(kind: JobKind, scenario: Scenario) -> _Kind:

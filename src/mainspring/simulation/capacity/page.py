@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from mainspring.core.model.task import Priority
@@ -18,7 +18,7 @@ from mainspring.simulation.capacity.figures import (
     sentences,
 )
 from mainspring.simulation.capacity.plots import Caption, Range, Series
-from mainspring.simulation.capacity.report import Delays, Report
+from mainspring.simulation.capacity.report import Delays, Report, TimelinePoint
 
 Rows = Sequence[Sequence[str]]
 _DELAY_COLUMNS = ("placed", "p50", "p95", "p99", "longest", "still waiting", "since")
@@ -87,7 +87,7 @@ def _sections(report: Report) -> Iterator[str]:
     yield _waiting(report)
     yield _pace(report)
     if any(moment.preempted or moment.lost or moment.failed for moment in report.timeline):
-        yield _trouble(report)
+        yield _failures(report)
     yield _tenants(report)
     yield _shares(report)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in sentences(report))
@@ -138,36 +138,27 @@ def _waiting(report: Report) -> str:
 
 def _pace(report: Report) -> str:
     words = Caption("Tasks per second", "Submitted, placed, and ended with success.")
-    timeline = report.timeline
-    series = [
-        Series("submitted", "two", [moment.arrived for moment in timeline]),
-        Series("placed", "one", [moment.placed for moment in timeline]),
-        Series("succeeded", "three", [moment.ended for moment in timeline]),
-    ]
     # The first point covers the whole warm-up.
-    series = [one._replace(values=one.values[1:]) for one in series]
-    table = [
-        (_second(moment.at_seconds), say_count(moment.arrived), say_count(moment.placed), say_count(moment.ended))
-        for moment in timeline[1:]
-    ]
-    drawn = plots.lines(words, _at(report)[1:], series, format_short)
-    return _section(words, drawn, ("second", "submitted", "placed", "succeeded"), table)
+    return _counts(words, report.timeline[1:], {"placed": "placed", "submitted": "arrived", "succeeded": "ended"})
 
 
-def _trouble(report: Report) -> str:
+def _failures(report: Report) -> str:
     words = Caption("Failures", "Attempts that failed, were lost with their worker, or were preempted.")
-    timeline = report.timeline
+    return _counts(words, report.timeline, {"failed": "failed", "lost": "lost", "preempted": "preempted"})
+
+
+def _counts(words: Caption, timeline: Sequence[TimelinePoint], fields: Mapping[str, str]) -> str:
+    """A plot of three counts over time. `fields` has the field of a point by the name of its line."""
     series = [
-        Series("failed", "one", [moment.failed for moment in timeline]),
-        Series("lost", "two", [moment.lost for moment in timeline]),
-        Series("preempted", "three", [moment.preempted for moment in timeline]),
+        Series(name, style, [getattr(moment, field) for moment in timeline])
+        for style, (name, field) in zip(("one", "two", "three"), fields.items(), strict=True)
     ]
     table = [
-        (_second(moment.at_seconds), say_count(moment.failed), say_count(moment.lost), say_count(moment.preempted))
+        (_second(moment.at_seconds), *(say_count(getattr(moment, field)) for field in fields.values()))
         for moment in timeline
     ]
-    drawn = plots.lines(words, _at(report), series, format_short)
-    return _section(words, drawn, ("second", "failed", "lost", "preempted"), table)
+    drawn = plots.lines(words, [moment.at_seconds for moment in timeline], series, format_short)
+    return _section(words, drawn, ("second", *fields), table)
 
 
 def _tenants(report: Report) -> str:

@@ -1,7 +1,7 @@
 """Simulate several pools in parallel: each process does one after another, and pools are independent.
 
     this process ── the scenario and the seed, then the numbers of pools ──► python -m mainspring.simulation.capacity
-                 ◄── how far it is, and what became of each pool ──────────
+                 ◄── progress, and the result of each pool ───────────────
 
 All of it as lines of JSON. A process that is asked to stop (SIGTERM) gives what it has by then.
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.text.strict_json import split_error
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.drafts import invalid, issue_of
 from mainspring.definitions.files.field_values import (
@@ -36,7 +37,6 @@ from mainspring.protocol.errors import Fault, InvalidFile, NotFound
 from mainspring.simulation.capacity.scenario import MAX_TASKS, Scenario, count_tasks, faults_of
 
 _SUFFIX = ".yaml"
-_ABOUT_FAULT = " - at `$"
 _BOUND = re.compile(r"Expected `\w+` (>=|<=|>) (\S+)")
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "above"}
 
@@ -80,7 +80,7 @@ def read_scenario(file: str, text: str) -> Scenario:
     try:
         scenario = msgspec.convert(read, type=Scenario)
     except msgspec.ValidationError as error:
-        raise invalid(file, text, [issue_of(_fault(str(error)), places)]) from error
+        raise invalid(file, text, [issue_of(_fault(error), places)]) from error
     found = [issue_of(fault, places) for fault in faults_of(scenario)]
     if found:
         raise invalid(file, text, found)
@@ -96,12 +96,12 @@ def _texts() -> dict[str, str]:
     return {file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in found if file.name.endswith(_SUFFIX)}
 
 
-def _fault(message: str) -> Fault:
+def _fault(error: Exception) -> Fault:
     """Convert a msgspec error to a fault with a path."""
-    why, _, where = message.partition(_ABOUT_FAULT)
+    why, where = split_error(error)
     bound = _BOUND.fullmatch(why)
     why = why[:1].lower() + why[1:] if bound is None else f"must be {_BOUNDS[bound[1]]} {bound[2]}"
-    return Fault(where=where.rstrip("`").lstrip("."), why=why)
+    return Fault(where=where.lstrip("."), why=why)
 
 
 def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Position]]:

@@ -1,63 +1,45 @@
-"""Virtual workers of one pool: they send what real ones would, and their processes take as long as was drawn.
+"""Virtual workers of one pool on the clock of the simulation: they send what real ones would.
 
-A task that is asked to stop takes all of its grace period. A worker whose zone is lost goes silent; when it returns, it
-holds nothing. Messages have latency in both directions.
+A worker whose zone is lost goes silent; when it returns, it holds nothing. Messages have latency in both directions.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
-import msgspec
-
 from mainspring.core.model.batch import Effect
-from mainspring.protocol.wire import Assign, Assignment, Offer, Outcome, Recall, Stop
+from mainspring.host.links import events_of, registration
+from mainspring.protocol.wire import Assignment, Credit, FromWorker, Offer, ToWorker, Welcome
 from mainspring.shard.effects import CloseLink, Send
-from mainspring.shard.events import (
-    AttemptEnded,
-    AttemptReturned,
-    AttemptsReceived,
-    AttemptStarted,
-    Event,
-    WorkerEvent,
-    WorkerHeartbeat,
-    WorkerRegistered,
-)
+from mainspring.shard.events import Event, WorkerHeartbeat
 from mainspring.simulation.capacity.duration_model import chance
-from mainspring.simulation.capacity.outcomes import DOWN, TaskOutcomes
-from mainspring.simulation.capacity.scenario import Machine, Outage, Scenario, ZoneLost
-from mainspring.simulation.virtual_worker import BEAT_SECONDS
+from mainspring.simulation.capacity.outcomes import DOWN, TaskOutcomes, failure
+from mainspring.simulation.capacity.scenario import Machine, Outage, Scenario
+from mainspring.simulation.virtual_worker import BEAT_SECONDS, Ending, SimulatedWorker
+
+_UNLIMITED = Credit(2**62)
+_Step = Callable[[], object]
 
 
-class SimulatedWorker(msgspec.Struct, kw_only=True):
-    """One virtual worker: its resources, zone and status."""
+class PoolWorker(SimulatedWorker):
+    """One worker of a pool."""
 
-    name: str
-    offer: Offer
-    zone: int
-    """From 1."""
-    is_up: bool = True
-    sessions: int = 1
+    def __init__(self, fleet: VirtualWorkers, name: str, machine: Machine, zone: str) -> None:
+        super().__init__(name, offer_of(machine), zone=zone, ending_of=fleet.ending_of)
+        self.is_up = True
+        self._fleet = fleet
 
-    @property
-    def session(self) -> str:
-        """The open session."""
-        return f"{self.name}:{self.sessions}"
+    def send(self, messages: Sequence[FromWorker]) -> None:
+        """Send messages to the server."""
+        self._fleet.send(self, messages)
 
-
-class _Running(msgspec.Struct, kw_only=True):
-    worker: SimulatedWorker
-    assignment: Assignment
-    lease: str
-    ends: int
-    """Number of the entry that ends it: older entries are void."""
-
-
-_Step = Callable[[float], Iterator[WorkerEvent]]
+    def end_after(self, seconds: float, attempt: str, ending: Ending) -> None:
+        """End an attempt after some seconds of the simulation."""
+        self._fleet.schedule(self._fleet.now + seconds, partial(self.end_as, attempt, ending))
 
 
 class VirtualWorkers:
@@ -65,24 +47,23 @@ class VirtualWorkers:
 
     def __init__(self, scenario: Scenario, pool: int) -> None:
         self.task_outcomes = TaskOutcomes(scenario)
+        self.now = self._began = -scenario.warm_up
         self._link = scenario.host.link
-        self._workers = {worker.name: worker for worker in workers_of(scenario, pool)}
-        self._ring = list(self._workers.values())
+        self._ring = [PoolWorker(self, *place) for place in places_of(scenario, pool)]
+        self._workers = {worker.name: worker for worker in self._ring}
         self._beats = 0
-        self._began = -scenario.warm_up
-        self._in_flight: deque[tuple[float, SimulatedWorker, int, tuple[WorkerEvent, ...]]] = deque()
+        self._in_flight: deque[tuple[float, PoolWorker, str, list[Event]]] = deque()
         """On its way to the server: arrival time, worker, session, events."""
         self._scheduled: list[tuple[float, int, _Step]] = []
         self._numbers = 0
-        self._running: dict[str, _Running] = {}
-        self._groups: dict[str, deque[Assignment]] = {}
-        """By lease: tasks of its group that have not started."""
         for worker in self._ring:
-            self._schedule(self._began, partial(self._register, worker))
+            self.schedule(self._began - self._link, partial(self._register, worker))
         for lost in scenario.zones_lost:
-            self._plan_loss(lost)
+            self.schedule(lost.at, partial(self._lose_zone, zone_name(lost.zone)))
+            if lost.back_after is not None:
+                self.schedule(lost.at + lost.back_after, partial(self._restore_zone, zone_name(lost.zone)))
         for outage in scenario.outages:
-            self._schedule(outage.at, partial(self._start_outage, outage))
+            self.schedule(outage.at, partial(self._start_outage, outage))
 
     def next_at(self) -> float:
         """When the next event is due, as far as known."""
@@ -97,11 +78,11 @@ class VirtualWorkers:
         while True:
             first = said[0][0] if said else until + 1
             if later and later[0][0] <= until and later[0][0] <= first:
-                at, _, step = heapq.heappop(later)
-                yield from step(at)
+                self.now, _, step = heapq.heappop(later)
+                step()
             elif first <= until:
                 _, worker, session, events = said.popleft()
-                if worker.is_up and worker.sessions == session:
+                if worker.is_up and worker.session == session:
                     yield from events
             else:
                 break
@@ -111,181 +92,95 @@ class VirtualWorkers:
             if worker.is_up:
                 yield WorkerHeartbeat(worker=worker.name, session=worker.session)
 
-    def apply_effect(self, effect: Effect, at: float) -> None:
-        """Apply an effect of the shard."""
-        if isinstance(effect, Send):
-            worker = self._workers[effect.worker]
-            if not worker.is_up or worker.session != effect.session:
-                return
-            match effect.message:
-                case Assign():
-                    self._assign(worker, effect.message, at + self._link)
-                case Stop():
-                    self._stop(worker, effect.message, at + self._link)
-                case Recall():
-                    self._recall(worker, effect.message, at + self._link)
+    def apply_effects(self, effects: Iterable[Effect], at: float) -> None:
+        """Deliver effects of the shard to the workers."""
+        messages: dict[tuple[str, str], list[ToWorker]] = {}
+        for effect in effects:
+            match effect:
+                case Send():
+                    messages.setdefault((effect.worker, effect.session), []).append(effect.message)
+                    if isinstance(effect.message, Welcome):
+                        messages[effect.worker, effect.session].append(_UNLIMITED)
+                case CloseLink():
+                    self.schedule(at + self._link, partial(self._close, effect))
                 case _:
-                    pass  # a welcome or a verdict: nothing to do
-        elif isinstance(effect, CloseLink):
-            self._close(effect, at + self._link)
+                    pass
+        for (name, session), told in messages.items():
+            self.schedule(at + self._link, partial(self._deliver, self._workers[name], session, told))
 
-    # actions of workers
+    # workers
 
-    def _assign(self, worker: SimulatedWorker, message: Assign, at: float) -> None:
-        """Receive a group: its first task starts at once."""
-        first, *others = message.group
-        self._say(
-            worker,
-            at,
-            AttemptsReceived(
-                worker=worker.name, session=worker.session, attempts=tuple(one.attempt for one in message.group)
-            ),
-            AttemptStarted(worker=worker.name, session=worker.session, attempt=first.attempt),
-        )
-        if others:
-            self._groups[message.lease] = deque(others)
-        self._begin(worker, message.lease, first, at)
+    def ending_of(self, assignment: Assignment) -> Ending:
+        """Outcome of an attempt that begins now."""
+        return self.task_outcomes.of(assignment, self.now)
 
-    def _begin(self, worker: SimulatedWorker, lease: str, assignment: Assignment, at: float) -> None:
-        seconds, error = self.task_outcomes.of(assignment, at)
-        self._running[assignment.attempt] = _Running(worker=worker, assignment=assignment, lease=lease, ends=0)
-        self._end_at(at + seconds, assignment.attempt, Outcome.SUCCEEDED if error is None else Outcome.FAILED, error)
+    def send(self, worker: PoolWorker, messages: Sequence[FromWorker]) -> None:
+        """Send messages of a worker to the server."""
+        name, session = worker.name, worker.session
+        self._send(worker, [event for message in messages for event in events_of(name, session, message)])
 
-    def _end_at(self, at: float, attempt: str, outcome: Outcome, error: str | None) -> None:
-        number = self._schedule(at + self._link, lambda now: self._end(attempt, number, outcome, error, now))
-        self._running[attempt].ends = number
+    def _send(self, worker: PoolWorker, events: list[Event]) -> None:
+        self._in_flight.append((self.now + self._link, worker, worker.session, events))
 
-    def _end(self, attempt: str, number: int, outcome: Outcome, error: str | None, at: float) -> Iterator[WorkerEvent]:
-        running = self._running.get(attempt)
-        if running is None or running.ends != number:
-            return
-        del self._running[attempt]
-        worker = running.worker
-        output = self.task_outcomes.output(running.assignment) if outcome is Outcome.SUCCEEDED else None
-        yield AttemptEnded(
-            worker=worker.name, session=worker.session, attempt=attempt, outcome=outcome, output=output, error=error
-        )
-        group = self._groups.get(running.lease)
-        if group:
-            follower = group.popleft()
-            yield AttemptStarted(worker=worker.name, session=worker.session, attempt=follower.attempt)
-            self._begin(worker, running.lease, follower, at - self._link)
-        if not group:
-            self._groups.pop(running.lease, None)
+    def schedule(self, at: float, step: _Step) -> None:
+        """Do something at a time."""
+        self._numbers += 1
+        heapq.heappush(self._scheduled, (at, self._numbers, step))
 
-    def _stop(self, worker: SimulatedWorker, message: Stop, at: float) -> None:
-        running = self._running.get(message.attempt)
-        if running is not None:
-            if message.grace_seconds <= 0:
-                del self._running[message.attempt]
-            else:
-                self._stop_running(running, at + message.grace_seconds)
-        elif self._leave_group(message.attempt):
-            self._say(
-                worker,
-                at,
-                AttemptEnded(
-                    worker=worker.name, session=worker.session, attempt=message.attempt, outcome=Outcome.STOPPED
-                ),
-            )
+    def _register(self, worker: PoolWorker) -> None:
+        self._send(worker, [registration(worker.register())])
 
-    def _stop_running(self, running: _Running, at: float) -> None:
-        """End a task by itself, or at the end of its grace period, whichever comes first."""
-        attempt, natural = running.assignment.attempt, running.ends
+    def _deliver(self, worker: PoolWorker, session: str, messages: Sequence[ToWorker]) -> None:
+        if worker.is_up and worker.session == session:
+            worker.take(messages)
 
-        def kill(now: float) -> Iterator[WorkerEvent]:
-            still = self._running.get(attempt)
-            if still is None or still.ends != natural:
-                return iter(())
-            return self._end(attempt, natural, Outcome.STOPPED, None, now)
-
-        self._schedule(at + self._link, kill)
-
-    def _recall(self, worker: SimulatedWorker, message: Recall, at: float) -> None:
-        """Return what has not started."""
-        for attempt in message.attempts:
-            if self._leave_group(attempt):
-                self._say(worker, at, AttemptReturned(worker=worker.name, session=worker.session, attempt=attempt))
-
-    def _leave_group(self, attempt: str) -> bool:
-        for group in self._groups.values():
-            for assignment in group:
-                if assignment.attempt == attempt:
-                    group.remove(assignment)
-                    return True
-        return False
+    def _close(self, effect: CloseLink) -> None:
+        """Register again, because the server does not know the session."""
+        worker = self._workers[effect.worker]
+        if worker.is_up and worker.session == effect.session:
+            self._register(worker)
 
     # failures
 
-    def _register(self, worker: SimulatedWorker, _at: float) -> Iterator[WorkerEvent]:
-        yield self._registration(worker, ())
-
-    def _start_outage(self, outage: Outage, at: float) -> Iterator[WorkerEvent]:
+    def _start_outage(self, outage: Outage) -> None:
         """Begin an outage: running tasks that depend on it fail soon."""
-        for attempt, running in self._running.items():
-            if self.task_outcomes.needs(running.assignment, outage):
-                self._end_at(at + outage.fails_after * chance(attempt), attempt, Outcome.FAILED, DOWN)
-        return iter(())
-
-    def _plan_loss(self, lost: ZoneLost) -> None:
-        self._schedule(lost.at, partial(self._lose_zone, lost.zone))
-        if lost.back_after is not None:
-            self._schedule(lost.at + lost.back_after, partial(self._restore_zone, lost.zone))
-
-    def _lose_zone(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
         for worker in self._ring:
-            worker.is_up = worker.is_up and worker.zone != zone
-        gone = [attempt for attempt, running in self._running.items() if not running.worker.is_up]
-        for attempt in gone:
-            self._groups.pop(self._running.pop(attempt).lease, None)
-        return iter(())
+            for attempt, assignment in worker.running.items():
+                if self.task_outcomes.needs(assignment, outage):
+                    worker.end_after(outage.fails_after * chance(attempt), attempt, failure(0.0, DOWN))
 
-    def _restore_zone(self, zone: int, _at: float) -> Iterator[WorkerEvent]:
+    def _lose_zone(self, zone: str) -> None:
+        for worker in self._ring:
+            if worker.zone == zone:
+                worker.is_up = False
+                worker.reset()
+
+    def _restore_zone(self, zone: str) -> None:
         for worker in self._ring:
             if worker.zone == zone and not worker.is_up:
                 worker.is_up = True
-                worker.sessions += 1
-                yield self._registration(worker, ())
-
-    def _close(self, effect: CloseLink, at: float) -> None:
-        """Register again with all attempts, because the server does not know the session."""
-        worker = self._workers[effect.worker]
-        if not worker.is_up or worker.session != effect.session:
-            return
-        worker.sessions += 1
-        holds = [attempt for attempt, running in self._running.items() if running.worker is worker]
-        leases = {self._running[attempt].lease for attempt in holds}
-        holds += [one.attempt for lease in sorted(leases) for one in self._groups.get(lease, ())]
-        self._say(worker, at, self._registration(worker, tuple(holds)))
-
-    def _registration(self, worker: SimulatedWorker, holds: tuple[str, ...]) -> WorkerRegistered:
-        return WorkerRegistered(
-            worker=worker.name, session=worker.session, offer=worker.offer, labels={}, zone=f"zone-{worker.zone}",
-            version="", holds=holds,
-        )  # fmt: skip
-
-    # time
-
-    def _say(self, worker: SimulatedWorker, at: float, *events: WorkerEvent) -> None:
-        self._in_flight.append((at + self._link, worker, worker.sessions, events))
-
-    def _schedule(self, at: float, step: _Step) -> int:
-        self._numbers += 1
-        heapq.heappush(self._scheduled, (at, self._numbers, step))
-        return self._numbers
+                self._register(worker)
 
     def _beat_at(self) -> float:
         return self._began + (self._beats + 1) * BEAT_SECONDS / len(self._ring)
 
 
-def workers_of(scenario: Scenario, pool: int) -> Iterator[SimulatedWorker]:
-    """The workers of a pool: every n-th worker, with its part of each zone and machine type."""
+def places_of(scenario: Scenario, pool: int) -> Iterator[tuple[str, Machine, str]]:
+    """Names, machines and zones of a pool's workers: every n-th worker, with its part of each zone and machine type."""
     fleet = scenario.workers
     picks = _spread(fleet.machines, -(-fleet.count // fleet.pools))
     for place, number in enumerate(range(pool, fleet.count, fleet.pools)):
-        machine = picks[place]
-        offer = Offer(machine.cpu, machine.memory, machine.gpus)
-        yield SimulatedWorker(name=f"w{number + 1:05d}", offer=offer, zone=place % fleet.zones + 1)
+        yield f"w{number + 1:05d}", picks[place], zone_name(place % fleet.zones + 1)
+
+
+def offer_of(machine: Machine) -> Offer:
+    """Resources of a machine."""
+    return Offer(machine.cpu, machine.memory, machine.gpus)
+
+
+def zone_name(zone: int) -> str:
+    """Name of a zone, from 1."""
+    return f"zone-{zone}"
 
 
 def _spread(machines: tuple[Machine, ...], count: int) -> list[Machine]:

@@ -13,7 +13,7 @@ from mainspring.dsl.job import Job
 from mainspring.protocol.clock import SystemClock
 from mainspring.shard.state.timers import MAX_TURN_SECONDS
 from mainspring.simulation.inprocess.engine import LocalEngine, quiet
-from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 
 
 def run_in_process(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
@@ -34,7 +34,7 @@ def run_in_virtual_time(job: Job[..., Any], params: Mapping[str, Any], start: da
     loop = VirtualLoop()
 
     async def run() -> RunResult:
-        engine = LocalEngine([job], VirtualClock(loop, start), loop.count_threads)
+        engine = LocalEngine([job], VirtualClock(start, loop), loop.count_threads)
         loop.set_idle_estimate(lambda: idle_seconds(engine, loop))
         return await _run(engine, job, params)
 

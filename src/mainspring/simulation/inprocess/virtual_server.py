@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,10 +25,9 @@ from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess.engine import POOL, TENANT, LocalEngine, quiet
 from mainspring.simulation.inprocess.runner import idle_seconds
-from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+from mainspring.simulation.inprocess.virtual_time import START, VirtualClock, VirtualLoop
 from mainspring.store.ports.front import RunFilter
 
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 _MAX_RUNS = 1_000
 _MOMENT_SECONDS = 0.1
 T = TypeVar("T")
@@ -37,10 +36,10 @@ T = TypeVar("T")
 class World:
     """Jobs and their schedules in virtual time. A context manager; not usable inside a running loop."""
 
-    def __init__(self, *jobs: Job[..., Any], start: datetime = _START) -> None:
+    def __init__(self, *jobs: Job[..., Any], start: datetime = START) -> None:
         self._given = jobs
         self._loop = VirtualLoop()
-        self._clock = VirtualClock(self._loop, start)
+        self._clock = VirtualClock(start, self._loop)
         self._stack = ExitStack()
         self._running = AsyncExitStack()
         self._specs: list[ScheduleSpec] = []

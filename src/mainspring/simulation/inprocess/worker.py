@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import inspect
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from datetime import datetime, timedelta
@@ -21,24 +20,12 @@ from typing import Any
 
 from mainspring.core.work.work import read_work
 from mainspring.event_loop import start_task
-from mainspring.host.links import Link
-from mainspring.host.loop import Leader
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import ExpressionFailed, Refused
-from mainspring.protocol.wire import Assignment, FileProbed, FromWorker, Offer, Outcome, Register
-from mainspring.simulation.virtual_worker import BEAT_SECONDS
+from mainspring.protocol.wire import Assignment, Offer, Outcome
+from mainspring.simulation.virtual_worker import S, Server, VirtualWorker
 from mainspring.task_context.task_context import inside
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Persist,
-    Prolong,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
-from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.agent.instructions import Prolong
 from mainspring.worker.executors.executor import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
@@ -46,30 +33,25 @@ _LAST_SECONDS = 1.0
 """How long to wait for a thread whose function was told to stop."""
 
 
-class LocalWorker:
+class LocalWorker(VirtualWorker):
     """Calls functions for the leader in this process."""
 
     def __init__(
         self,
         functions: Mapping[str, Callable[..., object]],
         offer: Offer,
-        labels: Mapping[str, str],
+        labels: dict[str, str],
         clock: Clock,
         on_threads: Callable[[int], None],
     ) -> None:
-        """`on_threads` is called when a thread begins (1) and when it is no longer waited for (-1)."""
+        """`on_threads` is called with 1 when a thread starts, and with -1 when it is not awaited any more."""
+        super().__init__("local", offer, clock, labels)
         self.raised: dict[str, BaseException] = {}
         """The last exception of each task's function, by task id."""
         self.calls: dict[str, _Call] = {}
-        """Running and pending calls, by attempt."""
+        """Running calls, by attempt."""
         self._functions = Functions([], functions)
-        self._hello = Register("local", "local:1", offer, dict(labels))
-        self._clock = clock
         self._on_threads = on_threads
-        self._state_machine = StateMachine()
-        self._leader: Leader | None = None
-        self._link: Link | None = None
-        self._latest: dict[str, asyncio.Task[None]] = {}
         self._stopped: list[Thread] = []
         self._directory: TemporaryDirectory[str] | None = None
 
@@ -80,36 +62,51 @@ class LocalWorker:
             self._directory = TemporaryDirectory(prefix="mainspring-")
         return Path(self._directory.name)
 
-    async def serve(self, leader: Leader) -> None:
+    async def serve(self, server: Server[S]) -> None:
         """Work for a leader until its link is closed, or until cancelled; then nothing is left running."""
-        self._leader, self._link = leader, leader.open_link(self._state_machine.register(self._hello))
-        beating = start_task(self._beat(), "heartbeats")
         try:
-            while not self._link.closed:
-                for message in await self._link.next():
-                    self._do(self._state_machine.take(message))
+            await super().serve(server)
         finally:
-            beating.cancel()
-            for call in list(self.calls.values()):
-                call.stop()
-            await asyncio.gather(beating, *self._latest.values(), return_exceptions=True)
+            while self.calls:
+                for call in self.calls.values():
+                    call.stop()
+                await asyncio.gather(*[call.reporting for call in self.calls.values()], return_exceptions=True)
             for thread in self._stopped:
                 thread.join(_LAST_SECONDS)
 
+    def begin(self, assignment: Assignment) -> None:
+        """Call the function of an attempt."""
+        call = self.calls[assignment.attempt] = _Call(assignment, self, self._clock)
+        self.execute(self.state_machine.started(assignment.attempt))
+        call.reporting = start_task(self._report(call), "call")
+
+    def interrupt(self, attempt: str, grace_seconds: float) -> None:
+        """Stop the function of an attempt."""
+        self.calls[attempt].stop()
+
+    def prolong(self, instruction: Prolong) -> None:
+        """Move the deadline that the function sees."""
+        if instruction.attempt in self.calls:
+            self.calls[instruction.attempt].until = self._clock.wall() + timedelta(seconds=instruction.seconds)
+
+    def file_exists(self, path: str) -> bool:
+        """Whether a file exists."""
+        return Path(path).exists()
+
     def progressed(self, attempt: str, percent: float | None, note: str) -> None:
         """Report the progress of a function."""
-        self._state_machine.progressed(attempt, percent, note)
+        self.state_machine.progressed(attempt, percent, note)
 
     def checkpoint_saved(self, attempt: str, document: str) -> None:
         """Save a checkpoint of a function."""
-        self._do(self._state_machine.checkpoint_saved(attempt, document))
+        self.execute(self.state_machine.checkpoint_saved(attempt, document))
 
     def extension_requested(self, attempt: str, seconds: float) -> None:
         """Request an extension for a function."""
-        self._do(self._state_machine.extension_requested(attempt, seconds))
+        self.execute(self.state_machine.extension_requested(attempt, seconds))
 
     async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
-        """Call a function in its own thread. When cancelled, it is asked to stop, and no longer waited for."""
+        """Call a function in its own thread. When cancelled, it is asked to stop, and not awaited."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[object] = loop.create_future()
         context = copy_context()
@@ -146,62 +143,15 @@ class LocalWorker:
             if ended.done() and not ended.cancelled():
                 thread.join()  # It has delivered its result.
 
-    async def _beat(self) -> None:
-        while True:
-            await self._clock.sleep(BEAT_SECONDS)
-            self._do(self._state_machine.beat())
-
-    def _do(self, instructions: list[Instruction]) -> None:
-        """Execute instructions of the state machine. This object is the journal."""
-        said: list[FromWorker] = []
-        waiting = deque(instructions)
-        while waiting:
-            instruction = waiting.popleft()
-            match instruction:
-                case Send():
-                    said.append(instruction.message)
-                case Start():
-                    self._start(instruction.assignment, instruction.lease)
-                case StopAttempt():
-                    if instruction.attempt in self.calls:
-                        self.calls[instruction.attempt].stop()
-                case Withdraw():
-                    back = [one for one in instruction.attempts if one in self.calls and self.calls[one].take_back()]
-                    waiting.extend(self._state_machine.withdrawn(back))
-                case Prolong():
-                    if instruction.attempt in self.calls:
-                        self.calls[instruction.attempt].until = self._clock.wall() + timedelta(
-                            seconds=instruction.seconds
-                        )
-                case RunFileProbe():
-                    said.append(FileProbed(instruction.question, exists=Path(instruction.path).exists()))
-                case Persist():
-                    pass
-                case _:
-                    raise TypeError(f"no handler for {instruction}")
-        if said and self._leader is not None and self._link is not None and not self._link.closed:
-            self._leader.receive(self._link, said)
-
-    def _start(self, assignment: Assignment, lease: str) -> None:
-        """Start an attempt after the earlier ones of its lease."""
-        call = _Call(assignment, self, self._clock)
-        self.calls[assignment.attempt] = call
-        self._latest[lease] = start_task(self._carry(call, lease, self._latest.get(lease)), "call")
-
-    async def _carry(self, call: _Call, lease: str, before: asyncio.Task[None] | None) -> None:
+    async def _report(self, call: _Call) -> None:
+        """Report the end of a call."""
         attempt, task = call.assignment.attempt, call.assignment.task
-        if before is not None:
-            await asyncio.wait([before])
-        if call.begin(self._functions):
-            self._do(self._state_machine.started(attempt))
-            outcome, output, error = await call.ended()
-            self.raised.pop(task, None)
-            if call.raised is not None:
-                self.raised[task] = call.raised
-            self._do(self._state_machine.ended(attempt, outcome, output, error))
-        self.calls.pop(attempt, None)
-        if self._latest.get(lease) is asyncio.current_task():
-            del self._latest[lease]
+        outcome, output, error = await call.ended(self._functions)
+        self.raised.pop(task, None)
+        if call.raised is not None:
+            self.raised[task] = call.raised
+        del self.calls[attempt]
+        self.end(attempt, outcome, output, error)
 
 
 class _Call:
@@ -211,30 +161,14 @@ class _Call:
         self.assignment = assignment
         self.raised: BaseException | None = None
         self.until: datetime | None = None
+        self.reporting: asyncio.Task[None]
+        """Reports the end."""
+        if assignment.timeout_seconds:
+            self.until = clock.wall() + timedelta(seconds=assignment.timeout_seconds)
         self._worker = worker
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._calling: asyncio.Task[tuple[Outcome, str | None, str | None]] | None = None
-        self._is_over = False
         self._is_stopped = False
-
-    def begin(self, functions: Functions) -> bool:
-        """Make the call, unless it was returned."""
-        if self._is_over:
-            return False
-        if self.assignment.timeout_seconds:
-            self.until = self._clock.wall() + timedelta(seconds=self.assignment.timeout_seconds)
-        self._calling = asyncio.create_task(self._call(functions))
-        if self._is_stopped:
-            self._calling.cancel()
-        return True
-
-    def take_back(self) -> bool:
-        """Return the call if it has not started; it never will."""
-        if self._calling is not None:
-            return False
-        self._is_over = True
-        return True
 
     def stop(self) -> None:
         """Stop the call."""
@@ -242,9 +176,11 @@ class _Call:
         if self._calling is not None:
             self._calling.cancel()
 
-    async def ended(self) -> tuple[Outcome, str | None, str | None]:
-        """Wait for outcome, output and error."""
-        assert self._calling is not None
+    async def ended(self, functions: Functions) -> tuple[Outcome, str | None, str | None]:
+        """Call the function; return outcome, output and error."""
+        if self._is_stopped:
+            return Outcome.STOPPED, None, None
+        self._calling = asyncio.create_task(self._call(functions))
         await asyncio.wait([self._calling])
         if self._calling.cancelled():
             return Outcome.STOPPED, None, None

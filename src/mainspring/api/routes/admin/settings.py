@@ -18,7 +18,7 @@ from mainspring.core.model.settings import SETTINGS, Setting
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.host.config.settings import Settings
-from mainspring.protocol.errors import Fault, NotFound, Refused
+from mainspring.protocol.errors import Fault, NotFound, Refused, summary_of
 from mainspring.protocol.rest.admin import SettingRequest, SettingView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import SettingOverride
@@ -100,7 +100,7 @@ def _check(settings: Settings, name: str, text: str | None) -> None:
             Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
             for fault in refused.faults
         ]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(summary_of(refused), faults) from refused
 
 
 def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:

@@ -16,7 +16,7 @@ from mainspring.api.submission.idempotency import Key
 from mainspring.api.views import run_views
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
-from mainspring.protocol.errors import KeyReused, Refused
+from mainspring.protocol.errors import KeyReused
 from mainspring.protocol.rest.runs import ActionResult, Page, TokenRequest, TokenView
 
 router = Router()
@@ -89,5 +89,4 @@ def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         longest = MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {MIN_LIFETIME.total_seconds():.0f} to {longest:.0f}")
-    if faults.total():
-        raise Refused(f"the token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the token has")

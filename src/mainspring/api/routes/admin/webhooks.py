@@ -178,8 +178,7 @@ def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
         faults.add("note", f"must have at most {MAX_NOTE_LENGTH} characters")
     if tenant != ALL_TENANTS:
         check_name(tenant, "tenant", faults)
-    if faults.total():
-        raise Refused(f"the webhook has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the webhook has")
 
 
 def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:

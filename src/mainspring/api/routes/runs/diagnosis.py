@@ -22,7 +22,7 @@ from mainspring.api.views import diagnose, diagnosis_views
 from mainspring.api.views.diagnosis_views import TEXTS, Accept, Form
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain.what_if import Hypothesis, parse_hypothesis
-from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.errors import Fault, Refused, summary_of
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
 
 router = Router()
@@ -130,4 +130,4 @@ def _read(changes: Sequence[str]) -> Hypothesis:
         return parse_hypothesis(changes)
     except Refused as refused:
         faults = [Fault(where="changes", why=f"{fault.where}: {fault.why}") for fault in refused.faults]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
+        raise Refused(summary_of(refused), faults) from refused

@@ -16,7 +16,6 @@ from mainspring.api.submission.actions import MAX_REASON_LENGTH
 from mainspring.api.views import run_views
 from mainspring.core.admission.validate_job import Faults, check_seconds
 from mainspring.core.model.audit_entry import AuditEntry
-from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.runs import ActionResult, Page
 
 MAX_NOTE_LENGTH = 4_000
@@ -45,9 +44,7 @@ def check_duration(seconds: float | None, faults: Faults) -> None:
 
 def refuse_faults(what: str, faults: Faults) -> None:
     """Raise Refused if there are faults."""
-    total = faults.total()
-    if total:
-        raise Refused(f"the {what} has {total} fault{'s' if total > 1 else ''}", faults.all())
+    faults.refuse(f"the {what} has")
 
 
 async def until(services: Services, seconds: float | None) -> datetime | None:

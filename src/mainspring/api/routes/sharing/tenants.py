@@ -17,7 +17,6 @@ from mainspring.api.views.run_views import DEFAULT_PAGE_SIZE, Cursor, Limit
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.schedules.time_zones import EPOCH
-from mainspring.protocol.errors import Refused
 from mainspring.protocol.rest.admin import TenantRequest, TenantView
 from mainspring.protocol.rest.runs import Page
 from mainspring.store.ports.admin import TenantRow
@@ -73,8 +72,7 @@ def _check(name: str, body: TenantRequest) -> None:
     for field, longest in MAX_TEXT_LENGTH.items():
         if len(getattr(body, field)) > longest:
             faults.add(field, f"must have at most {longest} characters")
-    if faults.total():
-        raise Refused(f"the tenant has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the tenant has")
 
 
 def _view(row: TenantRow) -> TenantView:

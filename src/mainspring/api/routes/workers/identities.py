@@ -181,8 +181,7 @@ def _check(body: JoinTokenRequest) -> None:
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         shortest, longest = MIN_LIFETIME.total_seconds(), MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {shortest:.0f} to {longest:.0f}")
-    if faults.total():
-        raise Refused(f"the join token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    faults.refuse("the join token has")
 
 
 def _audit_summary(row: JoinTokenRow) -> dict[str, object]:

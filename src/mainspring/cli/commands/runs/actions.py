@@ -59,7 +59,7 @@ def cancel(
 @click.command("retry")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
 @with_run_targets
-@click.option("--all", "whole", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
+@click.option("--all", "rerun_all", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
 @_why
 @with_confirmation
 @with_output_options

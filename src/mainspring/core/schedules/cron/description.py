@@ -65,7 +65,7 @@ def _say_days(cron: Cron) -> str:
     by_date = f"on {join_words(dates)} of {months or 'every month'}" if dates else ""
     by_weekday = _say_weekdays(cron)
     if by_date and by_weekday and cron.needs_both_days:
-        return f"{by_date}, if it is {by_weekday.replace('every', 'a', 1)},"
+        return f"{by_date}, if it is {_say_weekdays(cron, 'a')},"
     if by_date and by_weekday:
         return f"{by_date}, and {by_weekday}{f' in {months}' if months else ''},"
     if by_date:
@@ -75,14 +75,14 @@ def _say_days(cron: Cron) -> str:
     return f"every day in {months}" if months else ""
 
 
-def _say_weekdays(cron: Cron) -> str:
+def _say_weekdays(cron: Cron, article: str = "every") -> str:
     if cron.weekdays == ALL_WEEKDAYS:
         return ""
     named = []
     if cron.weekdays == _MONDAY_TO_FRIDAY:
-        named.append("every weekday")
+        named.append(f"{article} weekday")
     elif cron.weekdays:
-        named.append(f"every {join_words([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
+        named.append(f"{article} {join_words([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
     for nth, mask in zip(_NTH, cron.nth_weekdays, strict=False):
         named += [f"the {nth} {_WEEKDAYS[day]} of the month" for day in values(mask)]
     named += [f"the last {_WEEKDAYS[day]} of the month" for day in values(cron.last_weekdays)]

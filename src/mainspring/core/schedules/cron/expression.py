@@ -29,6 +29,8 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
 
 MAX_EXPRESSION_LENGTH = 256
+_WHOLE = "cron"
+"""Where a fault is that concerns no single field."""
 ALL_DAYS = 2**32 - 2
 ALL_MONTHS = 2**13 - 2
 ALL_WEEKDAYS = 2**7 - 1
@@ -111,7 +113,7 @@ class _Special(NamedTuple):
 def parse(expression: str) -> Cron:
     """Parse an expression. Raises Refused with every fault: the field, and what is wrong with it."""
     if len(expression) > MAX_EXPRESSION_LENGTH:
-        raise _refusal([Fault(where="cron", why=f"is longer than {MAX_EXPRESSION_LENGTH} characters")])
+        raise _refusal([Fault(_WHOLE, f"is longer than {MAX_EXPRESSION_LENGTH} characters")])
     texts = _split(expression)
     faults: list[Fault] = []
     masks: list[int] = []
@@ -126,11 +128,20 @@ def parse(expression: str) -> Cron:
                 else:
                     specials.append(special)
             except _InvalidItem as misfit:
-                faults.append(Fault(where=field.name, why=str(misfit)))
+                faults.append(Fault(field.name, str(misfit)))
         masks.append(mask)
     if faults:
         raise _refusal(faults)
     return _assemble(texts, masks, specials)
+
+
+def faults_in(expression: str) -> list[str]:
+    """Return what is wrong with an expression, each with its field."""
+    try:
+        parse(expression)
+    except Refused as refused:
+        return [fault.why if fault.where == _WHOLE else f"{fault.where}: {fault.why}" for fault in refused.faults]
+    return []
 
 
 def values(mask: int) -> Iterator[int]:
@@ -147,7 +158,7 @@ def _split(expression: str) -> list[str]:
         macro = MACROS.get(text.lower())
         if macro is None:
             hint = did_you_mean(text.lower(), MACROS) or f"; there are {' '.join(MACROS)}"
-            raise _refusal([Fault(where="cron", why=f"{text!a} is not known{hint}")])
+            raise _refusal([Fault(_WHOLE, f"{text!a} is not known{hint}")])
         text = macro
     fields = text.upper().split()
     if len(fields) == 5:
@@ -156,7 +167,7 @@ def _split(expression: str) -> list[str]:
         names = ", ".join(field.name for field in _FIELDS[1:])
         number = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
         why = f"has {number}; it needs 5 ({names}), or 6 with the second first"
-        raise _refusal([Fault(where="cron", why=why)])
+        raise _refusal([Fault(_WHOLE, why)])
     return fields
 
 

@@ -16,7 +16,6 @@ day, a fixed time on it fires once, when the next day begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -56,14 +55,6 @@ def previous_before(cron: Cron, zone: ZoneInfo, instant: datetime) -> datetime |
         if match >= _wall_from(cron, stretch, stretch.start):
             return to_instant(max(match - stretch.offset, stretch.start))
     return None
-
-
-def windows_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield the windows after an instant, up to and including another."""
-    window = next_after(cron, zone, after)
-    while window is not None and window <= until:
-        yield window
-        window = next_after(cron, zone, window)
 
 
 def count_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) -> int:

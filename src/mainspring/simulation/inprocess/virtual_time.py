@@ -11,12 +11,14 @@ import heapq
 import selectors
 from collections.abc import Callable
 from contextvars import Context
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainspring.protocol.clock import SystemClock
 from mainspring.task_context.task_context import is_inside
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""Default start of virtual time."""
 STEP_SECONDS = 1e-6
 """Each round of the loop takes a moment, as on a real machine: a busy loop sees the clock move."""
 _SELF_PIPE = 1
@@ -38,11 +40,13 @@ class _Jump(selectors.DefaultSelector):
         self.passed += STEP_SECONDS
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if timeout is None or self.threads or len(self.get_map()) > _SELF_PIPE:
+        if self.threads or len(self.get_map()) > _SELF_PIPE:
             began = self._machine.monotonic()
             ready = super().select(timeout)
             self.passed += self._machine.monotonic() - began
             return ready
+        if timeout is None:
+            raise RuntimeError("deadlock: a coroutine waits, and there is no timer, thread or socket")
         self.passed += max(timeout, self.idle_seconds() or 0.0)
         return []
 
@@ -61,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jump.passed
 
     def count_threads(self, change: int) -> None:
-        """A thread has started to compute (1), or is no longer waited for (-1)."""
+        """Count a thread that starts (1), or that is not awaited any more (-1)."""
         self._jump.threads += change
 
     def set_idle_estimate(self, idle_seconds: Callable[[], float | None]) -> None:
@@ -90,26 +94,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
 
-class VirtualClock:
-    """Clock of a virtual loop, with dates from `start` on."""
+class VirtualClock(SystemClock):
+    """Clock of a virtual loop, by default the running one, with dates from `start` on."""
 
-    def __init__(self, loop: VirtualLoop, start: datetime) -> None:
-        self._loop = loop
+    def __init__(self, start: datetime = START, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.skew = timedelta()
+        """Shifts the wall clock."""
         self._start = start
+        self._loop = loop
 
     def monotonic(self) -> float:
         """The loop's time."""
-        return self._loop.time()
+        return (self._loop or asyncio.get_running_loop()).time()
 
     def wall(self) -> datetime:
         """The current date."""
-        return self._start + timedelta(seconds=self._loop.time())
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for virtual seconds."""
-        woken = asyncio.Event()
-        timer = self._loop.call_later(seconds, woken.set)
-        try:
-            await woken.wait()
-        finally:
-            timer.cancel()
+        return self._start + timedelta(seconds=self.monotonic()) + self.skew

@@ -9,7 +9,7 @@ import pytest
 from mainspring.protocol.errors import Refused
 from mainspring.worker.agent.launch import WorkerOptions, agent_settings
 from mainspring.worker.supervisor.supervisor_settings import read_settings
-from tests.backends.kubernetes import StandIn
+from tests.worker.remote.kubernetes import StandIn
 
 
 def test_a_worker_with_clusters_has_their_labels(

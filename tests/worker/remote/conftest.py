@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.kubernetes import StandIn
-from tests.backends.ray import StandIn as Ray
+from tests.worker.remote.kubernetes import StandIn
+from tests.worker.remote.ray import StandIn as Ray
 from tests.worker.supervisor.harness import SharedSupervisors, SupervisorHarness
 
 

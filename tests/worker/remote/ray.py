@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tests.backends.fake_api import Faults, serving
+from tests.worker.remote.fake_api import Faults, serving
 
 Details = dict[str, Any]
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}

@@ -24,7 +24,7 @@ from mainspring.protocol.wire import Outcome
 from mainspring.worker.supervisor.supervisor_wire import AttemptEnded, EndAttempt, ProgressReported
 from tests.worker.supervisor.harness import SupervisorHarness
 
-RAY = Path(__file__).parents[2] / ".venv-ray" / "bin" / "ray"
+RAY = Path(__file__).parents[3] / ".venv-ray" / "bin" / "ray"
 NODE = "127.0.0.2"
 """A loopback address other than 127.0.0.1, which Ray would replace by a network address."""
 START_SECONDS = 120

@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.backends.fake_api import Faults, serving
-from tests.backends.pods import Container, Object
+from tests.worker.remote.fake_api import Faults, serving
+from tests.worker.remote.pods import Container, Object
 
 TOKEN = "token-of-the-worker"
 NAMESPACES = ("etl", "other")

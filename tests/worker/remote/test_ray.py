@@ -19,7 +19,7 @@ from mainspring.worker.supervisor.supervisor_wire import (
     Launch,
     ProgressReported,
 )
-from tests.backends.ray import StandIn
+from tests.worker.remote.ray import StandIn
 from tests.worker.supervisor.harness import DEADLINE_SECONDS, SupervisorHarness
 
 pytestmark = pytest.mark.processes

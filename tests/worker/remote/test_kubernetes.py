@@ -1,4 +1,4 @@
-"""Tasks on Kubernetes (WRK-3), against a fake API: see `tests/backends/kubernetes.py`."""
+"""Tasks on Kubernetes (WRK-3), against a fake API: see `tests/worker/remote/kubernetes.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.worker.supervisor.supervisor_wire import (
     ProgressReported,
     Prolong,
 )
-from tests.backends.kubernetes import StandIn
+from tests.worker.remote.kubernetes import StandIn
 from tests.worker.supervisor.harness import DEADLINE_SECONDS, SupervisorHarness
 
 pytestmark = pytest.mark.processes
