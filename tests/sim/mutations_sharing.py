@@ -195,8 +195,6 @@ def _at_risk_in_mind() -> AbstractContextManager[None]:
     return patched(mock.patch.object(deadlines, "_at_risk", at_risk))
 
 
-_kept_for_good = without_handler(handlers.TIMERS, TimerKind.RESERVATION)
-
 SHARING_MUTATIONS = (
     Mutation("kept room", "room that is kept for one task is free for all", _for_anybody, 2, only=_PREEMPTION),
     Mutation("a group counts once", "each task of a group is one of its tenant's rooms", _counts_each, 6, only=_USE),
