@@ -87,7 +87,7 @@ def waiting_shard(queues: int, random: Random) -> tuple[Shard, datetime, list[st
 
 
 def _is_queued(shard: Shard, task_id: str) -> bool:
-    task = shard.memory.find(task_id)
+    task = shard.memory.runs.find(task_id)
     return task is not None and task.worker_id is None
 
 

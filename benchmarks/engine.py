@@ -118,7 +118,7 @@ async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter
 
 
 def _flood_is_over(leader: Leader) -> bool:
-    return not any("flood" in leader.shard.memory.in_memory.tenants(priority) for priority in Priority)
+    return not any("flood" in leader.shard.memory.runs.unstarted.tenants(priority) for priority in Priority)
 
 
 async def replay(store: Store, runs: Sequence[Run], batches: Sequence[Batch]) -> float:

@@ -95,7 +95,7 @@ async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIt
         playing = [asyncio.create_task(run_virtual_worker(engine, worker)) for worker in played]
         try:
             leader = await engine.leader(POOL)
-            await accuracy(lambda: leader.shard.memory.capacity.cpu_millis == WORKERS * CORES * 1_000)
+            await accuracy(lambda: leader.shard.memory.workers.capacity.cpu_millis == WORKERS * CORES * 1_000)
             yield engine
         finally:
             for one in playing:
@@ -158,8 +158,8 @@ async def _watch(leader: Leader, tenants: list[str], seconds: float) -> tuple[di
         memory = leader.shard.memory
         looks += 1
         for tenant in tenants:
-            had[tenant] += dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity)
-        used += sum(use.cpu_millis for use in memory.use.values()) / memory.capacity.cpu_millis
+            had[tenant] += dominant_share(memory.leases.use.get(tenant, ZERO_RESOURCES), memory.workers.capacity)
+        used += sum(use.cpu_millis for use in memory.leases.use.values()) / memory.workers.capacity.cpu_millis
         saturated += {tenant for _, tenant in memory.queues.depth} >= set(tenants)
     return {tenant: total / looks for tenant, total in had.items()}, used / looks, saturated / looks
 
@@ -180,7 +180,7 @@ async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
         await flooding
         took = time.perf_counter() - began
         leader = await engine.leader(POOL)
-        await accuracy(lambda: leader.shard.memory.use.get("flood", ZERO_RESOURCES).cpu_millis > most - 4_000)
+        await accuracy(lambda: leader.shard.memory.leases.use.get("flood", ZERO_RESOURCES).cpu_millis > most - 4_000)
         felt = await probe(engine, probes)
         waiting = dict(await store.count_intake(POOL, flood))
         ordinary.cancel()
@@ -227,7 +227,7 @@ async def measure_return(store: Store) -> Figures:
         leader = await engine.leader(POOL)
 
         def has(tenant: str) -> int:
-            return leader.shard.memory.use.get(tenant, ZERO_RESOURCES).cpu_millis
+            return leader.shard.memory.leases.use.get(tenant, ZERO_RESOURCES).cpu_millis
 
         await accuracy(lambda: has("guest") == WORKERS * CORES * 1_000)
         began = time.perf_counter()

@@ -118,7 +118,7 @@ class Deployment:
         while same < IDLE_CHECKS:
             await asyncio.sleep(CHECK_SECONDS)
             memory = leader.shard.memory
-            seen = (memory.capacity.cpu_millis, len(memory.runs), len(memory.attempts))
+            seen = (memory.workers.capacity.cpu_millis, len(memory.runs), len(memory.attempts))
             is_full = seen[1] >= min(self._setting.held, HIGH_WATER_TASKS)
             is_whole = seen[0] >= self._setting.places * 1_000 and is_full and leader.is_ready
             same = same + 1 if seen == before and is_whole else 0

@@ -108,7 +108,7 @@ async def test_p2_waits_while_commits_are_slow_and_runs_when_they_are_fast_again
     leader = await harness.lead()
     harness.play()
     harness.store.commit_seconds = 1.0
-    await harness.until(lambda: leader.shard.memory.suspended_from is P2, within=60.0)
+    await harness.until(lambda: leader.shard.memory.queues.suspended_from is P2, within=60.0)
     (low,) = await harness.submit(job(task("low")), priority=P2)
     (high,) = await harness.submit(job(task("high")), priority=P0)
 

@@ -95,14 +95,14 @@ async def test_offers_of_held_priorities_are_declined(reader: Reader) -> None:
 
 async def test_offers_do_not_overtake_runs_in_the_store(harness: HostHarness, reader: Reader) -> None:
     """Those wait for capacity; when all were read, offers are taken again."""
-    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P1, "acme", intake.HIGH_WATER_TASKS)
     (before,) = await harness.submit(job(task("a")))
     reader.intake.wake()
     assert not reader.intake.offer([reader.make("a")]), "a read is about to start"
     await harness.wait(0.5)
     assert not reader.intake.offer([reader.make("a", tenant="other")])
 
-    reader.memory.in_memory.count(P1, "acme", -intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P1, "acme", -intake.HIGH_WATER_TASKS)
     await harness.wait(2.0)
     assert await reader.handed() == [before]
     reader.adopt(await harness.run(before))
@@ -111,7 +111,7 @@ async def test_offers_do_not_overtake_runs_in_the_store(harness: HostHarness, re
 
 
 async def test_an_offer_above_the_priorities_in_the_store_overtakes_them(harness: HostHarness, reader: Reader) -> None:
-    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P1, "acme", intake.HIGH_WATER_TASKS)
     await harness.submit(job(task("a")))
     reader.intake.wake()
     await harness.wait(0.5)
@@ -146,7 +146,7 @@ async def test_runs_found_by_a_read_precede_offers_during_it(
     harness: HostHarness, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no capacity for the found runs: the offer has to be read after them."""
-    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P1, "acme", intake.HIGH_WATER_TASKS)
     looks = 0
     look = harness.store.waiting
 
@@ -182,7 +182,7 @@ async def test_offers_are_declined_after_a_failed_read(
 async def test_a_tenant_fills_no_more_than_its_share(reader: Reader) -> None:
     """Two tenants have half each, whatever the priorities of their work."""
     half = intake.HIGH_WATER_TASKS // 2
-    reader.memory.in_memory.count(P1, "acme", half - 2)
+    reader.memory.runs.unstarted.count(P1, "acme", half - 2)
     assert reader.intake.offer([reader.make("a", task_count=2)])
     assert not reader.intake.offer([reader.make("b")])
     assert reader.intake.offer([reader.make("c", tenant="other", priority=P2, task_count=3)])

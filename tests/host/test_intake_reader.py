@@ -67,12 +67,12 @@ def looks(harness: HostHarness, reader: Reader, monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_flood_waits_in_the_store_while_the_memory_is_full(harness: HostHarness, reader: Reader) -> None:
     """HA-3: at the high-water mark nothing more is read; ended runs free capacity."""
-    reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P2, "acme", intake.HIGH_WATER_TASKS)
     await harness.submit(job(task("a")), runs=100, priority=P2)
     await harness.wait(5.0)
     assert len(reader.inbox) == 0
 
-    reader.memory.in_memory.count(P2, "acme", -7)
+    reader.memory.runs.unstarted.count(P2, "acme", -7)
     await harness.wait(5.0)
     assert len(reader.inbox) == 7
 
@@ -145,7 +145,7 @@ async def test_the_next_round_over_many_tenants_starts_at_once(
 
 async def test_a_p0_is_read_however_full_the_memory_is(harness: HostHarness, reader: Reader) -> None:
     """Whatever waits at P0 is wanted."""
-    reader.memory.in_memory.count(P0, "acme", 10 * intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P0, "acme", 10 * intake.HIGH_WATER_TASKS)
     await harness.submit(job(task("a")), runs=100, priority=P0)
     await harness.wait(5.0)
 
@@ -154,7 +154,7 @@ async def test_a_p0_is_read_however_full_the_memory_is(harness: HostHarness, rea
 
 async def test_a_late_tenant_gets_its_share(harness: HostHarness, reader: Reader) -> None:
     """The flood of one tenant does not crowd out others."""
-    reader.memory.in_memory.count(P2, "flood", intake.HIGH_WATER_TASKS)
+    reader.memory.runs.unstarted.count(P2, "flood", intake.HIGH_WATER_TASKS)
     await harness.submit(job(task("a")), runs=100, tenant="flood", priority=P2)
     await harness.submit(job(task("a")), runs=100, tenant="late", priority=P2)
     await harness.wait(5.0)
@@ -164,7 +164,7 @@ async def test_a_late_tenant_gets_its_share(harness: HostHarness, reader: Reader
 
 async def test_a_run_larger_than_the_capacity_is_taken_whole(harness: HostHarness, reader: Reader) -> None:
     """A run is adopted as a whole, and the next one waits."""
-    reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS - 10)
+    reader.memory.runs.unstarted.count(P2, "acme", intake.HIGH_WATER_TASKS - 10)
     await harness.submit(wide(50), runs=3, priority=P2)
     await harness.wait(5.0)
 

@@ -89,7 +89,7 @@ async def test_a_silent_worker_without_a_timer_is_found_by_its_row(harness: Host
     (run,) = await harness.submit(job(task("a")))
     await scripted_worker.next_task()
     await harness.wait(1.0)
-    leader.shard.memory.timers_after.pop_due(float("inf"), 1_000)
+    leader.shard.memory.timers.after.pop_due(float("inf"), 1_000)
 
     await harness.wait(LONG)
 

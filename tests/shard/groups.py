@@ -53,7 +53,7 @@ def began(*runs: Run, world: World) -> list[bool]:
 
 def used(world: World) -> int:
     """How many count by the group now."""
-    return world.shard.memory.groups.use.get(LIMIT, 0)
+    return world.shard.memory.limits.ledger.use.get(LIMIT, 0)
 
 
 def answer_requests(world: World, most: int) -> None:

@@ -11,9 +11,10 @@ from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
 from mainspring.core.model.worker import WorkerStatus, leased_resources
 from mainspring.shard.invariants import unexplained
-from mainspring.shard.placement import limit_ledger
-from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
+from mainspring.shard.state import limit_ledger
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.state.runs import PAST_INTAKE
 from tests.shard.ledger import Ledger
 from tests.shard.run_graph import Family
 
@@ -38,9 +39,9 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
 
 def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
     """WRK-9: cordons are the same in the rows and in memory, for connected and other workers."""
-    assert memory.held == {row.id: row for row in ledger.workers.values() if row.hold}
+    assert memory.workers.cordoned == {row.id: row for row in ledger.workers.values() if row.hold}
     for worker in memory.workers.values():
-        row = memory.held.get(worker.id)
+        row = memory.workers.cordoned.get(worker.id)
         assert (worker.hold, worker.hold_why) == ((row.hold, row.hold_why) if row is not None else ("", ""))
 
 
@@ -115,7 +116,7 @@ def _check_rows(run: RunMemory, ledger: Ledger) -> None:
 def _check_leases(memory: ShardMemory) -> None:
     """I-10, I-12: each task that a worker holds has one attempt, which is a member of one lease."""
     held = {task.attempt_id: task for run in memory.runs.values() for task in run.tasks if task.state in HELD_BY_WORKER}
-    assert memory.attempts == held
+    assert dict(memory.attempts.items()) == held
     members = {attempt: task for lease in memory.leases.values() for attempt, task in lease.members.items()}
     assert members == held
     assert sum(len(lease.members) for lease in memory.leases.values()) == len(held)
@@ -132,8 +133,8 @@ def _check_use(memory: ShardMemory) -> None:
     by_tenant: dict[str, Resources] = {}
     for lease in memory.leases.values():
         by_tenant[lease.tenant] = by_tenant.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
-    assert memory.use == by_tenant
-    assert memory.lease_counts == Counter(lease.tenant for lease in memory.leases.values())
+    assert memory.leases.use == by_tenant
+    assert memory.leases.counts == Counter(lease.tenant for lease in memory.leases.values())
     capacity = ZERO_RESOURCES
     for worker in memory.workers.values():
         assert worker.used == leased_resources(worker), f"{worker.id}: {worker.used} is not {leased_resources(worker)}"
@@ -143,10 +144,10 @@ def _check_use(memory: ShardMemory) -> None:
         if worker.status is not WorkerStatus.EXPECTED:
             capacity += worker.total
         is_open = worker.status is WorkerStatus.READY and worker.accepts_work()
-        assert (memory.open_workers.get(worker.id) is worker) is is_open, f"{worker.id} is open: {is_open}"
-    assert memory.capacity == capacity
-    free = sum(max(0, worker.free.cpu_millis) for worker in memory.open_workers.all)
-    assert memory.open_workers.free_cpu_millis == free
+        assert (memory.workers.open.get(worker.id) is worker) is is_open, f"{worker.id} is open: {is_open}"
+    assert memory.workers.capacity == capacity
+    free = sum(max(0, worker.free.cpu_millis) for worker in memory.workers.open.all)
+    assert memory.workers.open.free_cpu_millis == free
 
 
 def _check_capacity(memory: ShardMemory) -> None:
@@ -164,10 +165,10 @@ def _check_capacity(memory: ShardMemory) -> None:
     }
     assert reserved == said, f"{reserved} is kept, and the rows say {said}"
     assert sum(len(worker.reserved) for worker in memory.workers.values()) == len(reserved)
-    for (priority, tenant, shape), mine in memory.reserved_tasks.items():
+    for (priority, tenant, shape), mine in memory.queues.reserved.items():
         for task in mine.values():
             assert (task.priority, task.tenant, memory.shape(task)) == (priority, tenant, shape)
-    assert {task_id for mine in memory.reserved_tasks.values() for task_id in mine} == set(waiting)
+    assert {task_id for mine in memory.queues.reserved.values() for task_id in mine} == set(waiting)
     for worker in memory.workers.values():
         total = ZERO_RESOURCES
         for room in worker.reserved.values():
@@ -178,20 +179,20 @@ def _check_capacity(memory: ShardMemory) -> None:
         for lease in memory.leases.values()
         if any(task.stop is not None and task.stop.kind is not StopKind.HOLD for task in lease.members.values())
     }
-    assert stopping <= set(memory.stopping_leases) <= set(memory.leases), "what was asked to go is known"
-    for priority, holders in memory.holders.items():
+    assert stopping <= set(memory.leases.stopping) <= set(memory.leases), "what was asked to go is known"
+    for priority, holders in memory.leases.holders.items():
         held = Counter(lease.worker_id for lease in memory.leases.values() if lease.priority is priority)
         assert holders == held, f"P{priority} is held by {held}, not by {holders}"
 
 
 def _check_blocked(memory: ShardMemory) -> None:
     """Only QUEUED tasks are blocked, and their description is right."""
-    blocked_ids = {task.id for run in memory.runs.values() for task in run.tasks if memory.blocked.has(task)}
+    blocked_ids = {task.id for run in memory.runs.values() for task in run.tasks if memory.queues.blocked.has(task)}
     queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}
     assert blocked_ids <= queued, f"{blocked_ids - queued} are blocked, but not QUEUED"
-    counted = sum(line.length for line in memory.blocked.queues()) + len(memory.blocked.returning)
+    counted = sum(line.length for line in memory.queues.blocked.queues()) + len(memory.queues.blocked.returning)
     assert counted == len(blocked_ids), f"{counted} are counted as blocked, but {len(blocked_ids)} tasks are"
-    assert bool(memory.blocked) is bool(blocked_ids)
+    assert bool(memory.queues.blocked) is bool(blocked_ids)
 
 
 def _check_groups(memory: ShardMemory) -> None:
@@ -202,11 +203,11 @@ def _check_groups(memory: ShardMemory) -> None:
     for run in memory.runs.values():
         assert {task.position: task for task in run.tasks if task.state in HELD_BY_WORKER} == run.live
         if run.job.spec.groups and limit_ledger.is_in(run):
-            assert run.run.id in memory.groups.runs, f"{run.run.id} has begun, and does not count"
-    for run_id, limits in memory.groups.runs.items():
+            assert run.run.id in memory.limits.ledger.runs, f"{run.run.id} has begun, and does not count"
+    for run_id, limits in memory.limits.ledger.runs.items():
         assert limits == limit_ledger.limits_of(memory.runs[run_id])
         counted.update(limits)
-    assert memory.groups.use == counted
+    assert memory.limits.ledger.use == counted
 
 
 def _check_queues(memory: ShardMemory) -> None:
@@ -223,7 +224,7 @@ def _check_queues(memory: ShardMemory) -> None:
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
     assert {
-        (priority, tenant): memory.in_memory.of(priority, tenant)
+        (priority, tenant): memory.runs.unstarted.of(priority, tenant)
         for priority in Priority
-        for tenant in memory.in_memory.tenants(priority)
+        for tenant in memory.runs.unstarted.tenants(priority)
     } == {key: count for key, count in in_memory.items() if count}

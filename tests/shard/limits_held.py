@@ -23,14 +23,14 @@ class Before(msgspec.Struct, frozen=True):
 
 def note(memory: ShardMemory) -> Before:
     """How things stand now."""
-    return Before(frozenset(memory.leases), dict(memory.groups.use))
+    return Before(frozenset(memory.leases), dict(memory.limits.ledger.use))
 
 
 def check(memory: ShardMemory, before: Before, now: datetime) -> None:
     """Check that nothing started since was frozen, forbidden, or beyond a limit."""
     for limit, group in memory.rules.groups.items():
-        most = min(group.most, memory.groups.shares.get(limit, 0))
-        used = memory.groups.use.get(limit, 0)
+        most = min(group.most, memory.limits.ledger.shares.get(limit, 0))
+        used = memory.limits.ledger.use.get(limit, 0)
         if group.per_seconds is None:
             assert used <= max(most, before.use.get(limit, 0)), f"{used} count by {limit}, and {most} may"
     for lease in memory.leases.values():
@@ -41,7 +41,7 @@ def check(memory: ShardMemory, before: Before, now: datetime) -> None:
 def _check_start(memory: ShardMemory, lease: Lease, now: datetime) -> None:
     quota = memory.rules.quota(lease.tenant, now)
     if lease.priority is not Priority.P0:
-        beyond = excess(quota, memory.use.get(lease.tenant, ZERO_RESOURCES), memory.lease_counts[lease.tenant])
+        beyond = excess(quota, memory.leases.use.get(lease.tenant, ZERO_RESOURCES), memory.leases.counts[lease.tenant])
         assert beyond is None, f"{lease} was placed, and {lease.tenant} is beyond its {beyond}"
     for task in lease.members.values():
         run = memory.runs[task.run_id]

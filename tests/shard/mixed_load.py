@@ -106,7 +106,7 @@ class MixedLoad:
 
     def task(self, task_id: str) -> Task:
         """A task that is not over."""
-        task = self.shard.memory.find(task_id)
+        task = self.shard.memory.runs.find(task_id)
         assert task is not None
         return task
 

@@ -92,7 +92,9 @@ def test_the_order_of_tenants_is_forecast(world: World) -> None:
     snapshots = [
         take_snapshot(world.shard.memory, world.task(f"of-{run.tenant}", run).id, world.now) for run in waiting
     ]
-    orders = [memory_of(snapshot).recent_usage[Priority.P1].least_used_first(("b", "a")) for snapshot in snapshots]
+    orders = [
+        memory_of(snapshot).leases.recent_usage[Priority.P1].least_used_first(("b", "a")) for snapshot in snapshots
+    ]
     assert orders == [["a", "b"]] * 2
 
     world.run_through("now", of=now)

@@ -69,7 +69,7 @@ def _look_at(world: World, leader: Leader) -> None:
             use[lease.tenant] = use.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
             alive = lease.members and all(memory.attempts.get(one) is task for one, task in lease.members.items())
             require("I-65", alive, f"{lease.id} of {worker.id} is held by nobody: {list(lease.members)}")
-    require("I-60", use == memory.use, f"tenants use {use}, and {memory.use} is counted")
+    require("I-60", use == memory.leases.use, f"tenants use {use}, and {memory.leases.use} is counted")
 
 
 def compare_tables(world: World, *, whole: bool) -> None:

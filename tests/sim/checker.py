@@ -197,8 +197,8 @@ class Checker:
         self._made[id(batch)] = Made(
             batch=batch, alone=how != "finish", rules=memory.rules, scheduler_settings=memory.scheduler_settings,
             led_since=led_since,
-            now=memory._last_turn or EPOCH, use=dict(memory.use), lease_counts=dict(memory.lease_counts),
-            groups=dict(memory.groups.use),
+            now=memory.timers.last_turn or EPOCH, use=dict(memory.leases.use), lease_counts=dict(memory.leases.counts),
+            groups=dict(memory.limits.ledger.use),
             reserved={name: worker.id for worker in memory.workers.values() for name in worker.reserved},
             open=frozenset(worker.id for worker in memory.workers.values() if _takes_anything(worker)),
             recalled=frozenset(lease.id for lease in memory.leases.values() if lease.recalled),

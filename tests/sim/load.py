@@ -208,7 +208,7 @@ class People:
             self.ask(action)
         for server in self._world.servers:
             leader = server.leader()
-            if leader is not None and leader.shard.memory.faulty_shapes:
+            if leader is not None and leader.shard.memory.queues.faulty:
                 self._world.trace.note("action", f"restart {server.name}, where a shape is barred")
                 self._world.nemesis.restart(server)
         return len(acts)

@@ -29,6 +29,23 @@ def patched(*patches: Any) -> Iterator[None]:
         yield
 
 
+def without_handler(table: dict[Any, Any], key: object) -> Callable[[], AbstractContextManager[None]]:
+    """A patch under which an event or a timer changes nothing."""
+    return lambda: patched(mock.patch.dict(table, {key: lambda turn, event: None}))
+
+
+def instead_of_handler(
+    table: dict[Any, Any], key: object
+) -> Callable[[Callable[..., object]], Callable[[], AbstractContextManager[None]]]:
+    """Decorator: a patch that puts this function in the place of a handler, which it gets as its first argument."""
+
+    def decorate(replacement: Callable[..., object]) -> Callable[[], AbstractContextManager[None]]:
+        real = table[key]
+        return lambda: patched(mock.patch.dict(table, {key: lambda turn, event: replacement(real, turn, event)}))
+
+    return decorate
+
+
 def without(owner: object, name: str, result: object = None) -> Callable[[], AbstractContextManager[None]]:
     """A patch under which a function does nothing."""
     return lambda: patched(mock.patch.object(owner, name, return_value=result))

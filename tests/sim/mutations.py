@@ -62,7 +62,7 @@ def _no_attempt_check() -> AbstractContextManager[None]:
             tasks[live] = task.id
         task = real(turn, event, attempt)
         if task is None and attempt in tasks:
-            other = turn.memory.find(tasks[attempt])
+            other = turn.memory.runs.find(tasks[attempt])
             task = other if other is not None and other.attempt_id is not None else None
         return task
 

@@ -12,12 +12,11 @@ from mainspring.core.fairness import fair_queues
 from mainspring.core.fairness.fair_queues import FairQueues
 from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard import turn
-from mainspring.shard.actions import actions
+from mainspring.shard import handlers, turn
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import ActionRequest, RunAction, SaveCheckpoint
 from mainspring.shard.turn import Turn
-from tests.sim.mutation import Mutation, instead_of, patched, without
+from tests.sim.mutation import Mutation, instead_of, instead_of_handler, patched, without
 
 
 @instead_of(Turn, "respond")
@@ -47,7 +46,7 @@ def _stays_in_its_queue() -> AbstractContextManager[None]:
     )
 
 
-@instead_of(actions, "save_checkpoint")
+@instead_of_handler(handlers.EVENTS, SaveCheckpoint)
 def _whatever_is_there(real: Any, turn: Turn, action: SaveCheckpoint) -> None:
     real(turn, replace(action, expected=None))
 

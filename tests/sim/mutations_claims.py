@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from mainspring.core.model.task import Task
 from mainspring.host.pending_replies import PendingReplies
+from mainspring.shard import handlers
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import claims
 from mainspring.shard.workers.claim_events import ClaimCall, ClaimStarted, ClaimWork
-from tests.sim.mutation import Mutation, instead_of, without
+from tests.sim.mutation import Mutation, instead_of, instead_of_handler, without
 
 
 @instead_of(claims, "_held")
@@ -23,7 +24,7 @@ def _any_worker(real: Any, turn: Turn, event: ClaimCall, attempt: str) -> Task |
     return real(turn, replace(event, worker=owner or event.worker), attempt)
 
 
-@instead_of(claims, "_start")
+@instead_of_handler(handlers.EVENTS, ClaimStarted)
 def _always_starts(real: Any, turn: Turn, event: ClaimStarted) -> None:
     if event.attempt in turn.memory.attempts:
         real(turn, event)
@@ -31,7 +32,7 @@ def _always_starts(real: Any, turn: Turn, event: ClaimStarted) -> None:
         turn.respond(event, ActionStatus.DONE)
 
 
-@instead_of(claims, "_claim")
+@instead_of_handler(handlers.EVENTS, ClaimWork)
 def _one_more(real: Any, turn: Turn, event: ClaimWork) -> None:
     real(turn, replace(event, wanted=event.wanted + 1))
 

@@ -17,17 +17,19 @@ from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement import preemption_policy
 from mainspring.core.placement.preemption_policy import CapacityRequest
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard import decision_log
+from mainspring.shard import decision_log, handlers
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, dispatch, gates, reservations
 from mainspring.shard.placement import preemption as preempting
-from mainspring.shard.placement.limit_ledger import LimitLedger
 from mainspring.shard.shard import Shard
+from mainspring.shard.state.limit_ledger import LimitLedger
+from mainspring.shard.state.limits import Limits
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import deadlines
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import reports
-from tests.sim.mutation import Mutation, instead_of, patched, without
+from tests.sim.mutation import Mutation, instead_of, patched, without, without_handler
 
 _P2 = frozenset({Priority.P2})
 _USE, _PREEMPTION = frozenset({"I-60"}), frozenset({"PLC-6"})
@@ -46,7 +48,7 @@ def _for_anybody() -> AbstractContextManager[None]:
 def _counts_each(real: Any, self: ShardMemory, lease: Lease) -> None:
     """Each task of a group takes up its tenant's use when it is placed."""
     real(self, lease)
-    self.lease_counts[lease.tenant] += len(lease.members) - 1
+    self.leases._counts[lease.tenant] += len(lease.members) - 1
 
 
 @instead_of(preemption_policy, "_movable_leases")
@@ -124,13 +126,13 @@ def _no_policies(real: Any, memory: ShardMemory, run: Any, now: datetime) -> tup
 
 
 def _no_zones() -> AbstractContextManager[None]:
-    real = ShardMemory.rule
+    real = Limits.set_rules
 
-    def rule(self: ShardMemory, rules: Any) -> None:
+    def set_rules(self: Limits, rules: Any) -> None:
         real(self, rules)
         self.zones = ()
 
-    return patched(mock.patch.object(ShardMemory, "rule", rule))
+    return patched(mock.patch.object(Limits, "set_rules", set_rules))
 
 
 def _no_slots() -> AbstractContextManager[None]:
@@ -145,7 +147,7 @@ def _whole_limit(real: Any, memory: ShardMemory, group: Any, now: datetime) -> i
     """A shard goes by the group's number, whatever its own part of it is."""
     if group.per_seconds is not None:
         return real(memory, group, now)
-    return int(group.most - memory.groups.use.get(group.limit, 0))
+    return int(group.most - memory.limits.ledger.use.get(group.limit, 0))
 
 
 @instead_of(Shard, "load")
@@ -153,7 +155,7 @@ def _old_rules(real: Any, self: Shard, *args: Any, **kwargs: Any) -> None:
     """A new leader begins without the rules."""
     rules = kwargs.pop("rules")
     real(self, *args, **kwargs)
-    self.memory.rules = replace(rules, quotas={}, freezes=())
+    self.memory.limits.rules = replace(rules, quotas={}, freezes=())
 
 
 @instead_of(reports, "_requeue")
@@ -201,7 +203,13 @@ SHARING_MUTATIONS = (
     Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
     Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
-    Mutation("time of a reservation", "a reservation never ends", without(reservations, "due"), 25, only=_PREEMPTION),
+    Mutation(
+        "time of a reservation",
+        "a reservation never ends",
+        without_handler(handlers.TIMERS, TimerKind.RESERVATION),
+        25,
+        only=_PREEMPTION,
+    ),
     Mutation(
         "reservation of a new leader", "a new leader does not know reservations", _kept_in_mind, 3, only=_PREEMPTION
     ),
@@ -212,7 +220,7 @@ SHARING_MUTATIONS = (
         "no tenant is passed over", "P1 of one tenant never gets anything", _passed_over, 33, only=frozenset({"L-6"})
     ),
     Mutation("quota", "quotas are ignored", without(gates, "exceeds")),
-    Mutation("freeze", "freezes of a tenant are ignored", without(gates, "freezes"), 2),
+    Mutation("freeze", "freezes of a tenant are ignored", without(gates, "freeze_over"), 2),
     Mutation("policy", "policies are ignored", _no_policies, 30),
     Mutation("zones of a pool", "zones of the pool are ignored", _no_zones, 35),
     Mutation("slot of a group", "what is in does not count", _no_slots, 2),

@@ -21,6 +21,8 @@ from mainspring.core.schedules.evaluation import Evaluation
 from mainspring.core.schedules.start_policy import Start
 from mainspring.core.schedules.windows import Plan
 from mainspring.host.schedules.schedule_outbox import ScheduleOutbox
+from mainspring.shard import handlers
+from mainspring.shard.events import TimerKind
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, progress
 from mainspring.shard.turn import Turn
@@ -111,7 +113,7 @@ def _never_closed() -> AbstractContextManager[None]:
     return patched(
         mock.patch.object(SignatureBreakers, "close", return_value=None),
         mock.patch.object(JobBreakers, "close", return_value=None),
-        mock.patch.object(circuit_breakers, "circuit_due", return_value=None),
+        mock.patch.dict(handlers.TIMERS, {TimerKind.CIRCUIT: lambda turn, timer: None}),
     )
 
 

@@ -43,7 +43,7 @@ async def play_real(scenario: Scenario, seed: int, store: Store, clock: Clock) -
         ]
         playing = [asyncio.create_task(worker.serve(leader)) for worker in workers]
         cores = sum(worker.offer.cpu_millis for worker in workers)
-        while leader.shard.memory.capacity.cpu_millis < cores:
+        while leader.shard.memory.workers.capacity.cpu_millis < cores:
             await clock.sleep(0.01)
         leader.set_rules(rules_of(scenario, 0))
         began = clock.monotonic()

@@ -25,6 +25,7 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader
 from mainspring.protocol.wire import Offer
+from mainspring.shard.state.leases import Leases
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.simulation.virtual_worker import VirtualWorker
@@ -112,7 +113,7 @@ def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
         id=task.run_id, shard=POOL, tenant=task.tenant, job_id=ALONE.id, priority=task.priority, params="{}",
         task_count=1, submitted_by="user", created_at=task.since, start_at=task.since,
     )  # fmt: skip
-    memory.runs[run.id] = RunMemory(run=run, job=ALONE, tasks=[task], waiting=[0])
+    memory.runs.add(RunMemory(run=run, job=ALONE, tasks=[task], waiting=[0]))
     memory.queues.push(task, shape)
 
 
@@ -136,7 +137,7 @@ async def test_ten_thousand_tenants_have_few_labels(harness: ApiHarness) -> None
             position=0, priority=Priority.P1, state=TaskState.QUEUED, since=leader.time.now(),
         )  # fmt: skip
         wait(memory, task, SMALL)
-        memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
+        memory.leases.load_usage({task.tenant: Resources(cpu_millis=1000 + number, memory_bytes=1)}, {}, {})
     queued = families(harness)["mainspring_tasks_queued"].samples
     slots = families(harness)["mainspring_tenant_slots"].samples
 
@@ -179,13 +180,11 @@ async def test_guarantees_and_burst_of_tenants_are_exported(harness: ApiHarness)
         memory = leader.shard.memory
         quotas = {tenant: promise(tenant, millis) for tenant, millis in promised.items()}
         leader.set_rules(SharingRules(version=99, quotas=quotas))
-        memory.rule(leader.rules)
+        memory.set_rules(leader.rules)
         for tenant, millis in (("acme", 6_000), ("carl", 1_000)):
-            memory.use[tenant] = Resources(cpu_millis=millis, memory_bytes=1)
-            memory.lease_counts[tenant] = 3
+            memory.leases.load_usage({tenant: Resources(cpu_millis=millis, memory_bytes=1)}, {tenant: 3}, {})
         told = families(harness)
-        memory.use.clear()
-        memory.lease_counts.clear()
+        memory.leases = Leases()
 
     slots = {(one.labels["tenant"], one.labels["kind"]): one.value for one in told["mainspring_tenant_slots"].samples}
     assert slots == {

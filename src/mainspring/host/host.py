@@ -65,7 +65,7 @@ class Host:
     def update_settings(self, scheduler_settings: SchedulerSettings) -> None:
         """Apply new settings: in effect for leaders from their next turn, and for later leaders (OPS-5).
 
-        Timers that were set with the old settings may still fire once (`ShardMemory.update_settings`).
+        Timers that were set with the old settings may still fire once (`ShardMemory.retune`).
         """
         self._scheduler_settings = scheduler_settings
         for leader in self.leaders.values():

@@ -2,7 +2,7 @@
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, runs in transit are
 remembered until a read that began after their commit. Until then they are read again, so that only P0 is read while
-many are in transit. Actions on a run in transit are remembered by the shard (`ShardMemory.overtake`).
+many are in transit. Actions on a run in transit are remembered by the shard (`Runs.override`).
 
 A run submitted to this process skips the read if nothing of its priority or above waits in the store and there is ample
 capacity: it starts two round trips to the store sooner. A read may find such a run before it is offered, so recently
@@ -114,7 +114,7 @@ class IntakeReader:
         marked = [run for run in runs if run.priority not in UNBOUNDED]
         if not marked:
             return True
-        in_memory = self._memory().in_memory
+        in_memory = self._memory().runs.unstarted
         coming = sum(run.task_count for run in chain(self._in_transit.values(), marked))
         tenants = sum(len(in_memory.tenants(priority)) for priority in Priority) + 1
         capacity = HIGH_WATER_TASKS // tenants - coming
@@ -189,7 +189,7 @@ class IntakeReader:
         """
         self._remaining = _most_urgent(others, *(one.priority for one in waiting))
         coming = tasks_in_transit(self._in_transit.values(), memory.runs)
-        wants = plan_intake(waiting, memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
+        wants = plan_intake(waiting, memory.runs.unstarted, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         if not wants:
             return False
         asked = self._add_in_transit(wants)

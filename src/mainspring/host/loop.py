@@ -229,7 +229,7 @@ class Leader:
 
     def _take(self, events: Sequence[Event]) -> None:
         """Pass events to the shard, and keep them until they are written."""
-        if self.batch_sizer.hold is not self.shard.memory.suspended_from:
+        if self.batch_sizer.hold is not self.shard.memory.queues.suspended_from:
             events = [*events, StoreLagged(hold=self.batch_sizer.hold)]
         if self.scheduler_settings is not self.shard.memory.scheduler_settings:
             events = [SettingsChanged(scheduler_settings=self.scheduler_settings), *events]

@@ -203,7 +203,7 @@ class Returned(_Message, frozen=True, tag="Returned"):
 
 
 class Refusal(_Message, frozen=True, tag="Refusal"):
-    """The worker can't run this attempt, and has not started it (PLC-7)."""
+    """The worker lacks the ability to run this attempt, and has not started it (PLC-7)."""
 
     attempt: Id
     why: Sentence

@@ -13,13 +13,8 @@ from mainspring.core.model.task import Task
 
 A = AlertKind
 _Details = dict[str, str | int | float | bool | None]
-_SEVERITIES = {
-    A.RUNNING_LONG: Severity.WARNING,
-    A.STALLED: Severity.WARNING,
-    A.QUARANTINED: Severity.HIGH,
-    A.FAN_OUT_LIMIT: Severity.HIGH,
-    A.UNEXPLAINED: Severity.HIGH,
-}
+_WARNINGS = frozenset({A.RUNNING_LONG, A.STALLED, A.RUN_AT_RISK})
+"""The severity of all others is high."""
 
 
 def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> OutboxRow:
@@ -41,33 +36,23 @@ def attempt_resolved(kind: AlertKind, task: Task, attempt_id: str, at: datetime)
 
 def circuit(kind: str, circuit: CircuitBreaker, shard: str, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """Retries of one failure signature, or the work of a job, are on hold; or no longer."""
-    what = f"retries of `{circuit.because}`" if kind == "signature" else f"the work of {circuit.subject}"
-    why = "" if kind == "signature" else f": {circuit.because}"
-    alert = Alert(
-        kind=A.CIRCUIT_OPEN,
-        key=f"{A.CIRCUIT_OPEN}:{shard}:{kind}:{circuit.subject}",
-        severity=Severity.HIGH,
-        tenant=circuit.subject.partition("/")[0] if kind == "job" else "",
-        summary=f"{what} {'are' if kind == 'signature' else 'is'} {'no longer ' if resolved else ''}on hold{why}",
-        details={"shard": shard, "circuit": kind, "subject": circuit.subject, "because": circuit.because},
-        resolved=resolved,
-        at=at,
-    )
-    return alert_row(alert, f"{shard}:{kind}:{circuit.subject}:{circuit.opened_at:.3f}")
+    is_job = kind == "job"
+    what = f"the work of {circuit.subject}" if is_job else f"retries of `{circuit.because}`"
+    why = f": {circuit.because}" if is_job else ""
+    summary = f"{what} {'is' if is_job else 'are'} {'no longer ' if resolved else ''}on hold{why}"
+    tenant, subject = circuit.subject.partition("/")[0] if is_job else "", f"{shard}:{kind}:{circuit.subject}"
+    details: _Details = {
+        "shard": shard, "circuit": kind, "subject": circuit.subject, "because": circuit.because,
+    }  # fmt: skip
+    alert = _alert(A.CIRCUIT_OPEN, subject, tenant, summary, details, at, resolved=resolved)
+    return alert_row(alert, f"{subject}:{circuit.opened_at:.3f}")
 
 
 def event_rejected(record: str, shard: str, event: str, subject: str, fault: str, at: datetime) -> OutboxRow:
     """An event could not be applied."""
-    alert = Alert(
-        kind=A.EVENT_REJECTED,
-        key=f"{A.EVENT_REJECTED}:{shard}:{event}:{subject}",
-        severity=Severity.HIGH,
-        tenant="",
-        summary=f"{event} of {subject or 'an unknown subject'} was rejected: {fault}",
-        details={"shard": shard, "event": event, "subject": subject, "fault": fault, "record": record},
-        at=at,
-    )
-    return alert_row(alert, record)
+    summary = f"{event} of {subject or 'an unknown subject'} was rejected: {fault}"
+    details: _Details = {"shard": shard, "event": event, "subject": subject, "fault": fault, "record": record}
+    return alert_row(_alert(A.EVENT_REJECTED, f"{shard}:{event}:{subject}", "", summary, details, at), record)
 
 
 def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> OutboxRow:
@@ -80,16 +65,9 @@ def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolve
 
 def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """Nothing in a run changes or runs; or it makes progress again."""
-    alert = Alert(
-        kind=A.RUN_STUCK,
-        key=f"{A.RUN_STUCK}:{row.id}",
-        severity=Severity.HIGH,
-        tenant=row.tenant,
-        summary=f"{row.id} makes progress again" if resolved else f"{row.id} is {row.because}",
-        details={"run": row.id, "since": since.isoformat()},
-        resolved=resolved,
-        at=at,
-    )
+    summary = f"{row.id} makes progress again" if resolved else f"{row.id} is {row.because}"
+    details: _Details = {"run": row.id, "since": since.isoformat()}
+    alert = _alert(A.RUN_STUCK, row.id, row.tenant, summary, details, at, resolved=resolved)
     return alert_row(alert, f"{row.id}:{row.generation}:{since.isoformat()}:stuck")
 
 
@@ -122,16 +100,8 @@ def _about_deadline(
     kind: AlertKind, row: Run, summary: str, at: datetime, details: _Details, *, resolved: bool = False
 ) -> OutboxRow:
     finish_by = "" if row.finish_by is None else row.finish_by.isoformat()
-    alert = Alert(
-        kind=kind,
-        key=f"{kind}:{row.id}",
-        severity=Severity.HIGH if kind is A.RUN_LATE else Severity.WARNING,
-        tenant=row.tenant,
-        summary=summary,
-        details={"run": row.id, "finish_by": finish_by, **details},
-        resolved=resolved,
-        at=at,
-    )
+    details = {"run": row.id, "finish_by": finish_by, **details}
+    alert = _alert(kind, row.id, row.tenant, summary, details, at, resolved=resolved)
     return alert_row(alert, f"{row.id}:{row.generation}:{kind}")
 
 
@@ -141,13 +111,15 @@ def unexplained(task: Task, fault: str, at: datetime) -> OutboxRow:
 
 
 def _about_task(kind: AlertKind, task: Task, summary: str, at: datetime, *, resolved: bool = False) -> Alert:
+    details: _Details = {"run": task.run_id, "task": task.id, "name": task.name, "attempt": task.attempt}
+    return _alert(kind, task.id, task.tenant, summary, details, at, resolved=resolved)
+
+
+def _alert(
+    kind: AlertKind, subject: str, tenant: str, summary: str, details: _Details, at: datetime, *, resolved: bool = False
+) -> Alert:
+    """An alert, or the end of one with the same kind and subject."""
     return Alert(
-        kind=kind,
-        key=f"{kind}:{task.id}",
-        severity=_SEVERITIES[kind],
-        tenant=task.tenant,
-        summary=summary,
-        details={"run": task.run_id, "task": task.id, "name": task.name, "attempt": task.attempt},
-        resolved=resolved,
-        at=at,
-    )
+        kind=kind, key=f"{kind}:{subject}", severity=Severity.WARNING if kind in _WARNINGS else Severity.HIGH,
+        tenant=tenant, summary=summary, details=details, resolved=resolved, at=at,
+    )  # fmt: skip

@@ -39,7 +39,7 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
     memory = turn.memory
     if not is_sampled(room_id, memory.scheduler_settings.decisions_sampled_per_1000):
         return
-    worker_count = len(memory.open_workers.all)
+    worker_count = len(memory.workers.open.all)
     reserving_worker = next(
         (task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None
     )
@@ -61,7 +61,7 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
         )
         _note(
             turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=workers_examined,
-            score=score_of(shape, worker, memory.open_workers, affinity), attempt=task.attempt + 1,
+            score=score_of(shape, worker, memory.workers.open, affinity), attempt=task.attempt + 1,
         )  # fmt: skip
 
 
@@ -87,14 +87,14 @@ def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
 def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
-    if not memory.starved_queues.should_log(shape, memory.life):
+    if not memory.queues.starved.should_log(shape, memory.life):
         return
     head = memory.queues.first(priority, tenant, shape)
     if head is None:
         return
     worker_count, why = len(memory.workers), f"no worker has capacity for {shape}"
     if worker_count <= _MAX_EXPLAINED_WORKERS:
-        affinity, zones = affinity_of(memory, head, shape), memory.zones
+        affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
         found = [obstacles(shape, worker, affinity, head.id, zones) for worker in memory.workers.values()]
         why = explain(shape, found)
     _note(
@@ -117,26 +117,11 @@ def _note(
     if number >= MAX_DECISIONS_PER_BATCH and not victims:
         return
     where = None if worker is None else worker.id
-    turn.batch.decisions.append(
-        Decision(
-            id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"),
-            at=turn.now,
-            kind=kind,
-            shard=turn.memory.shard,
-            tenant=task.tenant,
-            task_id=task.id,
-            run_id=task.run_id,
-            name=task.name,
-            attempt=task.attempt if attempt is None else attempt,
-            priority=task.priority,
-            request=shape,
-            worker_id=where,
-            free=free,
-            score=score,
-            workers_examined=workers_examined,
-            victims=tuple((victims or [])[:MAX_NAMED]),
-            victim_count=len(victims or []),
-            why=why,
-            version=__version__,
-        )
-    )
+    decision = Decision(
+        id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"), at=turn.now, kind=kind,
+        shard=turn.memory.shard, tenant=task.tenant, task_id=task.id, run_id=task.run_id, name=task.name,
+        attempt=task.attempt if attempt is None else attempt, priority=task.priority, request=shape, worker_id=where,
+        free=free, score=score, workers_examined=workers_examined, victims=tuple((victims or [])[:MAX_NAMED]),
+        victim_count=len(victims or []), why=why, version=__version__,
+    )  # fmt: skip
+    turn.batch.decisions.append(decision)

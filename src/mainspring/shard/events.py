@@ -3,8 +3,8 @@
 Each event concerns one run, task, worker or shape, so that an event that fails has an owner. What the shard finds due
 itself (a timer, a step of a bulk operation, the placement of a shape) is an event for the same reason.
 
-To add an event: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the
-simulator.
+To add an event: a handler in `shard/handlers.py`, an owner in `shard/rejected_events.py`, a producer in `host/`,
+and the simulator.
 """
 
 from __future__ import annotations
@@ -169,6 +169,12 @@ class RunAction(ActionRequest, frozen=True, kw_only=True):
     """Set if the run was not in memory and its rows were looked up."""
 
 
+class TaskAction(RunAction, frozen=True, kw_only=True):
+    """An action on one task of a run."""
+
+    task_id: str
+
+
 class CancelRun(RunAction, frozen=True, kw_only=True, tag="CancelRun"):
     """Cancel the run: unstarted tasks never start, running tasks are asked to stop."""
 
@@ -181,48 +187,39 @@ class ResumeRun(RunAction, frozen=True, kw_only=True, tag="ResumeRun"):
     """Resume a paused run."""
 
 
-class CancelTask(RunAction, frozen=True, kw_only=True, tag="CancelTask"):
+class CancelTask(TaskAction, frozen=True, kw_only=True, tag="CancelTask"):
     """Cancel one task and its descendants."""
 
-    task_id: str
 
-
-class ReopenTask(RunAction, frozen=True, kw_only=True, tag="ReopenTask"):
+class ReopenTask(TaskAction, frozen=True, kw_only=True, tag="ReopenTask"):
     """Restart a final task, and every task that was cancelled or skipped because of it."""
-
-    task_id: str
 
 
 class RetryRun(RunAction, frozen=True, kw_only=True, tag="RetryRun"):
     """Restart all failed and timed-out tasks of the run, and the tasks cancelled or skipped because of them."""
 
 
-class ExtendTask(RunAction, frozen=True, kw_only=True, tag="ExtendTask"):
+class ExtendTask(TaskAction, frozen=True, kw_only=True, tag="ExtendTask"):
     """Extend the time limit of a running task."""
 
-    task_id: str
     seconds: float
 
 
-class ClearTask(RunAction, frozen=True, kw_only=True, tag="ClearTask"):
+class ClearTask(TaskAction, frozen=True, kw_only=True, tag="ClearTask"):
     """Release a quarantined task."""
 
-    task_id: str
 
-
-class KillTask(RunAction, frozen=True, kw_only=True, tag="KillTask"):
+class KillTask(TaskAction, frozen=True, kw_only=True, tag="KillTask"):
     """Kill the process of a running task after a grace period; the task is cancelled, or queued again."""
 
-    task_id: str
     grace_seconds: float = 0.0
     again: bool = False
     """Queue the task again; the attempt does not count."""
 
 
-class SaveCheckpoint(RunAction, frozen=True, kw_only=True, tag="SaveCheckpoint"):
+class SaveCheckpoint(TaskAction, frozen=True, kw_only=True, tag="SaveCheckpoint"):
     """Replace the checkpoint of a task if it is still the expected one (WRK-7)."""
 
-    task_id: str
     attempt_id: str
     """The attempt that saves it, or the latest attempt of the task."""
     document: str

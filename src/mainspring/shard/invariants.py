@@ -13,6 +13,7 @@ from datetime import timedelta
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard import alerts
+from mainspring.shard.events import TaskUndecided
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import progress, stuck_runs
@@ -26,13 +27,8 @@ TASKS_PER_CHECK = 2_000
 def check(turn: Turn) -> None:
     """Check the next few runs. Findings are reported, and their tasks are decided again."""
     memory = turn.memory
-    if not memory.runs_to_check:
-        memory.runs_to_check.extend(memory.runs)
     tasks, stuck_after = 0, timedelta(seconds=memory.scheduler_settings.stuck_after_seconds)
-    for _ in range(min(RUNS_PER_CHECK, len(memory.runs_to_check))):
-        run = memory.runs.get(memory.runs_to_check.popleft())
-        if run is None:
-            continue
+    for run in memory.runs.next_to_check(RUNS_PER_CHECK):
         tasks += len(run.tasks)
         if stuck_runs.is_stuck(run, turn.now, stuck_after):
             stuck_runs.report_and_retry(turn, run)
@@ -62,16 +58,16 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
             pending = progress.count_waiting(run, position)
             if run.waiting[position] != pending:
                 return f"it counts {run.waiting[position]} open upstream tasks, but there are {pending}"
-            resting = run.is_suspended() or bool(run.bulk_operations) or (task.run_id, position) in memory.undecided
+            undecided = TaskUndecided(run_id=task.run_id, position=position) in memory.backlog.undecided
+            resting = run.is_suspended() or bool(run.bulk_operations) or undecided
             if not pending and task.due_at is None and not resting:
                 return "it is PENDING, but waits for nothing"
         case S.QUEUED:
-            waits = run.bulk_operations or memory.blocked.has(task) or memory.queues.has(task, memory.shape(task))
+            waits = run.bulk_operations or memory.queues.is_waiting(task, memory.shape(task))
             if run.may_start() and not waits:
                 return "it is QUEUED, but in no queue"
         case S.ASSIGNED | S.RUNNING:
-            lease = memory.leases.get(task.lease_id or "")
-            if lease is None or lease.members.get(task.attempt_id or "") is not task:
+            if not memory.leases.has(task):
                 return f"it is {task.state}, but no lease has it"
         case _:
             pass

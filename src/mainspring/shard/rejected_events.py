@@ -24,33 +24,9 @@ from mainspring.core.model.task import AttemptEnd, Task, TaskState
 from mainspring.protocol.ids import new_id
 from mainspring.protocol.wire import Answer, Verdict
 from mainspring.shard import alerts
+from mainspring.shard import events as happened
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import ActionStatus, Send
-from mainspring.shard.events import (
-    ActionRequest,
-    AttemptEnded,
-    AttemptReturned,
-    AttemptStarted,
-    BulkOperationStep,
-    CheckpointSaved,
-    Event,
-    ExtensionRequested,
-    PlaceShape,
-    PropagationStep,
-    RateGranted,
-    RulesChanged,
-    RunAction,
-    RunArrived,
-    RunUnreadable,
-    ShareGranted,
-    ShareWanted,
-    TaskUndecided,
-    TimerDue,
-    WorkerAction,
-    WorkerEvent,
-    WorkerSilent,
-    name_of,
-)
 from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers.claim_events import ClaimAbandoned, ClaimCall, ClaimEnded
@@ -59,11 +35,11 @@ _MAX_RECORD_CHARS = 16_384
 _MAX_FAULT_CHARS = 1_000
 
 
-def reject(turn: Turn, event: Event, fault: str) -> None:
+def reject(turn: Turn, event: happened.Event, fault: str) -> None:
     """Record an event that could not be applied, and hold its owner."""
     fault = _sanitize(fault, _MAX_FAULT_CHARS)
     subject = _hold_owner(turn, event, fault)
-    kind = name_of(event)
+    kind = happened.name_of(event)
     record = RejectedEvent(
         id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
         subject=_sanitize(subject, _MAX_FAULT_CHARS), event=_describe(event), fault=fault, at=turn.now,
@@ -72,18 +48,18 @@ def reject(turn: Turn, event: Event, fault: str) -> None:
     turn.batch.outbox.append(alerts.event_rejected(record.id, turn.memory.shard, kind, record.subject, fault, turn.now))
 
 
-def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
+def _hold_owner(turn: Turn, event: happened.Event, fault: str) -> str:
     """Move the owner of an event to a state that only a person can end; return its id."""
     match event:
-        case AttemptStarted() | AttemptEnded() | AttemptReturned():
+        case happened.AttemptStarted() | happened.AttemptEnded() | happened.AttemptReturned():
             task = turn.memory.attempts.get(event.attempt)
             if task is not None and task.worker_id == event.worker:
-                _quarantine(turn, task, fault, gone=isinstance(event, AttemptEnded))
-            if isinstance(event, AttemptEnded):
+                _quarantine(turn, task, fault, gone=isinstance(event, happened.AttemptEnded))
+            if isinstance(event, happened.AttemptEnded):
                 verdict = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, verdict))
             return event.attempt
-        case CheckpointSaved() | ExtensionRequested():
+        case happened.CheckpointSaved() | happened.ExtensionRequested():
             return event.attempt
         case ClaimEnded():
             task = turn.memory.attempts.get(event.attempt)
@@ -91,8 +67,8 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                 _quarantine(turn, task, fault, gone=True)
             turn.respond(event, ActionStatus.REFUSED, fault)
             return event.attempt
-        case RunArrived() | RunUnreadable():
-            row = turn.memory.intake_overrides.get(event.run.id, event.run)
+        case happened.RunArrived() | happened.RunUnreadable():
+            row = turn.memory.runs.current(event.run)
             if row is not None and row.state not in FINAL_RUN:
                 row = copy(row)
                 row.held = fault
@@ -100,47 +76,46 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                     update_state(row, RunState.PAUSED, turn.now)
                 turn.batch.runs.append(row)
             return event.run.id
-        case PlaceShape():
-            turn.memory.faulty_shapes[event.shape] = fault
-            turn.memory.queues.park(event.shape, f"placement failed: {fault}")
+        case happened.PlaceShape():
+            turn.memory.queues.park_faulty(event.shape, fault)
             return str(event.shape)
-        case TimerDue():
-            _quarantine(turn, turn.memory.find(event.subject), fault)
+        case happened.TimerDue():
+            _quarantine(turn, turn.memory.runs.find(event.subject), fault)
             _hold_run(turn, event.subject, fault)
             return event.subject
-        case BulkOperationStep() | PropagationStep() | TaskUndecided():
+        case happened.BulkOperationStep() | happened.PropagationStep() | happened.TaskUndecided():
             _hold_run(turn, event.run_id, fault)
             return event.run_id
-        case ActionRequest():
+        case happened.ActionRequest():
             turn.respond(event, ActionStatus.REFUSED, fault)
             return _forget_act(turn, event)
         case _:
             return _subject_of(event)
 
 
-def _subject_of(event: Event) -> str:
+def _subject_of(event: happened.Event) -> str:
     """The subject of an event that blocks nothing: the shard continues as if it had not arrived."""
     match event:
-        case WorkerEvent():
+        case happened.WorkerEvent():
             return event.worker
-        case WorkerSilent():
+        case happened.WorkerSilent():
             return event.row.id
         case ClaimAbandoned():
             return event.worker
-        case ShareGranted() | ShareWanted() | RateGranted():
+        case happened.ShareGranted() | happened.ShareWanted() | happened.RateGranted():
             return event.limit
-        case RulesChanged():
+        case happened.RulesChanged():
             return f"rules {event.rules.version}"
         case _:
             return ""
 
 
-def _forget_act(turn: Turn, event: ActionRequest) -> str:
+def _forget_act(turn: Turn, event: happened.ActionRequest) -> str:
     match event:
-        case RunAction():
-            turn.memory.intake_overrides.pop(event.run_id, None)
+        case happened.RunAction():
+            turn.memory.runs.drop_override(event.run_id)
             return event.run_id
-        case WorkerAction() | ClaimCall():
+        case happened.WorkerAction() | ClaimCall():
             return event.worker
         case _:
             return ""
@@ -170,7 +145,7 @@ def _hold_run(turn: Turn, run_id: str, fault: str) -> None:
         turn.mark(run)
 
 
-def _describe(event: Event) -> str:
+def _describe(event: happened.Event) -> str:
     """The event as JSON for people: bounded, and without characters that no store accepts."""
     try:
         text = msgspec.json.encode(event, enc_hook=repr).decode()

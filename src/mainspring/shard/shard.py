@@ -9,16 +9,14 @@ operations, a part at a time; place tasks. The last two can be deferred: they st
 used up, as `has_more` reports. Each has its own part of the budget, so that adopting a large run never delays
 placement.
 
-To add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejected_events.py`.
+Which function applies which event is in `shard/handlers.py`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from random import Random
-from typing import TypeVar
 
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
 from mainspring.core.limits.limit_shares import ShareRow
@@ -26,7 +24,6 @@ from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
     BulkOperation,
-    BulkOperationKind,
     Checkpoint,
     DurationRow,
     FailureCountRow,
@@ -35,26 +32,22 @@ from mainspring.core.model.batch import (
 from mainspring.core.model.job import Job
 from mainspring.core.model.run import Run
 from mainspring.core.model.settings import DEFAULTS, SchedulerSettings
-from mainspring.core.model.task import Task, TaskState
+from mainspring.core.model.task import Task
 from mainspring.protocol.errors import Broken
 from mainspring.shard import events as happened
-from mainspring.shard import invariants, rejected_events
-from mainspring.shard.actions import actions
+from mainspring.shard import handlers, rejected_events
 from mainspring.shard.events import Event
-from mainspring.shard.placement import concurrency_groups, dispatch, reservations, rule_changes
+from mainspring.shard.placement import dispatch, rule_changes
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.tasks import (
     adoption,
     bulk_operations,
     circuit_breakers,
-    deadlines,
     progress,
-    run_pacing,
     timeouts,
 )
 from mainspring.shard.turn import Turn
-from mainspring.shard.workers import claims, cordon, liveness, reports
-from mainspring.shard.workers.claim_events import ClaimAbandoned, ClaimCall
+from mainspring.shard.workers import claims, liveness
 
 DEFAULT_BUDGET = 2_000
 _TIMERS_PER_TURN = 500
@@ -92,10 +85,10 @@ class Shard:
 
         If the memory is reloaded within a term, what workers reported `before` still applies.
         """
-        self.memory.held = {row.id: row for row in cordoned_workers}
-        self.memory.rule(rules)
-        self.memory.groups.load(shares)
-        self.memory.failures.load(failure_counts)
+        self.memory.workers.load(cordoned_workers)
+        self.memory.set_rules(rules)
+        self.memory.limits.ledger.load(shares)
+        self.memory.limits.failures.load(failure_counts)
         if before is not None:
             liveness.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
@@ -104,7 +97,7 @@ class Shard:
         operations_of: dict[str, list[BulkOperation]] = {}
         for operation in open_operations:
             operations_of.setdefault(operation.run_id, []).append(operation)
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         for run in runs:
             mine = operations_of.get(run.id, [])
             adoption.restore_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
@@ -138,9 +131,9 @@ class Shard:
         """Apply more events to the open turn."""
         turn = self._opened()
         turn.now = now
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         for event in events:
-            self._apply(turn, event)
+            handlers.apply(turn, event)
 
     def is_spent(self) -> bool:
         """Whether the open turn has used up its row budget: later events belong to the next turn."""
@@ -153,15 +146,15 @@ class Shard:
         """
         turn = self._opened()
         self._open = None
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         turn.now = now
         liveness.remove_silent(turn)
-        for timer in self.memory.due(now, _TIMERS_PER_TURN):
-            self._apply(turn, timer)
+        for timer in self.memory.timers.pop_due(now, _TIMERS_PER_TURN):
+            handlers.apply(turn, timer)
         self._defer = urgent and not self._defer
         if not self._defer:
             turn.grant_quarter()
-            self._go_on(turn)
+            self._continue_backlog(turn)
         turn.grant_quarter()
         self._cut_short = not dispatch.place(turn)
         memory = self.memory
@@ -172,7 +165,7 @@ class Shard:
     def handle_alone(self, event: Event, *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
         """Apply this one event and nothing else, so that a fault has an owner."""
         turn = self._turn(now, budget)
-        self._apply(turn, event)
+        handlers.apply(turn, event)
         liveness.remove_silent(turn)
         return turn.close()
 
@@ -184,28 +177,26 @@ class Shard:
 
     def due(self, now: datetime) -> list[Event]:
         """Everything that is due now, as events that can be applied one at a time."""
-        self.memory.advance_clock(now)
-        found: list[Event] = list(self.memory.due(now, _TIMERS_PER_TURN))
-        found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
-        found += [happened.PropagationStep(run_id=run, position=position) for run, position in self.memory.propagations]
-        found += [
-            happened.BulkOperationStep(run_id=run, kind=kind, parent=of)
-            for run, kind, of in self.memory.bulk_operations
-        ]
-        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.blocked.shapes_returning())
-        shapes.update((shape, None) for _, _, shape in self.memory.ready_queues)
+        self.memory.timers.advance(now)
+        found: list[Event] = list(self.memory.timers.pop_due(now, _TIMERS_PER_TURN))
+        backlog = self.memory.backlog
+        found += [*backlog.undecided, *backlog.propagations, *backlog.bulk_operations]
+        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.queues.blocked.shapes_returning())
+        shapes.update((shape, None) for _, _, shape in self.memory.queues.ready())
         found += [happened.PlaceShape(shape=shape) for shape in shapes]
         return found
 
     def has_more(self) -> bool:
         """Whether there is work that needs no outside event."""
         memory = self.memory
-        lines = memory.propagations or memory.undecided or memory.bulk_operations or memory.claims.recalled
-        return self._cut_short or bool(lines or memory.blocked.returning or memory.groups.freed)
+        return bool(
+            self._cut_short or memory.backlog or memory.claims.has_recalled()
+            or memory.queues.blocked.returning or memory.limits.ledger.freed
+        )  # fmt: skip
 
     def seconds_to_timer(self, now: datetime) -> float | None:
         """Seconds until the next timer; None if there is none."""
-        return self.memory.seconds_to_timer(now)
+        return self.memory.timers.seconds_to_next(now)
 
     def _opened(self) -> Turn:
         if self._open is None:
@@ -213,185 +204,21 @@ class Shard:
         return self._open
 
     def _turn(self, now: datetime, budget: int) -> Turn:
-        self.memory.advance_clock(now)
+        self.memory.timers.advance(now)
         return Turn(self.memory, now, self._random, budget)
 
-    def _apply(self, turn: Turn, event: Event) -> None:
-        match event:
-            case happened.WorkerRegistered():
-                liveness.register(turn, event)
-            case happened.WorkerEvent():
-                if liveness.note_heartbeat(turn, event):
-                    self._apply_report(turn, event)
-            case happened.RunArrived():
-                adoption.adopt(turn, event)
-            case happened.RunUnreadable():
-                rejected_events.reject(turn, event, event.fault)
-            case happened.EventNotStorable():
-                if liveness.note_heartbeat(turn, event.event):
-                    rejected_events.reject(turn, event.event, event.fault)
-            case happened.RunAction():
-                actions.apply(turn, event)
-            case happened.WorkerAction():
-                cordon.apply(turn, event)
-            case ClaimCall():
-                claims.apply(turn, event)
-            case happened.WorkerSilent():
-                liveness.silent_workers(turn, event)
-            case happened.RunsExpired():
-                named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
-                turn.batch.archived = [run for run in named if run not in self.memory.runs]
-            case _:
-                self._apply_due(turn, event)
-
-    def _apply_due(self, turn: Turn, event: Event) -> None:
-        """Events of the shard itself: what is due, and what the host reports."""
-        match event:
-            case happened.TimerDue():
-                self._apply_timer(turn, event)
-            case happened.TaskUndecided():
-                self._decide_again(turn, event.run_id, event.position)
-            case happened.PropagationStep():
-                self._step_propagation(turn, event.run_id, event.position)
-            case happened.BulkOperationStep():
-                self._step_bulk_operation(turn, event.run_id, event.kind, event.parent)
-            case happened.PlaceShape():
-                dispatch.place(turn, only=event.shape)
-            case happened.StoreLagged():
-                self.memory.suspended_from = event.hold
-            case happened.SettingsChanged():
-                liveness.retune(turn, event)
-            case happened.RulesChanged():
-                rule_changes.rule(turn, event)
-            case happened.ShareGranted():
-                concurrency_groups.share_granted(turn, event)
-            case happened.ShareWanted():
-                concurrency_groups.share_wanted(turn, event)
-            case happened.RateGranted():
-                concurrency_groups.rate_granted(turn, event)
-            case happened.InvariantsDue():
-                invariants.check(turn)
-            case ClaimAbandoned():
-                claims.drop(turn, event)
-            case _:
-                raise Broken(f"no handler for {event}")
-
-    def _apply_report(self, turn: Turn, event: happened.WorkerEvent) -> None:
-        match event:
-            case happened.AttemptsReceived():
-                reports.received(turn, event)
-            case happened.AttemptStarted():
-                reports.started(turn, event)
-            case happened.AttemptEnded():
-                reports.ended(turn, event)
-            case happened.AttemptReturned():
-                reports.returned(turn, event)
-            case happened.CheckpointSaved():
-                reports.checkpoint(turn, event)
-            case happened.ExtensionRequested():
-                timeouts.more_time(turn, event)
-            case happened.WorkerHeartbeat():
-                reports.progressed(turn, event)
-            case happened.WorkerLeaving():
-                liveness.leave(turn, event)
-            case happened.WorkerGone():
-                liveness.remove_gone(turn, event)
-            case _:
-                raise Broken(f"no handler for {event}")
-
-    def _apply_timer(self, turn: Turn, timer: happened.TimerDue) -> None:
-        match timer.kind:
-            case happened.TimerKind.SILENCE | happened.TimerKind.RECEIPT:
-                liveness.due(turn, timer)
-            case happened.TimerKind.CLAIM | happened.TimerKind.CLAIM_SILENCE:
-                claims.due(turn, timer)
-            case happened.TimerKind.RETRY:
-                progress.retry_due(turn, timer)
-            case happened.TimerKind.TASK_LIMIT:
-                timeouts.hard_limit_due(turn, timer)
-            case happened.TimerKind.SOFT_LIMIT:
-                timeouts.soft_limit_due(turn, timer)
-            case happened.TimerKind.STALL:
-                timeouts.stall_due(turn, timer)
-            case happened.TimerKind.CIRCUIT:
-                circuit_breakers.circuit_due(turn, timer)
-            case happened.TimerKind.PACE:
-                run_pacing.due(self.memory, timer)
-            case happened.TimerKind.RESERVATION:
-                reservations.due(turn, timer)
-            case happened.TimerKind.RULES:
-                rule_changes.due(turn)
-            case happened.TimerKind.LIMIT:
-                concurrency_groups.limit_due(turn, timer)
-            case happened.TimerKind.THROTTLE:
-                pass  # the tenant is checked again when the turn places tasks
-            case happened.TimerKind.RUN_LIMIT | happened.TimerKind.DEADLINE:
-                self._run_due(turn, timer)
-
-    def _run_due(self, turn: Turn, timer: happened.TimerDue) -> None:
-        if timer.kind is happened.TimerKind.DEADLINE:
-            deadlines.due(turn, timer)
-            return
-        run = self.memory.runs[timer.subject]
-        run.run.timed_out = True
-        turn.mark(run)
-        turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by="shard", why="the run timed out")
-
-    def _go_on(self, turn: Turn) -> None:
+    def _continue_backlog(self, turn: Turn) -> None:
         """Run propagations and bulk operations within the budget. Each gets one step before any gets a second."""
-        memory = self.memory
-        while memory.undecided and not turn.spent():
-            self._decide_again(turn, *memory.undecided[0])
+        backlog = self.memory.backlog
+        while backlog.undecided and not turn.spent():
+            progress.decide_again(turn, backlog.undecided[0])
         self._drain_propagations(turn)
-        for _ in range(len(memory.bulk_operations)):
-            if turn.spent() or not memory.bulk_operations:
+        for _ in range(len(backlog.bulk_operations)):
+            if turn.spent() or not backlog.bulk_operations:
                 return
-            self._step_bulk_operation(turn, *memory.bulk_operations[0])
+            bulk_operations.continue_operation(turn, backlog.bulk_operations[0])
             self._drain_propagations(turn)
 
     def _drain_propagations(self, turn: Turn) -> None:
-        while self.memory.propagations and not turn.spent():
-            self._step_propagation(turn, *self.memory.propagations[0])
-
-    def _decide_again(self, turn: Turn, run_id: str, position: int) -> None:
-        _take(self.memory.undecided, (run_id, position))
-        run = self.memory.runs.get(run_id)
-        if run is not None and not run.waiting[position]:
-            task = run.tasks[position]
-            if task.state is TaskState.PENDING and task.due_at is None:
-                progress.free(turn, run, task)
-
-    def _step_propagation(self, turn: Turn, run_id: str, position: int) -> None:
-        """Notify more children of an ended task. A held run is skipped until a person resumes it."""
-        _take(self.memory.propagations, (run_id, position))
-        run = self.memory.runs.get(run_id)
-        if run is None or run.run.held is not None or position not in run.propagations:
-            return
-        end = progress.propagate(turn, run, position)
-        if end is progress.Step.MORE:
-            self.memory.propagations.appendleft((run_id, position))
-        elif end is progress.Step.LATER:
-            run_pacing.defer_propagation(self.memory, run, position)
-
-    def _step_bulk_operation(self, turn: Turn, run_id: str, kind: BulkOperationKind, parent: str) -> None:
-        """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
-        _take(self.memory.bulk_operations, (run_id, kind, parent))
-        run = self.memory.runs.get(run_id)
-        if run is None or run.run.held is not None or (kind, parent) not in run.bulk_operations:
-            return
-        end = bulk_operations.step(turn, run, run.bulk_operations[kind, parent])
-        if end is progress.Step.MORE:
-            self.memory.bulk_operations.append((run_id, kind, parent))
-        elif end is progress.Step.LATER:
-            run_pacing.defer_bulk_operation(self.memory, run, kind, parent)
-
-
-_Key = TypeVar("_Key")
-
-
-def _take(waiting: deque[_Key], key: _Key) -> None:
-    """Remove an entry from a queue. It is the first one, unless events are applied one at a time."""
-    if waiting and waiting[0] == key:
-        waiting.popleft()
-    elif key in waiting:
-        waiting.remove(key)
+        while self.memory.backlog.propagations and not turn.spent():
+            progress.step(turn, self.memory.backlog.propagations[0])

@@ -10,7 +10,6 @@ continue in the next turn: this keeps batches short, and a P0 from waiting behin
 
 from __future__ import annotations
 
-from collections import deque
 from copy import copy
 from datetime import datetime, timedelta
 from random import Random
@@ -31,6 +30,7 @@ from mainspring.core.model.batch import (
     TaskChange,
     WorkerRow,
 )
+from mainspring.core.model.resources import NAMES
 from mainspring.core.model.run import FINAL_RUN, Run, RunState, update_state
 from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.model.worker import Worker
@@ -39,10 +39,11 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.wire import Stop, ToWorker
 from mainspring.shard import alerts
 from mainspring.shard.effects import ActionReply, ActionStatus, Send
-from mainspring.shard.events import ActionRequest, TimerDue, TimerKind
+from mainspring.shard.events import ActionRequest, BulkOperationStep, TimerKind
 from mainspring.shard.placement import reservations
-from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.state.runs import PAST_INTAKE
 
 S = TaskState
 MAX_DEADLINE_CHECKS = 5_000
@@ -113,9 +114,7 @@ class Turn:
         if start is S.QUEUED:
             if task.reserved is not None:
                 reservations.release(self, task)
-            if self.memory.blocked:
-                self.memory.blocked.discard(task)
-            self.memory.queues.left(task)
+            self.memory.queues.remove(task)
         elif start is S.QUARANTINED:
             self.batch.outbox.append(alerts.quarantined(task, self.now, resolved=True))
         elif task.due_at is not None:
@@ -130,7 +129,7 @@ class Turn:
         elif to is S.QUARANTINED:
             self.batch.outbox.append(alerts.quarantined(task, self.now))
         elif to is S.FAILED or to is S.TIMED_OUT:
-            tally = self.memory.failures.record(self.memory.shard, task.tenant, self.now)
+            tally = self.memory.limits.failures.record(self.memory.shard, task.tenant, self.now)
             self._tallies[tally.tenant, tally.since] = tally
 
     def delay(self, task: Task, due_at: datetime) -> None:
@@ -138,7 +137,7 @@ class Turn:
         if task.due_at is None:
             self.memory.runs[task.run_id].delayed += 1
         task.due_at = due_at
-        self.memory.set_timer_at(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+        self.memory.timers.set_at(due_at, TimerKind.RETRY, task.id, task.seq)
 
     def recount(self, task: Task, start: TaskState) -> None:
         """Update the counts of the run and the tenant after a change of state."""
@@ -153,7 +152,7 @@ class Turn:
         self._runs[task.run_id] = run
         run.changed_at = self.now
         if waits is not waited:
-            self.memory.in_memory.count(task.priority, task.tenant, 1 if waits else -1)
+            self.memory.runs.unstarted.count(task.priority, task.tenant, 1 if waits else -1)
 
     def set_priority(self, task: Task, priority: Priority) -> None:
         """Change the priority of a task that has not ended, in its row and in every index that depends on it."""
@@ -161,25 +160,24 @@ class Turn:
         reservations.release(self, task)
         was, task.priority = task.priority, priority
         if task.state not in PAST_INTAKE:
-            self.memory.in_memory.count(was, task.tenant, -1)
-            self.memory.in_memory.count(priority, task.tenant, 1)
+            self.memory.runs.move_unstarted(task.tenant, was, priority)
         if task.state is S.QUEUED:
-            self.memory.blocked.discard(task)
+            self.memory.queues.blocked.discard(task)
             shape = self.memory.shape(task)
             self.memory.queues.change(task, shape, was)
             self.memory.mark_starved_if_parked(task, shape)
         elif task.lease_id is not None:
-            self.memory.update_priority(self.memory.leases[task.lease_id])
+            self.memory.leases.update_priority(self.memory.leases[task.lease_id])
 
     def block(self, subject: str, why: str, task: Task, shape: Shape) -> None:
         """Block a task that was taken out of its queue: it waits for something other than capacity."""
-        self.memory.blocked.put(subject, why, task, shape)
+        self.memory.queues.blocked.put(subject, why, task, shape)
         reservations.release(self, task)
         self._blocked_or_released += 1
 
     def put_back(self) -> None:
         """Return released tasks to their queues: they wait for capacity only."""
-        blocked = self.memory.blocked
+        blocked = self.memory.queues.blocked
         while blocked.returning and not self.spent():
             for task, shape in blocked.returned(_BLOCKED_PER_ROW):
                 self.memory.queues.put_back(task, shape)
@@ -213,7 +211,7 @@ class Turn:
         self.touch(task)
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
-        for kind in sorted(self.memory.alerted.get(task.attempt_id, ())):
+        for kind in sorted(self.memory.attempts.details(task.attempt_id).alerts):
             self.batch.outbox.append(alerts.attempt_resolved(kind, task, task.attempt_id, self.now))
         self.batch.attempts.append(
             Attempt(
@@ -244,7 +242,7 @@ class Turn:
             total=run.run.task_count if total is None else total, done=done, by=by, why=why,
         )  # fmt: skip
         run.bulk_operations[kind, parent] = operation
-        self.memory.bulk_operations.append((run.run.id, kind, parent))
+        self.memory.backlog.add(BulkOperationStep(run_id=run.run.id, kind=kind, parent=parent))
         if (run.run.id, kind, parent) not in self._spreads:
             self._opened.add((run.run.id, kind, parent))
         self.save_bulk_operation(operation)
@@ -258,49 +256,38 @@ class Turn:
         """End bulk operations of a kind early: the opposite was requested."""
         for operation in [operation for operation in run.bulk_operations.values() if operation.kind is kind]:
             del run.bulk_operations[kind, operation.parent]
-            self.memory.bulk_operations = deque(
-                key for key in self.memory.bulk_operations if key != (run.run.id, kind, operation.parent)
+            self.memory.backlog.bulk_operations.discard(
+                BulkOperationStep(run_id=run.run.id, kind=kind, parent=operation.parent)
             )
             operation.done = operation.total
             self.save_bulk_operation(operation)
 
     def save_worker(self, worker: Worker) -> None:
         """Write a worker's row. The known row of a worker that has not registered in this term has more detail."""
-        total, known = worker.total, self.memory.held.get(worker.id)
+        total, known = worker.total, self.memory.workers.cordoned.get(worker.id)
         if known is not None and not worker.session:
             changed = {"status": worker.status, "since": self.now, "hold": worker.hold, "hold_why": worker.hold_why}
             self.save_worker_row(msgspec.structs.replace(known, **changed))
             return
-        self.save_worker_row(
-            WorkerRow(
-                id=worker.id,
-                shard=self.memory.shard,
-                offer=f'{{"cpu_millis":{total.cpu_millis},"memory_bytes":{total.memory_bytes},'
-                f'"gpus":{total.gpus},"disk_bytes":{total.disk_bytes}}}',
-                labels=_ENCODER.encode(worker.labels).decode(),
-                zone=worker.zone,
-                version=worker.version,
-                status=worker.display_status(),
-                since=self.now,
-                last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
-                hold=worker.hold,
-                hold_why=worker.hold_why,
-            )
-        )
+        offer = {name: getattr(total, name) for name in NAMES}
+        row = WorkerRow(
+            id=worker.id, shard=self.memory.shard, offer=_ENCODER.encode(offer).decode(),
+            labels=_ENCODER.encode(worker.labels).decode(), zone=worker.zone, version=worker.version,
+            status=worker.display_status(), since=self.now,
+            last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
+            hold=worker.hold, hold_why=worker.hold_why,
+        )  # fmt: skip
+        self.save_worker_row(row)
 
     def save_worker_row(self, row: WorkerRow) -> None:
         """Write a worker's row, whether or not the worker is connected. Cordoned workers are remembered."""
         self._workers[row.id] = row
-        if row.hold:
-            self.memory.held[row.id] = row
-        else:
-            self.memory.held.pop(row.id, None)
+        self.memory.workers.note_row(row)
 
     def save_checkpoint(self, task: Task, attempt_id: str, document: str) -> None:
         """Save a checkpoint for the next attempt of the task."""
         self.memory.runs[task.run_id].checkpoints[task.position] = document
-        if attempt_id in self.memory.attempts:
-            self.memory.saved_at[attempt_id] = self.now
+        self.memory.attempts.record(attempt_id, saved_at=self.now)
         self._checkpoints[task.id] = Checkpoint(
             task_id=task.id, run_id=task.run_id, attempt_id=attempt_id, document=document, saved_at=self.now
         )
@@ -364,9 +351,9 @@ class Turn:
             self._resolve_stuck(run)
         changed = update_state(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
-            del self.memory.runs[run_id]
-            self.memory.groups.leave(run_id)
-            self.memory.wake_affinity(run_id)
+            self.memory.runs.remove(run_id)
+            self.memory.limits.ledger.leave(run_id)
+            self.memory.queues.wake_affinity(run_id)
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
                 took = (self.now - row.adopted_at).total_seconds()
                 self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)

@@ -128,13 +128,13 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     beyond: Tally[str] = Tally()
     for leader in leaders.values():
         memory, now = leader.shard.memory, leader.time.now()
-        for tenant, use in memory.use.items():
+        for tenant, use in memory.leases.use.items():
             used[tenant] += use.cpu_millis
         for tenant, row in memory.rules.quotas.items():
             guaranteed = row.at(now).guaranteed.cpu_millis
             if guaranteed:
                 guaranteed_millis[tenant] += guaranteed
-                beyond[tenant] += max(0, memory.use.get(tenant, ZERO_RESOURCES).cpu_millis - guaranteed)
+                beyond[tenant] += max(0, memory.leases.use.get(tenant, ZERO_RESOURCES).cpu_millis - guaranteed)
     cores = [
         ((tenant, kind), number / _CORE)
         for kind, millis in (("used", used), ("guaranteed", guaranteed_millis), ("burst", beyond))
@@ -146,7 +146,7 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
 def _leases_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
     lease_counts: Tally[str] = Tally()
     for memory in memories:
-        lease_counts.update(memory.lease_counts)
+        lease_counts.update(memory.leases.counts)
     leases = [((tenant,), number) for tenant, number in largest(lease_counts).items()]
     return gauge("mainspring_tenant_leases", "Leases of tenants on workers.", ["tenant"], leases)
 

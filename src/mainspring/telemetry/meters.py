@@ -115,7 +115,7 @@ class LeaderMeter:
 
     def _count_attempt(self, attempt: Attempt) -> None:
         if attempt.started_at is not None:
-            task = self._leader.shard.memory.find(attempt.task_id)
+            task = self._leader.shard.memory.runs.find(attempt.task_id)
             priority = task.priority if task is not None else Priority.P2
             self._meters.run[priority].observe((attempt.ended_at - attempt.started_at).total_seconds())
         if attempt.end is AttemptEnd.FAILED:

@@ -232,7 +232,7 @@ def test_a_reopening_and_a_cancel_in_one_turn_end_the_run_again(world: World) ->
     world.settle(world.asked(happened.CancelRun, run))
 
     assert world.run(run).state is RunState.CANCELLED
-    assert world.shard.memory.runs == {}
+    assert not world.shard.memory.runs
 
 
 def test_a_large_reopening_is_spread_over_several_batches(world: World) -> None:

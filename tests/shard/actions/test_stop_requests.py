@@ -342,7 +342,7 @@ def test_a_cancel_ends_a_task_in_every_state(
         assert end is S.SUCCEEDED
     else:
         assert end is S.CANCELLED
-    assert world.shard.memory.leases == {}
+    assert not world.shard.memory.leases
     assert world.run().ended_at is not None
     if what is happened.CancelRun and state not in (S.SUCCEEDED, S.FAILED, S.CANCELLED):
         assert world.run().state is RunState.CANCELLED

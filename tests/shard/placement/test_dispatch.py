@@ -299,7 +299,7 @@ def test_a_lost_group_requeues_each_member_once(world: World) -> None:
     world.advance(seconds=15)
 
     assert world.states(run) == {"s0": S.SUCCEEDED, **{f"s{n}": S.QUEUED for n in range(1, 5)}}
-    assert world.shard.memory.use == {}
+    assert world.shard.memory.leases.use == {}
     assert [world.task(f"s{n}").losses for n in range(5)] == [0, 1, 0, 0, 0]
 
 

@@ -26,7 +26,7 @@ def tenants_served(world: World, worker: str) -> list[str]:
 
 def running(world: World, tenant: str) -> int:
     """Number of leases of a tenant."""
-    return world.shard.memory.lease_counts.get(tenant, 0)
+    return world.shard.memory.leases.counts.get(tenant, 0)
 
 
 def test_a_guarantee_comes_before_burst(world: World) -> None:

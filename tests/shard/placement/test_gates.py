@@ -158,15 +158,15 @@ def test_a_large_frozen_job_is_blocked_and_released_in_parts(world: World) -> No
     with world.rows_per_turn(20):
         world.register("w1", cores=2)
         assert world.task("behind").state is S.ASSIGNED
-        assert sum(line.length for line in world.shard.memory.blocked.queues()) == 300
+        assert sum(line.length for line in world.shard.memory.queues.blocked.queues()) == 300
 
         world.rules = rules()
         world.turn(happened.RulesChanged(rules=world.rules))
-        assert len(world.shard.memory.blocked.returning) > 100
+        assert len(world.shard.memory.queues.blocked.returning) > 100
         assert world.shard.has_more()
         world.settle()
 
-    assert not world.shard.memory.blocked
+    assert not world.shard.memory.queues.blocked
 
 
 def test_a_run_forbidden_by_a_policy_does_not_start(world: World) -> None:

@@ -115,7 +115,7 @@ class Story:
         self.seen = len(self.world.batches)
         memory = self.world.shard.memory
         kept = ZERO_RESOURCES
-        for (_, tenant, shape), mine in memory.reserved_tasks.items():
+        for (_, tenant, shape), mine in memory.queues.reserved.items():
             for one in mine.values():
                 firm = one.reserved is not None and not one.reserved.yields
                 kept += shape.resources if tenant == "third" and firm and one.priority is not P0 else ZERO_RESOURCES
@@ -162,5 +162,5 @@ def test_preemption_invariants_hold_and_all_tasks_end(world: World, seed: int) -
 
     story.finish()
 
-    assert not world.shard.memory.reserved_tasks
-    assert not world.shard.memory.use
+    assert not world.shard.memory.queues.reserved
+    assert not world.shard.memory.leases.use

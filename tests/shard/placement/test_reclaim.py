@@ -23,7 +23,7 @@ def let_go(world: World) -> None:
 
 def use(world: World, tenant: str) -> float:
     """Cores used by a tenant."""
-    found = world.shard.memory.use.get(tenant)
+    found = world.shard.memory.leases.use.get(tenant)
     return 0 if found is None else found.cpu_millis / 1000
 
 

@@ -50,7 +50,7 @@ def test_an_unneeded_reservation_is_released(world: World, happens: Callable[[Wo
 
     assert room(world, "high") is None
     assert not world.shard.memory.workers["w1"].reserved
-    assert not world.shard.memory.reserved_tasks
+    assert not world.shard.memory.queues.reserved
 
 
 def test_a_task_preempted_in_vain_may_use_the_capacity_again(world: World) -> None:

@@ -75,17 +75,17 @@ def test_stale_timers_do_not_pile_up() -> None:
 def test_a_duration_counts_down_while_a_turn_is_open() -> None:
     """Otherwise a waiting loop would ask again and again until the next turn."""
     memory = ShardMemory("pool")
-    memory.advance_clock(NOW)
-    memory.set_timer_after(10.0, timer("a"))
+    memory.timers.advance(NOW)
+    memory.timers.set_after(10.0, TimerKind.RETRY, "a")
 
-    assert memory.seconds_to_timer(NOW) == 10.0
-    assert memory.seconds_to_timer(NOW + timedelta(seconds=1)) == 9.0
+    assert memory.timers.seconds_to_next(NOW) == 10.0
+    assert memory.timers.seconds_to_next(NOW + timedelta(seconds=1)) == 9.0
 
 
 def test_a_stall_counts_no_more_than_two_seconds() -> None:
     """A jump of the clock ends nothing."""
     memory = ShardMemory("pool")
-    memory.advance_clock(NOW)
-    memory.set_timer_after(10.0, timer("a"))
+    memory.timers.advance(NOW)
+    memory.timers.set_after(10.0, TimerKind.RETRY, "a")
 
-    assert memory.seconds_to_timer(NOW + timedelta(hours=1)) == 8.0
+    assert memory.timers.seconds_to_next(NOW + timedelta(hours=1)) == 8.0

@@ -141,16 +141,16 @@ def test_how_far_an_attempt_is_and_when_it_last_moved(world: World) -> None:
 
     beat(10.0)
     beat(10.0)
-    moved = world.shard.memory.attempt_progress[attempt].moved
+    moved = world.shard.memory.attempts.with_progress()[attempt].moved
     assert world.shard.memory.life - moved == pytest.approx(5.0)
     beat(10.0, "x" * 1_000)
     world.reload()
-    said = world.shard.memory.attempt_progress[attempt]
+    said = world.shard.memory.attempts.with_progress()[attempt]
     assert (said.percent, len(said.note), said.moved) == (10.0, 200, world.shard.memory.life)
 
     world.succeed("a")
     beat(20.0)
-    assert world.shard.memory.attempt_progress == {}
+    assert world.shard.memory.attempts.with_progress() == {}
 
 
 def test_progress_of_another_workers_attempt_is_ignored(world: World) -> None:
@@ -162,7 +162,7 @@ def test_progress_of_another_workers_attempt_is_ignored(world: World) -> None:
 
     world.settle(world.say(happened.WorkerHeartbeat, "w2", progress=(Progress(attempt, 50.0),)))
 
-    assert world.shard.memory.attempt_progress == {}
+    assert world.shard.memory.attempts.with_progress() == {}
 
 
 # a person saves one

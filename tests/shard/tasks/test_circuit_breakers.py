@@ -162,7 +162,7 @@ def test_a_job_that_always_fails_is_paused_and_probed(world: World) -> None:
     world.new_leader()
     for name in storm.names:
         world.reconnect(name)
-    assert list(world.shard.memory.job_breakers.open) == ["tenant0/job"]
+    assert list(world.shard.memory.limits.job_breakers.open) == ["tenant0/job"]
 
     storm.until(lambda: not world.ledger.breakers, well, most_seconds=700)
     assert [alert.resolved for alert in storm.alerts(AlertKind.CIRCUIT_OPEN)] == [False, True]
@@ -181,7 +181,7 @@ def test_queued_tasks_of_a_job_with_an_open_breaker_are_held_on_placement(world:
 
     assert (storm.count(S.FAILED), storm.count(S.PENDING)) == (25, 35)
     held = next(task for task in world.ledger.tasks.values() if task.state is S.PENDING)
-    assert "tenant0/job" in world.shard.memory.job_breakers.open
+    assert "tenant0/job" in world.shard.memory.limits.job_breakers.open
     assert ("tenant0/job" in held.because, "20 of the latest 20 attempts failed" in held.because) == (True, True)
 
 

@@ -282,7 +282,7 @@ def test_a_large_run_is_forecast_as_a_whole(world: World) -> None:
 
 def test_a_run_without_a_deadline_has_no_timer(world: World) -> None:
     world.submit(chain("a", "b"))
-    assert world.shard.memory.timers_at.next_due() is None
+    assert world.shard.memory.timers.at.next_due() is None
 
 
 def test_checks_due_at_once_are_spread_over_turns(world: World) -> None:

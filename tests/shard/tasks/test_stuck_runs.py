@@ -29,7 +29,7 @@ def given_stuck(world: World) -> None:
     world.start("a")
     world.fail("a")
     assert world.task("a").due_at is not None
-    world.shard.memory.timers_at.pop_due(1e12, 10)
+    world.shard.memory.timers.at.pop_due(1e12, 10)
     assert run.id in world.shard.memory.runs
 
 

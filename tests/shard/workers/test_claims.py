@@ -143,7 +143,7 @@ def test_an_idle_http_worker_without_claims_is_forgotten(world: World) -> None:
 
     assert NAME not in world.shard.memory.workers
     assert world.ledger.workers[NAME].status == WorkerStatus.GONE
-    assert world.shard.memory.capacity.cpu_millis == 0
+    assert world.shard.memory.workers.capacity.cpu_millis == 0
 
 
 def test_a_new_leader_restarts_the_time_limits_of_claimed_attempts(world: World) -> None:
@@ -290,7 +290,7 @@ def test_an_http_worker_gets_tasks_that_fit_its_reported_resources(world: World)
 
     assert claimed(world, open_claim(world, 2, wait=0)) == ["small"]
     assert claimed(world, open_claim(world, 2, wait=0, offer=Offer(12_000, 12 * GIB))) == ["large"]
-    assert world.shard.memory.capacity.cpu_millis == 12_000
+    assert world.shard.memory.workers.capacity.cpu_millis == 12_000
 
 
 def test_a_rejected_report_quarantines_its_task_and_gets_a_reply(world: World) -> None:

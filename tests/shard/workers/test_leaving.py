@@ -63,7 +63,7 @@ def test_a_worker_that_shuts_down_is_forgotten_at_once(world: World) -> None:
 
     world.settle(world.say(happened.WorkerGone, "w1"))
 
-    assert world.shard.memory.workers == {}
+    assert not world.shard.memory.workers
     assert world.ledger.workers["w1"].status == WorkerStatus.GONE
     assert world.workers["w1"].closed
 
@@ -120,7 +120,7 @@ def silent_event(world: World, worker: str) -> happened.WorkerSilent:
 def test_a_worker_without_a_timer_is_marked_lost_by_its_row(world: World) -> None:
     """LIV-1: two independent watches."""
     world.given_running("a", on="w1")
-    world.shard.memory.timers_after.pop_due(float("inf"), 1_000)
+    world.shard.memory.timers.after.pop_due(float("inf"), 1_000)
     world.advance(30)
     assert world.task("a").state is S.RUNNING
 
@@ -144,7 +144,7 @@ def test_a_worker_with_a_recent_heartbeat_is_not_marked_lost_by_its_row(world: W
 def test_a_heartbeat_in_the_same_turn_keeps_a_worker_that_its_row_calls_silent(world: World) -> None:
     """I-16: a turn is open while the previous batch is being written, which may take seconds."""
     world.given_running("a", on="w1")
-    world.shard.memory.timers_after.pop_due(float("inf"), 1_000)
+    world.shard.memory.timers.after.pop_due(float("inf"), 1_000)
     world.advance(30)
 
     world.turn(silent_event(world, "w1"), world.say(happened.WorkerHeartbeat, "w1"))
@@ -155,7 +155,7 @@ def test_a_heartbeat_in_the_same_turn_keeps_a_worker_that_its_row_calls_silent(w
 
 def test_a_silent_worker_is_marked_lost_when_events_are_applied_one_at_a_time(world: World) -> None:
     world.given_running("a", on="w1")
-    world.shard.memory.timers_after.pop_due(float("inf"), 1_000)
+    world.shard.memory.timers.after.pop_due(float("inf"), 1_000)
     world.advance(30)
 
     world.turn_alone(silent_event(world, "w1"))

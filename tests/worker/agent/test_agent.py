@@ -88,17 +88,32 @@ async def test_a_worker_registers_runs_its_tasks_and_reports(fake_server: FakeSe
 
 
 async def test_assignments_that_cannot_run_are_refused(fake_server: FakeServer, harness: AgentHarness) -> None:
-    """PLC-7: an unknown handler, an unknown kind of work, a missing directory."""
+    """PLC-7: an unknown handler, an unknown kind of work."""
     harness.open(fake_server.url)
     await fake_server.wait_for(Register)
-    works = ('{"handler": "other"}', '{"magic": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
+    works = ('{"handler": "other"}', '{"magic": "x"}')
     await fake_server.assign("lease", *((f"a{n}", work) for n, work in enumerate(works)), ("good", ECHO))
 
     assert (await fake_server.result("good")).outcome is Outcome.SUCCEEDED
     whys = [one.why for one in fake_server.received if isinstance(one, Refusal)]
     assert "handler other" in whys[0]
     assert "exactly one of" in whys[1]
-    assert "/no/such/place" in whys[2]
+
+
+async def test_a_missing_directory_fails_the_attempt_and_nothing_else(
+    fake_server: FakeServer, harness: AgentHarness
+) -> None:
+    """PLC-7: it concerns the task. A refusal would keep all tasks of that shape away from this worker."""
+    harness.open(fake_server.url)
+    await fake_server.wait_for(Register)
+    await fake_server.assign("lease", ("a", '{"run": ["true"], "directory": "/no/such/place"}'), ("b", ECHO))
+
+    result = await fake_server.result("a")
+    error = msgspec.json.decode(result.error or "")
+    assert (result.outcome, error["type"], error["class"]) == (Outcome.FAILED, "Start", "transient")
+    assert "/no/such/place" in error["message"]
+    assert (await fake_server.result("b")).outcome is Outcome.SUCCEEDED
+    assert not [one for one in fake_server.received if isinstance(one, Refusal)]
 
 
 async def test_results_are_reported_after_an_outage_of_the_server(

@@ -6,7 +6,7 @@ Entries are never searched for: an entry is stale if its task has moved since (i
 priority, and is dropped at the head. `depth` counts the valid ones. Tasks whose priority was changed, or that were
 blocked, wait beside their queue, oldest first, and each joins its head once it is older than what is there.
 
-1. A task is in the queues exactly while it is QUEUED, unless it is blocked (`shard/placement/blocked.py`); `push` and
+1. A task is in the queues exactly while it is QUEUED, unless it is blocked (`shard/state/blocked.py`); `push` and
    `left` are called where that changes, and `depth` counts all of them.
 2. A parked shape is skipped, so that tasks that can't be placed don't hide what is behind them. `wake` unparks it.
 3. A tenant that may have no more is skipped at a priority, until it may have more (`retry_tenant`), or its next task

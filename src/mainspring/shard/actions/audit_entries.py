@@ -16,7 +16,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.core.work.work import digest_of
-from mainspring.shard.events import ActionRequest, ChangePriority, RunAction, SaveCheckpoint, WorkerAction
+from mainspring.shard.events import ActionRequest, ChangePriority, RunAction, SaveCheckpoint, TaskAction, WorkerAction
 from mainspring.shard.state.memory import ShardMemory
 
 _A = TypeVar("_A", bound=ActionRequest)
@@ -34,7 +34,7 @@ def with_before(memory: ShardMemory, asked: _A) -> _A:
 
 
 def _of_worker(memory: ShardMemory, action: WorkerAction) -> dict[str, str]:
-    held = memory.held.get(action.worker)
+    held = memory.workers.cordoned.get(action.worker)
     return {"hold": held.hold if held is not None else ""}
 
 
@@ -42,7 +42,10 @@ def _of_run(memory: ShardMemory, asked: ActionRequest) -> dict[str, str]:
     """The state of the action's task, or else of its run, and what else the action changes."""
     if not isinstance(asked, RunAction):
         return {}
-    run, task = memory.runs.get(asked.run_id), memory.find(getattr(asked, "task_id", ""))
+    run, task = (
+        memory.runs.get(asked.run_id),
+        memory.runs.find(asked.task_id) if isinstance(asked, TaskAction) else None,
+    )
     row = run.run if run is not None else asked.rows.run if asked.rows is not None else None
     if row is None:
         return {}

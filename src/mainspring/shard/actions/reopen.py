@@ -18,7 +18,7 @@ _LIST_REBUILT = "the source of its list was restarted"
 def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
     """Restart `task` now, and the others by a bulk operation."""
     row = run.run
-    if row.failed_task == task.id or row.failed_task is None or turn.memory.find(row.failed_task) is None:
+    if row.failed_task == task.id or row.failed_task is None or turn.memory.runs.find(row.failed_task) is None:
         row.failed_task = None
     row.because = why
     turn.mark(run)
@@ -54,7 +54,7 @@ def _follows_failures(memory: ShardMemory, task: Task) -> bool:
     """Whether a task failed, or ended because of a failed one, which may have been restarted by now."""
     if task.state in UNSUCCESSFUL:
         return True
-    cause = memory.find(task.cause) if task.cause is not None else None
+    cause = memory.runs.find(task.cause) if task.cause is not None else None
     if cause is None:
         return False
     if task.state is S.CANCELLED:
@@ -85,7 +85,7 @@ def reopen_cause(turn: Turn, run: RunMemory, task: Task, *, by: str, because: st
 
     The cause can have a higher position than the task: a fan-out member, or a task added by an output.
     """
-    cause = turn.memory.find(task.cause) if task.cause is not None else None
+    cause = turn.memory.runs.find(task.cause) if task.cause is not None else None
     if cause is not None and cause.state in UNSUCCESSFUL and not run.is_replaced(cause):
         reopen_task(turn, run, cause, by=by, because=because)
 
@@ -170,7 +170,7 @@ def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> Non
 
 def _clear_replaced_failure(turn: Turn, run: RunMemory) -> None:
     """Clear a failure of a replaced task: it no longer stops the run."""
-    failed = None if run.run.failed_task is None else turn.memory.find(run.run.failed_task)
+    failed = None if run.run.failed_task is None else turn.memory.runs.find(run.run.failed_task)
     if failed is not None and run.is_replaced(failed):
         run.run.failed_task = None
         turn.mark(run)

@@ -29,13 +29,11 @@ def request(
     """Ask a task that a worker holds to stop. A cancel overrides other reasons; a repeated request is ignored."""
     if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _same_kind(task.stop.kind, kind)):
         return
-    turn.touch(task)
-    task.stop = StopRequest(
+    stop = StopRequest(
         kind=kind, by=by, why=why, kill_at=turn.now + grace, cause=cause, preempted_for=preempted_for,
         for_task=None if preempted_for is None else preempted_for.task,
     )  # fmt: skip
-    turn.memory.note_stopping(task)
-    signal(turn, task)
+    _record(turn, task, stop)
 
 
 def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: timedelta) -> bool:
@@ -53,11 +51,16 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
         asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
     if asked == stop:
         return False
-    turn.touch(task)
-    task.stop = asked
-    turn.memory.note_stopping(task)
-    signal(turn, task)
+    _record(turn, task, asked)
     return True
+
+
+def _record(turn: Turn, task: Task, stop: StopRequest) -> None:
+    """Write the request to the task's row, and signal it."""
+    turn.touch(task)
+    task.stop = stop
+    turn.memory.leases.note_stopping(task)
+    signal(turn, task)
 
 
 def _same_kind(one: StopKind, other: StopKind) -> bool:
@@ -70,7 +73,7 @@ def signal(turn: Turn, task: Task) -> None:
     if worker is None or task.stop is None or task.attempt_id is None:
         return
     if task.state is TaskState.ASSIGNED and worker.wants is not None:
-        turn.memory.claims.recalled.append(task.attempt_id)
+        turn.memory.claims.recall(task.attempt_id)
     elif task.state is TaskState.ASSIGNED:
         turn.send(worker, Recall((task.attempt_id,)))
     elif task.stop.kind is not StopKind.HOLD:
@@ -82,7 +85,7 @@ def seconds_lost(turn: Turn, task: Task) -> float:
     """Seconds of work lost if a task ended now: since its start, or since its last checkpoint."""
     if task.state is not TaskState.RUNNING or task.started_at is None:
         return 0.0
-    since = max(task.started_at, turn.memory.saved_at.get(task.attempt_id or "", task.started_at))
+    since = max(task.started_at, turn.memory.attempts.details(task.attempt_id).saved_at or task.started_at)
     return max(0.0, (turn.now - since).total_seconds())
 
 

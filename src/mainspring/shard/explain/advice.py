@@ -31,7 +31,7 @@ from mainspring.shard.explain.forecast import forecast_start, try_out, try_start
 from mainspring.shard.explain.snapshot import Snapshot, discard_memory, memory_of
 from mainspring.shard.placement import concurrency_groups
 from mainspring.shard.placement.affinity import affinity_of
-from mainspring.shard.placement.limit_ledger import limits_of
+from mainspring.shard.state.limit_ledger import limits_of
 from mainspring.shard.state.memory import ShardMemory
 
 _MAX_TRIED = 8
@@ -73,7 +73,7 @@ def advise(found: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     if found.reason is None:
         return found
     memory = memory_of(snapshot)
-    task = memory.find(snapshot.task_id) or snapshot.task()
+    task = memory.runs.find(snapshot.task_id) or snapshot.task()
     shape = memory.shape(task)
     affinity = affinity_of(memory, task, shape)
     case = _Case(found=found, snapshot=snapshot, memory=memory, task=task, shape=shape, affinity=affinity)
@@ -181,7 +181,7 @@ def _takes(case: _Case, worker: Worker) -> bool:
 
 
 def _obstacle_kinds(case: _Case, worker: Worker) -> set[ObstacleKind]:
-    found = obstacles(case.shape, worker, case.affinity, case.task.id, case.memory.zones)
+    found = obstacles(case.shape, worker, case.affinity, case.task.id, case.memory.limits.zones)
     return {one.kind for one in found}
 
 
@@ -190,7 +190,7 @@ def _left_of_quota(case: _Case) -> Resources:
     memory, tenant, asked = case.memory, case.task.tenant, case.shape.resources
     if tenant not in memory.rules.quotas or case.task.priority is Priority.P0:
         return asked
-    quota, use = memory.rules.quota(tenant, case.snapshot.at), memory.use.get(tenant, ZERO_RESOURCES)
+    quota, use = memory.rules.quota(tenant, case.snapshot.at), memory.leases.use.get(tenant, ZERO_RESOURCES)
     left = [
         getattr(asked, name) if most is None else getattr(quota.guaranteed, name) + most - getattr(use, name)
         for name, most in ((name, getattr(quota.burst, name)) for name in NAMES)
@@ -281,7 +281,7 @@ def _raised(case: _Case) -> Iterator[_Candidate]:
     row = memory.rules.quotas.get(tenant)
     if row is None:
         return
-    use, tasks = memory.use.get(tenant, ZERO_RESOURCES) + case.shape.resources, lease_count(memory, tenant) + 1
+    use, tasks = memory.leases.use.get(tenant, ZERO_RESOURCES) + case.shape.resources, lease_count(memory, tenant) + 1
     quota, limits = row.at(now), dict[str, int]()
     for _ in range(len(NAMES) + 1):
         limit = excess(quota, use, tasks)

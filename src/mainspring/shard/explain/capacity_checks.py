@@ -125,7 +125,9 @@ def fragmented(context: TaskContext) -> GateBlock | None:
     found = context.match_workers()
     reserving = found.reserving()
     if reserving:
-        tasks = [task for worker in reserving for task in map(context.memory.find, worker.reserved) if task is not None]
+        tasks = [
+            task for worker in reserving for task in map(context.memory.runs.find, worker.reserved) if task is not None
+        ]
         is_above = bool(tasks) and all(task.priority < context.task.priority for task in tasks)
         reason = Reason.PRIORITY_QUEUE_WAIT if is_above else Reason.NO_WORKER_CAPACITY
         return GateBlock(

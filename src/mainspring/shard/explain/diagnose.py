@@ -79,7 +79,7 @@ def find(memory: ShardMemory, task_id: str) -> Task | None:
     """Find a task by an id from a request; None also if it is no valid id."""
     if not task_id.isascii() or len(task_id) > _MAX_ID_CHARS:
         return None
-    task = memory.find(task_id)
+    task = memory.runs.find(task_id)
     return task if task is not None and task.id == task_id else None
 
 
@@ -121,5 +121,5 @@ def _lagging(age_seconds: float) -> Finding:
 
 def _ended(memory: ShardMemory, task: Task, now: datetime) -> Diagnosis:
     job = memory.runs[task.run_id].job.spec.name
-    cause = None if task.cause is None else memory.find(task.cause)
+    cause = None if task.cause is None else memory.runs.find(task.cause)
     return from_rows.of_ended_task(task, job, now, cause)

@@ -93,7 +93,7 @@ class DiagnosisContext:
         memory = self.memory
         if self._weight is None:
             self._weight = fair_share.total_weight(memory, fair_share.active_tenants(memory), self.now)
-        share = dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity)
+        share = dominant_share(memory.leases.use.get(tenant, ZERO_RESOURCES), memory.workers.capacity)
         weight = memory.rules.quota(tenant, self.now).weight
         return share * self._weight / weight if weight else 0.0
 
@@ -141,7 +141,7 @@ class DiagnosisContext:
                 continue
             kind = without_affinity(shape)
             if kind not in competes:
-                competes[kind] = any(is_feasible(kind, worker, zones=memory.zones) for worker in matches)
+                competes[kind] = any(is_feasible(kind, worker, zones=memory.limits.zones) for worker in matches)
             if competes[kind] and self._may_be_placed(priority, tenant, shape):
                 found.append(CompetingQueue(tenant, shape, tasks))
         return found
@@ -152,7 +152,7 @@ class DiagnosisContext:
         memory = self.memory
         if shape in memory.queues.parked and not context.is_parked():
             return False
-        if shape in memory.faulty_shapes:
+        if shape in memory.queues.faulty:
             return False
         known = self._may_start.get((priority, tenant))
         if known is None:

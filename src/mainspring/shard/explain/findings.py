@@ -169,7 +169,7 @@ def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: in
 
 def lease_count(memory: ShardMemory, tenant: str) -> int:
     """Live leases of a tenant."""
-    return memory.lease_counts.get(tenant, 0)
+    return memory.leases.counts.get(tenant, 0)
 
 
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:

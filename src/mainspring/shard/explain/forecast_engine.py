@@ -31,11 +31,10 @@ from mainspring.protocol.wire import Assign, Outcome, Recall, Stop
 from mainspring.shard import effects
 from mainspring.shard import events as happened
 from mainspring.shard.explain.snapshot import Snapshot, discard_memory, fill
-from mainspring.shard.placement.preemption import RECHECK_SECONDS
-from mainspring.shard.placement.starved_queues import QueueKey
 from mainspring.shard.shard import Shard
-from mainspring.shard.state.memory import MAX_TURN_SECONDS
 from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.state.starved_queues import RECHECK_SECONDS, QueueKey
+from mainspring.shard.state.timers import MAX_TURN_SECONDS
 
 HORIZON = timedelta(days=2)
 """Later starts are not reported."""
@@ -96,7 +95,7 @@ class Forecast:
         self._last_turn = snapshot.at
         self._more: dict[QueueKey, _More] = {}
         self._others = _shares_of_others(snapshot)
-        self._kept = {task_id for kept in self.memory.reserved_tasks.values() for task_id in kept}
+        self._kept = {task_id for kept in self.memory.queues.reserved.values() for task_id in kept}
         """Tasks that had a reservation already."""
         self._rates: dict[str, LimitRow] = {}
         for task_id, left in snapshot.coverage.omitted.items():
@@ -125,7 +124,7 @@ class Forecast:
         """Let the queue of the task under diagnosis be checked in the next turn, as it is within a second."""
         mine = self.mine()
         shape = self.memory.shape(mine)
-        self.memory.starved_queues.check_now(mine.priority, self.memory.life, lambda other: other == shape)
+        self.memory.queues.starved.check_now(mine.priority, self.memory.life, lambda other: other == shape)
 
     def settle(self) -> None:
         """Run turns until the shard waits for time to pass."""
@@ -159,11 +158,11 @@ class Forecast:
         """
         if self._ends or self._newcomers or (self.now - self.snapshot.at).total_seconds() <= RECHECK_SECONDS:
             return False
-        timers = (*self.memory.timers_at.pending(), *self.memory.timers_after.pending())
+        timers = (*self.memory.timers.at.pending(), *self.memory.timers.after.pending())
         return all(one.kind is happened.TimerKind.RESERVATION and one.subject not in self._kept for one in timers)
 
     def _task(self, task_id: str) -> Task:
-        task = self.memory.find(task_id)
+        task = self.memory.runs.find(task_id)
         return task if task is not None else self.snapshot.task()
 
     def _next(self) -> datetime | None:
@@ -179,7 +178,7 @@ class Forecast:
         self._starts, self._events = [], []
         self.turns += 1
         passed = (self.now - self._last_turn).total_seconds()
-        self.memory.life += max(0.0, passed - MAX_TURN_SECONDS)
+        self.memory.timers.life += max(0.0, passed - MAX_TURN_SECONDS)
         self._last_turn = self.now
         self._apply_effects(self.shard.handle(events, now=self.now))
 
@@ -282,9 +281,7 @@ class Forecast:
         like, row = copy(more.template.task), self._new_run(more.template)
         like.id, like.run_id, like.position = task_id_of(row.id, 0), row.id, 0
         like.since -= timedelta(microseconds=1)
-        self.memory.runs[row.id] = RunMemory(
-            run=row, job=more.template.job, tasks=[like], waiting=[0], counts={S.QUEUED: 1}
-        )
+        self.memory.runs.add(RunMemory(run=row, job=more.template.job, tasks=[like], waiting=[0], counts={S.QUEUED: 1}))
         key = (like.priority, like.tenant)
         self.memory.queues.depth[key] = self.memory.queues.depth.get(key, 0) + 1
         self.memory.queues.put_back(like, shape)
@@ -328,7 +325,7 @@ class Forecast:
         group = self.memory.rules.groups.get(request.limit)
         if group is None:
             return
-        has = self.memory.groups.shares.get(request.limit, 0)
+        has = self.memory.limits.ledger.shares.get(request.limit, 0)
         granted = max(has, min(request.wanted, group.most - self._others.get(request.limit, 0)))
         if granted > has or granted >= request.wanted:
             self.add_events(happened.ShareGranted(limit=request.limit, granted=granted, stamp=request.stamp))

@@ -124,14 +124,14 @@ def _add_workers(memory: ShardMemory, shape: Shape, more: tuple[ExtraWorkers, ..
     """Add workers, with what the task requests by default. Their heartbeats are not checked."""
     count, met = sum(workers.count for workers in more), 0
     for workers in more:
-        offers = _filled(workers.offers, shape.resources, memory.capacity)
+        offers = _filled(workers.offers, shape.resources, memory.workers.capacity)
         for _ in range(workers.count):
             met += 1
             worker = memory.add_worker("the new worker" if count == 1 else f"new worker {met:,}")
-            worker.session, worker.total, worker.status = worker.id, offers, WorkerStatus.READY
+            worker.session, worker.status = worker.id, WorkerStatus.READY
             worker.labels = dict(shape.labels if workers.labels is None else workers.labels)
             worker.zone = (shape.zone or "") if workers.zone is None else workers.zone
-            memory.capacity += offers
+            memory.workers.set_total(worker, offers)
             memory.refresh(worker)
 
 

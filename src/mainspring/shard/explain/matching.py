@@ -85,7 +85,7 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def match_workers(memory: ShardMemory, task: Task, shape: Shape) -> WorkerMatches:
     """Match the workers of a pool with a queued task."""
-    affinity, zones = affinity_of(memory, task, shape), memory.zones
+    affinity, zones = affinity_of(memory, task, shape), memory.limits.zones
     workers = _some(memory)
     found = [obstacles(shape, worker, affinity, task.id, zones) for worker in workers]
     why = explain(shape, found, _free_on(workers, found))
@@ -93,7 +93,7 @@ def match_workers(memory: ShardMemory, task: Task, shape: Shape) -> WorkerMatche
     matches = [matched for matched in map(WorkerMatch, workers, map(_kinds, found)) if not matched.kinds & PERMANENT]
     same_kind = () if matches else tuple(_same_kind(memory, shape, affinity))
     if not is_all and all(matched.kinds & _UNAVAILABLE for matched in matches):
-        fits = (one for one in same_kind or memory.open_workers.all if is_feasible(shape, one, affinity, zones))
+        fits = (one for one in same_kind or memory.workers.open.all if is_feasible(shape, one, affinity, zones))
         others = list(islice(fits, MAX_EXAMINED))
         matches = [
             WorkerMatch(one, _kinds(obstacles(shape, one, affinity, task.id, zones))) for one in others
@@ -108,7 +108,7 @@ def _same_kind(memory: ShardMemory, shape: Shape, affinity: Affinity) -> Iterato
     """Workers that match apart from size; without devices a worker is of another kind."""
     bare, needs_gpu = replace(shape, resources=ZERO_RESOURCES), shape.resources.gpus > 0
     for worker in memory.workers.values():
-        if is_feasible(bare, worker, affinity, memory.zones) and (worker.total.gpus or not needs_gpu):
+        if is_feasible(bare, worker, affinity, memory.limits.zones) and (worker.total.gpus or not needs_gpu):
             yield worker
 
 
@@ -145,8 +145,8 @@ def arrival(memory: ShardMemory, shape: Shape, now: datetime) -> str:
 
     Affinity does not count: it may differ by then.
     """
-    gone = memory.recent_workers.recent(now)
-    last = next((one for one in gone if is_feasible(shape, one.worker, zones=memory.zones)), None)
+    gone = memory.workers.recent.recent(now)
+    last = next((one for one in gone if is_feasible(shape, one.worker, zones=memory.limits.zones)), None)
     if last is not None:
         return words.offered_until(last.worker.id, last.until, now)
     has_refused = any(shape in worker.refused for worker in memory.workers.values())

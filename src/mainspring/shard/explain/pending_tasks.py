@@ -70,7 +70,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
         expected=Expected.at(due_at, "it is due then"),
         numbers={"seconds": (due_at - now).total_seconds()},
     )
-    job, name = memory.job_breakers.open.get(context.run.subject()), context.run.subject()
+    job, name = memory.limits.job_breakers.open.get(context.run.subject()), context.run.subject()
     if job is not None:
         failure = failure_of(task) if task.tries else ""
         return replace(
@@ -80,7 +80,7 @@ def _until(context: TaskContext, due_at: datetime) -> Finding:
             expected=Expected.unknown("it depends on whether the probe succeeds"),
             blockers=named([rules.failing(job, task.tenant)]),
         )
-    circuit = None if task.trail is None else memory.signature_breakers.open.get(task.trail.signature)
+    circuit = None if task.trail is None else memory.limits.signature_breakers.open.get(task.trail.signature)
     if circuit is not None:
         says = f"many tasks failed the same way: {circuit.because}"
         return replace(
@@ -110,7 +110,7 @@ def _upstream(context: TaskContext) -> Finding:
     task, run, now = context.task, context.run, context.now
     decision = progress.decide_early(run, task)
     if decision is not None:
-        cause = None if decision.cause is None else context.memory.find(decision.cause)
+        cause = None if decision.cause is None else context.memory.runs.find(decision.cause)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
             verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
@@ -139,7 +139,7 @@ def _undecided(context: TaskContext) -> Finding:
     run = context.run
     since = run.changed_at or context.task.since
     waited = (context.now - since).total_seconds()
-    is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.deferred
+    is_worked_on = bool(run.propagations or run.bulk_operations) or run.run.id in context.memory.backlog.deferred
     if is_worked_on or waited <= STALE_SECONDS:
         return Finding(
             reason=None, verdict=words.about_to_be_ready(), expected=Expected.unknown("its run is being processed")

@@ -20,7 +20,7 @@ from mainspring.shard.explain.diagnosis_context import DiagnosisContext
 from mainspring.shard.explain.findings import lease_count
 from mainspring.shard.explain.queue_reasons import of_blocked, of_queue
 from mainspring.shard.placement import failure_throttle, fair_share, gates
-from mainspring.shard.placement.blocked import BlockedRun
+from mainspring.shard.state.blocked import BlockedRun
 from mainspring.shard.state.memory import ShardMemory
 
 MAX_ROWS = 1_000
@@ -32,15 +32,15 @@ def pool_status(memory: ShardMemory, now: datetime, tenant: str | None = None) -
     """The status of the pool; with `tenant`, details are of that tenant only."""
     ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
     used = ZERO_RESOURCES
-    for use in memory.use.values():
+    for use in memory.leases.use.values():
         used += use
     return PoolStatus(
         pool=memory.shard,
         at=now,
         workers=len(ready),
-        capacity=memory.capacity,
+        capacity=memory.workers.capacity,
         used=used,
-        dispatch_paused_from=memory.suspended_from,
+        dispatch_paused_from=memory.queues.suspended_from,
         queued=_queued(memory),
         tenants=_tenants(memory, now, tenant),
         queues=_lines(memory, now, tenant),
@@ -66,12 +66,15 @@ def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[Tenan
         queued.setdefault(tenant, {})[priority.name] = depth
     here = fair_share.active_tenants(memory)
     weights = fair_share.total_weight(memory, here, now)
-    shares = {tenant: dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity) for tenant in here}
+    shares = {
+        tenant: dominant_share(memory.leases.use.get(tenant, ZERO_RESOURCES), memory.workers.capacity)
+        for tenant in here
+    }
     shown = here if only is None else [tenant for tenant in here if tenant == only]
     largest = heapq.nlargest(MAX_ROWS, shown, key=lambda tenant: (shares[tenant], tenant))
     found = []
     for tenant in largest:
-        quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, ZERO_RESOURCES)
+        quota, use = memory.rules.quota(tenant, now), memory.leases.use.get(tenant, ZERO_RESOURCES)
         found.append(
             TenantStatus(
                 tenant=tenant,
@@ -102,12 +105,12 @@ def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: date
 
 def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape | None, now: datetime) -> str:
     """Describe the rule that blocks a tenant's tasks of a priority and shape; empty if there is none."""
-    frozen = gates.freezes(memory, tenant, now)
+    frozen = gates.freeze_over(memory, tenant, now)
     if frozen is not None:
-        return frozen
+        return str(frozen)
     if priority is Priority.P0:
         return ""
-    if memory.failures.has(tenant) and failure_throttle.is_exhausted(memory, tenant, now):
+    if memory.limits.failures.has(tenant) and failure_throttle.is_exhausted(memory, tenant, now):
         return failure_throttle.describe(memory, tenant, now)
     limit = None if shape is None else gates.exceeds(memory, priority, tenant, shape, now)
     return "" if limit is None else gates.format_excess(memory, tenant, limit, now)
@@ -117,7 +120,9 @@ def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[QueueSt
     """The waiting queues; reasons are computed only for those that are returned."""
     queues = (line for line in memory.queues.queues() if only in {None, line.tenant})
     blocked = (
-        blocked_task for blocked_task in memory.blocked.queues() if only in {None, blocked_task.first.task.tenant}
+        blocked_task
+        for blocked_task in memory.queues.blocked.queues()
+        if only in {None, blocked_task.first.task.tenant}
     )
     both: list[QueueSummary | BlockedRun] = [*queues, *blocked]
     first = heapq.nsmallest(MAX_ROWS, both, key=_place)
@@ -150,7 +155,7 @@ def _of_blocked(diagnosis: DiagnosisContext, blocked_task: BlockedRun) -> QueueS
 
 
 def _kept(memory: ShardMemory) -> Iterator[ReservationStatus]:
-    for reserved in memory.reserved_tasks.values():
+    for reserved in memory.queues.reserved.values():
         for task in reserved.values():
             if task.reserved is not None:
                 yield ReservationStatus(

@@ -20,7 +20,7 @@ from mainspring.core.model.task import Task, TaskState
 from mainspring.shard.explain.diagnose import diagnose
 from mainspring.shard.explain.diagnosis_context import DiagnosisContext
 from mainspring.shard.explain.queued_tasks import held_by_capacity, held_by_rules
-from mainspring.shard.placement.blocked import BlockedTask
+from mainspring.shard.state.blocked import BlockedTask
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
@@ -111,7 +111,7 @@ def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_P
             reason = of_queue(diagnosis, line).reason or Reason.PRIORITY_QUEUE_WAIT
             count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
             yield _Part(reason, count, line.since, front[2])
-    for blocked_task in memory.blocked.queues():
+    for blocked_task in memory.queues.blocked.queues():
         task = blocked_task.first.task
         if only in {None, task.tenant}:
             yield _Part(
@@ -135,7 +135,7 @@ def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterato
             yield _Part(Reason.PAUSED, pending, since, run)
             continue
         if run.delayed:
-            is_failing = run.subject() in memory.job_breakers.open
+            is_failing = run.subject() in memory.limits.job_breakers.open
             yield _Part(Reason.CIRCUIT_OPEN if is_failing else Reason.WAITING_RETRY, run.delayed, since, run)
         if pending > run.delayed:
             yield _Part(Reason.WAITING_UPSTREAM, pending - run.delayed, since, run)

@@ -82,8 +82,8 @@ def _matters(context: TaskContext, gate: str) -> bool:
         words.UPSTREAM: bool(context.run.parents(context.task.position)),
         words.POLICY: bool(memory.rules.policies),
         words.STORE: False,
-        words.CIRCUIT: bool(memory.job_breakers.open),
-        words.FAILURES: memory.failures.has(tenant),
+        words.CIRCUIT: bool(memory.limits.job_breakers.open),
+        words.FAILURES: memory.limits.failures.has(tenant),
         words.QUOTA: tenant in memory.rules.quotas,
         words.GROUPS: bool(context.shape.groups or context.run.job.spec.groups),
     }

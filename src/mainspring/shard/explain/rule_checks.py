@@ -56,7 +56,7 @@ def frozen(context: TaskContext) -> GateBlock | None:
     """A freeze of everything, its pool, its tenant or its job."""
     row = gates.freeze_over(context.memory, context.task.tenant, context.now)
     if row is None:
-        row = context.memory.frozen_jobs.get(context.run.subject())
+        row = context.memory.limits.frozen_jobs.get(context.run.subject())
     if row is None or not row.holds_at(context.now):
         return None
     return GateBlock(words.FROZEN, Reason.FROZEN, str(row), partial(_describe_frozen, context, row))
@@ -111,12 +111,12 @@ def forbidden(context: TaskContext) -> GateBlock | None:
 
 def store_is_slow(context: TaskContext) -> GateBlock | None:
     """The store is slow, or placing such a task failed."""
-    paused_from = context.memory.suspended_from
+    paused_from = context.memory.queues.suspended_from
     if paused_from is not None and context.task.priority >= paused_from:
         slow, why = words.store_is_slow(paused_from), "the store is slow; lower priorities are not dispatched"
         found = Finding(reason=Reason.SCHEDULER_LAG, verdict=slow, expected=Expected.unknown("the store is slow"))
         return GateBlock(words.STORE, Reason.SCHEDULER_LAG, why, lambda: found)
-    if context.shape not in context.memory.faulty_shapes:
+    if context.shape not in context.memory.queues.faulty:
         return None
     failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=Expected.unknown("placing it failed"))
     return GateBlock(words.STORE, Reason.UNKNOWN, "placing it failed with an internal error", lambda: failed)
@@ -127,7 +127,7 @@ def circuit(context: TaskContext) -> GateBlock | None:
     job, task, probe = context.run.subject(), context.task, probe_at(context)
     if probe is None or context.now >= probe or (task.trail is not None and task.trail.is_probe):
         return None
-    opened = context.memory.job_breakers.open[job]
+    opened = context.memory.limits.job_breakers.open[job]
 
     why = f"the circuit breaker of {job} is open ({opened.because})"
     return GateBlock(words.CIRCUIT, Reason.CIRCUIT_OPEN, why, partial(_describe_circuit, context, opened, probe))
@@ -146,7 +146,7 @@ def _describe_circuit(context: TaskContext, opened: CircuitBreaker, probe: datet
 
 def probe_at(context: TaskContext) -> datetime | None:
     """Return when the next probe of a job with an open circuit breaker may start."""
-    seconds = context.memory.job_breakers.probe_at(context.run.subject())
+    seconds = context.memory.limits.job_breakers.probe_at(context.run.subject())
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
@@ -158,7 +158,7 @@ def failing(circuit: CircuitBreaker, tenant: str) -> Blocker:
 def throttled(context: TaskContext) -> GateBlock | None:
     """The failure budget of its tenant is used up."""
     memory, task = context.memory, context.task
-    if task.priority is Priority.P0 or not memory.failures.has(task.tenant):
+    if task.priority is Priority.P0 or not memory.limits.failures.has(task.tenant):
         return None
     if not failure_throttle.is_throttled(memory, task.tenant, context.now):
         return None
@@ -168,7 +168,7 @@ def throttled(context: TaskContext) -> GateBlock | None:
 
 def _describe_throttled(context: TaskContext, why: str) -> Finding:
     tenant = context.task.tenant
-    failed = context.memory.failures.count(tenant, context.now)
+    failed = context.memory.limits.failures.count(tenant, context.now)
     return Finding(
         reason=Reason.RATE_LIMIT,
         verdict=words.throttled(tenant, why),
@@ -215,7 +215,7 @@ def _describe_beyond_quota(context: TaskContext, why: str) -> Finding:
 
 def _describe_quota(context: TaskContext, limit: str, why: str, blocker: Task | None) -> Finding:
     memory, tenant, now = context.memory, context.task.tenant, context.now
-    quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, ZERO_RESOURCES)
+    quota, use = memory.rules.quota(tenant, now), memory.leases.use.get(tenant, ZERO_RESOURCES)
     if limit in NAMES:
         used, most = getattr(use, limit), getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
         says = format_part(limit, used, most)
@@ -229,7 +229,7 @@ def _describe_quota(context: TaskContext, limit: str, why: str, blocker: Task | 
         verdict = words.behind_one_over_quota(tenant, full_name(blocker), why)
         holders = named((waiter(memory, blocker, now), *holders.shown), len(mine) + 1)
     else:
-        first = memory.find(holders.shown[0].id) if holders.shown else None
+        first = memory.runs.find(holders.shown[0].id) if holders.shown else None
         verdict = words.over_quota(tenant, why, "" if first is None else format_held(memory, first, now))
     return Finding(
         reason=Reason.TENANT_OVER_QUOTA,
@@ -250,7 +250,7 @@ def grouped(context: TaskContext) -> GateBlock | None:
 
 
 def _describe_group(context: TaskContext, group: GroupRow) -> Finding:
-    ledger, now = context.memory.groups, context.now
+    ledger, now = context.memory.limits.ledger, context.now
     if group.per_seconds is not None:
         more_at = ledger.not_before.get(group.limit)
         return Finding(
@@ -280,7 +280,7 @@ def _group(group: GroupRow) -> Blocker:
 def _runs_in(context: TaskContext, limit: str) -> Iterator[Blocker]:
     """Runs counted by a limit."""
     memory = context.memory
-    for run_id, limits in islice(memory.groups.runs.items(), _MAX_LEASES):
+    for run_id, limits in islice(memory.limits.ledger.runs.items(), _MAX_LEASES):
         run = memory.runs.get(run_id)
         if limit in limits and run is not None:
             since = run.run.adopted_at or run.run.created_at

@@ -70,7 +70,7 @@ def _silent(context: TaskContext, worker: Worker) -> Finding:
 
 def _stopping(context: TaskContext, stop: StopRequest) -> Finding:
     if stop.kind is StopKind.PREEMPT:
-        winner = None if stop.for_task is None else context.memory.find(stop.for_task)
+        winner = None if stop.for_task is None else context.memory.runs.find(stop.for_task)
         preempts = [] if winner is None else [blocking_task(context.memory, winner, "preempts it")]
         return Finding(
             reason=Reason.PREEMPTED,
@@ -120,7 +120,7 @@ def _first(members: list[Task], task: Task) -> Task | None:
 def _running(context: TaskContext, worker: Worker) -> Finding:
     task, memory = context.task, context.memory
     ran, known, attempt = elapsed(task, context.now), usual(memory, task), task.attempt_id or ""
-    attempt_progress = memory.attempt_progress.get(attempt)
+    attempt_progress = memory.attempts.details(attempt).progress
     silent = ran if attempt_progress is None else memory.life - attempt_progress.moved
     middle, highest = (None, None) if known is None else (known.middle, known.highest)
     numbers = {"running_seconds": ran, "silent_seconds": silent}
@@ -136,7 +136,7 @@ def _running(context: TaskContext, worker: Worker) -> Finding:
     progress = (
         "" if attempt_progress is None else words.format_progress(attempt_progress.percent, attempt_progress.note)
     )
-    if is_late or AlertKind.RUNNING_LONG in memory.alerted.get(attempt, ()):
+    if is_late or AlertKind.RUNNING_LONG in memory.attempts.details(attempt).alerts:
         verdict = words.runs_slowly(ran, middle, progress)
         return Finding(reason=Reason.RUNNING_SLOW, verdict=verdict, ruled_out=ruled_out, numbers=numbers)
     return Finding(reason=None, verdict=words.runs(worker.id, ran, middle, progress), numbers=numbers)
@@ -149,7 +149,7 @@ def _is_stuck(context: TaskContext, ran: float, silent: float, highest: float | 
     One that does not is stuck after a multiple of the duration that it rarely exceeds.
     """
     memory, task = context.memory, context.task
-    if task.attempt_id not in memory.attempt_progress:
+    if memory.attempts.details(task.attempt_id).progress is None:
         return highest is not None and is_late and ran > max(_STUCK_FACTOR * highest, _MIN_STUCK_SECONDS)
     limit = timeouts.stall_limit(context.run.spec(task.position), memory.scheduler_settings)
     return silent >= limit / 2 or (is_late and silent >= _MIN_STUCK_SECONDS)

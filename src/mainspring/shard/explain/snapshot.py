@@ -30,13 +30,14 @@ from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import reservations, rule_changes
-from mainspring.shard.placement.limit_ledger import LimitLedger
-from mainspring.shard.placement.starved_queues import QueueKey, StarvedQueue
-from mainspring.shard.state.memory import ShardMemory, Throttle
+from mainspring.shard.state.limit_ledger import LimitLedger
+from mainspring.shard.state.limits import Throttle
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.recent_workers import RecentWorker, RecentWorkers
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.workers.recent_workers import RecentWorker, RecentWorkers
+from mainspring.shard.state.starved_queues import QueueKey, StarvedQueue
 
 LONG_QUEUE = 300
 """Tasks ahead from which on a few of them tell the throughput as well as many."""
@@ -155,32 +156,34 @@ def memory_of(snapshot: Snapshot) -> ShardMemory:
 
 def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
     """Fill an empty memory from a snapshot."""
-    memory.life = snapshot.life
-    memory.starved_queues.max_logged = 0
-    memory.advance_clock(snapshot.at)
-    memory.rule(snapshot.gates.rules)
+    memory.timers.life = snapshot.life
+    memory.queues.starved.max_logged = 0
+    memory.timers.advance(snapshot.at)
+    memory.set_rules(snapshot.gates.rules)
     tasks: dict[str, Task] = {}
     for copied in snapshot.runs:
-        run = memory.runs[copied.run.id] = _run(copied)
+        run = _run(copied)
+        memory.runs.add(run)
         tasks.update((task.id, task) for task in run.tasks)
     for worker in snapshot.workers:
-        memory.workers[worker.id] = copy_worker(worker)
-    memory.held.update(snapshot.held)
-    memory.recent_workers = RecentWorkers(snapshot.departed)
+        memory.workers.restore(copy_worker(worker))
+    memory.workers.load(snapshot.held.values())
+    memory.workers.recent = RecentWorkers(snapshot.departed)
     for lease in snapshot.leases:
         _open(memory, lease, tasks)
     for worker in memory.workers.values():
-        memory.open_workers.update(worker)
-    memory.saved_at.update(snapshot.saved_at)
+        memory.workers.open.update(worker)
+    for attempt, saved_at in snapshot.saved_at.items():
+        memory.attempts.record(attempt, saved_at=saved_at)
     _queue(memory, snapshot, tasks)
     _close_gates(memory, snapshot.gates, snapshot.at)
     for task in tasks.values():
         if task.reserved is not None:
             reservations.restore(memory, task)
         if task.due_at is not None:
-            timer = TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq)
-            memory.set_timer_at(task.due_at, timer)
-    memory.ready_queues = dict.fromkeys(snapshot.gates.ready_queues)
+            memory.timers.set_at(task.due_at, TimerKind.RETRY, task.id, task.seq)
+    for queue_key in snapshot.gates.ready_queues:
+        memory.queues.mark_ready(queue_key)
 
 
 def discard_memory(memory: ShardMemory) -> None:
@@ -190,8 +193,8 @@ def discard_memory(memory: ShardMemory) -> None:
     per question with 100,000 tasks in 10,000 queues, and 7 without; even what is freed by reference counting makes it
     scan the whole memory of the leader, for 0.3 s in every 50th question.
     """
-    for worker in tuple(memory.open_workers.all):
-        memory.open_workers.discard(worker.id)
+    for worker in tuple(memory.workers.open.all):
+        memory.workers.open.discard(worker.id)
     vars(memory).clear()
 
 
@@ -245,11 +248,11 @@ def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -
         if task is not None:
             lease.members[attempt] = task
             memory.hold(attempt, task)
-    memory.attach_lease(lease)
+    memory.leases.attach(lease, memory.workers[lease.worker_id])
     if lease.recalled:
-        memory.stopping_leases[lease.id] = lease
+        memory.leases.recall(lease)
     for task in lease.members.values():
-        memory.note_stopping(task)
+        memory.leases.note_stopping(task)
 
 
 def _queue(memory: ShardMemory, snapshot: Snapshot, tasks: Mapping[str, Task]) -> None:
@@ -259,28 +262,29 @@ def _queue(memory: ShardMemory, snapshot: Snapshot, tasks: Mapping[str, Task]) -
             shape = memory.shape(task)
             memory.queues.push(task, shape)
             memory.queues.take(task.priority, task.tenant, shape, 1)
-            memory.blocked.put(blocked_task.subject, blocked_task.why, task, shape)
+            memory.queues.blocked.put(blocked_task.subject, blocked_task.why, task, shape)
     for task in filter(None, map(tasks.get, snapshot.queue)):
         memory.queues.push(task, memory.shape(task))
 
 
 def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
-    memory.groups = copy_book(gates.ledger)
-    memory.use, memory.lease_counts, memory.capacity = dict(gates.use), dict(gates.lease_counts), gates.capacity
-    memory.recent_usage = {priority: past.copy() for priority, past in gates.recent_usage.items()}
-    memory.failures.load(gates.failure_counts)
-    memory.suspended_from = gates.suspended_from
-    memory.faulty_shapes = dict(gates.faulty_shapes)
+    memory.limits.ledger = copy_book(gates.ledger)
+    memory.leases.load_usage(gates.use, gates.lease_counts, gates.recent_usage)
+    memory.workers.set_capacity(gates.capacity)
+    memory.limits.failures.load(gates.failure_counts)
+    memory.queues.suspended_from = gates.suspended_from
+    for shape, fault in gates.faulty_shapes.items():
+        memory.queues.park_faulty(shape, fault)
     for shape, why in gates.parked.items():
-        memory.park(shape, why)
+        memory.queues.park_for_capacity(shape, why)
     for line, starved in gates.starved_queues.items():
-        memory.starved_queues.restore(line, copy(starved))
-        memory.starved_queues.wake(max(starved.due, memory.life))
+        memory.queues.starved.restore(line, copy(starved))
+        memory.queues.starved.wake(max(starved.due, memory.life))
     for tenant, throttle in gates.throttles.items():
-        memory.throttles[tenant] = copy_throttle(throttle)
-        memory.set_timer_after(max(0.0, throttle.due - memory.life), TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
+        memory.limits.set_throttle(tenant, copy_throttle(throttle))
+        memory.timers.set_after(max(0.0, throttle.due - memory.life), TimerKind.THROTTLE, tenant)
     for circuit in gates.job_breakers:
-        memory.job_breakers.open[circuit.subject] = copy(circuit)
-    for limit, until in memory.groups.not_before.items():
-        memory.set_timer_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+        memory.limits.job_breakers.open[circuit.subject] = copy(circuit)
+    for limit, until in memory.limits.ledger.not_before.items():
+        memory.timers.set_at(until, TimerKind.LIMIT, limit)
     rule_changes.watch(memory, now)

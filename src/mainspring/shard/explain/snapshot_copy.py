@@ -38,8 +38,8 @@ from mainspring.shard.explain.snapshot import (
 )
 from mainspring.shard.explain.snapshot_runs import CopiedRuns
 from mainspring.shard.placement.affinity import affinity_of
-from mainspring.shard.placement.starved_queues import QueueKey
 from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.starved_queues import QueueKey
 
 MAX_WAITING = 128
 """Limit of queued tasks, and again of blocked ones."""
@@ -82,7 +82,7 @@ _TEMPORARY = frozenset(
 
 def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
     """Take a snapshot around a task in memory. Raises Broken if it is not in memory."""
-    task = memory.find(task_id)
+    task = memory.runs.find(task_id)
     if task is None:
         raise Broken(f"{task_id} is not in memory")
     shape = memory.shape(task)
@@ -92,8 +92,8 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
     workers, could_take = _choose_workers(memory, task, shape)
     mine = runs.take(task)
     leases = [_copy_lease(runs, lease) for worker in workers for lease in worker.leases.values()]
-    kept = [one for tasks in memory.reserved_tasks.values() for one in tasks.values()][:MAX_WAITING]
-    waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.blocked.has(one)}
+    kept = [one for tasks in memory.queues.reserved.values() for one in tasks.values()][:MAX_WAITING]
+    waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.queues.blocked.has(one)}
     order = sorted(waiting.values(), key=lambda one: (one.since, lines.arrivals.get(one.id, lines.latest)))
     queue = tuple(map(runs.take, order))
     blocked = tuple(_copy_blocked(memory, task, runs))
@@ -110,17 +110,19 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
         life=memory.life,
         runs=copied,
         workers=tuple(map(copy_worker, workers)),
-        held={worker.id: memory.held[worker.id] for worker in workers if worker.id in memory.held},
+        held={
+            worker.id: memory.workers.cordoned[worker.id] for worker in workers if worker.id in memory.workers.cordoned
+        },
         leases=tuple(leases),
         queue=queue,
         blocked=blocked,
         saved_at={
-            attempt: memory.saved_at[attempt]
+            attempt: saved_at
             for lease in leases
             for attempt, _ in lease.members
-            if attempt in memory.saved_at
+            if (saved_at := memory.attempts.details(attempt).saved_at) is not None
         },
-        departed=tuple(memory.recent_workers.recent(now))[::-1],
+        departed=tuple(memory.workers.recent.recent(now))[::-1],
         gates=_copy_gates(memory, lines, {one.tenant for one in waiting.values()} | {task.tenant}, names),
         names=names,
         duration_samples=runs.duration_samples,
@@ -178,7 +180,7 @@ class _Queues:
         """The last task that was copied of a queue, and how many more there are."""
         self._before = 0
         self._longest = _QUEUE_LENGTH_IF_LONG if is_long_queue else _MAX_QUEUE_LENGTH
-        if task.state is TaskState.QUEUED and not memory.blocked.has(task):
+        if task.state is TaskState.QUEUED and not memory.queues.blocked.has(task):
             self._before = memory.queues.count_before(task, shape)
             self.tasks.append(task)
         upper = [one for one in Priority if one <= task.priority]
@@ -270,7 +272,7 @@ def _choose_workers(memory: ShardMemory, task: Task, shape: Shape) -> tuple[list
     able = [worker for worker in here[:MAX_EXAMINED] if _could_take(memory, task, shape, worker)]
     if not able and len(here) > MAX_EXAMINED:
         affinity = affinity_of(memory, task, shape)
-        others = (worker for worker in here[MAX_EXAMINED:] if is_feasible(shape, worker, affinity, memory.zones))
+        others = (worker for worker in here[MAX_EXAMINED:] if is_feasible(shape, worker, affinity, memory.limits.zones))
         able = list(islice(others, MAX_WORKERS))
     if len(here) <= MAX_WORKERS and len(memory.leases) <= MAX_LEASES:
         return here, len(able)
@@ -298,10 +300,11 @@ def _choose_workers(memory: ShardMemory, task: Task, shape: Shape) -> tuple[list
 def _could_take(memory: ShardMemory, task: Task, shape: Shape, worker: Worker) -> bool:
     if not shape.resources.fits(worker.total):
         return False
-    if not (shape.labels or shape.zone or shape.affinity or memory.zones or worker.refused):
+    if not (shape.labels or shape.zone or shape.affinity or memory.limits.zones or worker.refused):
         return True
     return all(
-        one.kind in _TEMPORARY for one in obstacles(shape, worker, affinity_of(memory, task, shape), "", memory.zones)
+        one.kind in _TEMPORARY
+        for one in obstacles(shape, worker, affinity_of(memory, task, shape), "", memory.limits.zones)
     )
 
 
@@ -322,15 +325,15 @@ def _copy_lease(runs: CopiedRuns, lease: Lease) -> CopiedLease:
 
 def _copy_blocked(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator[CopiedBlocked]:
     """Blocked tasks, first those with the same cause as the task."""
-    mine = memory.blocked.subject_of(task)
+    mine = memory.queues.blocked.subject_of(task)
     subjects = dict.fromkeys([mine[0]] if mine is not None else [])
-    subjects.update(dict.fromkeys(memory.blocked.subjects()[:_MAX_QUEUES]))
+    subjects.update(dict.fromkeys(memory.queues.blocked.subjects()[:_MAX_QUEUES]))
     each = max(1, MAX_WAITING // max(1, len(subjects)))
     for subject in subjects:
-        tasks = [blocked_task.task for blocked_task in memory.blocked.waiting(subject, each)]
+        tasks = [blocked_task.task for blocked_task in memory.queues.blocked.waiting(subject, each)]
         if mine is not None and subject == mine[0] and task not in tasks:
             tasks.append(task)
-        said = memory.blocked.subject_of(tasks[0]) if tasks else None
+        said = memory.queues.blocked.subject_of(tasks[0]) if tasks else None
         if said is not None:
             yield CopiedBlocked(subject=subject, why=said[1], tasks=tuple(map(runs.take, tasks)))
 
@@ -338,24 +341,28 @@ def _copy_blocked(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator
 def _copy_gates(memory: ShardMemory, lines: _Queues, tenants: set[str], names: dict[str, str]) -> Gates:
     shapes = dict.fromkeys([lines.shape, *(line[2] for line in lines.lines)])
     here = {true: mine for mine, true in names.items()}
-    known = memory.starved_queues.known()
+    known = memory.queues.starved.known()
     return Gates(
         rules=memory.rules,
-        ledger=copy_book(memory.groups),
-        failure_counts=tuple(row for tenant in sorted(tenants) for row in memory.failures.rows(memory.shard, tenant)),
+        ledger=copy_book(memory.limits.ledger),
+        failure_counts=tuple(
+            row for tenant in sorted(tenants) for row in memory.limits.failures.rows(memory.shard, tenant)
+        ),
         throttles={
-            tenant: copy_throttle(memory.throttles[tenant]) for tenant in sorted(tenants) if tenant in memory.throttles
+            tenant: copy_throttle(memory.limits.throttles[tenant])
+            for tenant in sorted(tenants)
+            if tenant in memory.limits.throttles
         },
-        job_breakers=tuple(map(copy, memory.job_breakers.open.values())),
-        faulty_shapes=dict(memory.faulty_shapes),
+        job_breakers=tuple(map(copy, memory.limits.job_breakers.open.values())),
+        faulty_shapes=dict(memory.queues.faulty),
         parked={shape: memory.queues.parked[shape] for shape in shapes if shape in memory.queues.parked},
         starved_queues={
             line: replace(known[line], head=here.get(known[line].head, "")) for line in lines.lines if line in known
         },
-        ready_queues=tuple(line for line in memory.ready_queues if line in lines.lines),
-        suspended_from=memory.suspended_from,
-        use=dict[str, Resources](memory.use),
-        lease_counts=dict(memory.lease_counts),
-        recent_usage={priority: past.copy() for priority, past in memory.recent_usage.items()},
-        capacity=memory.capacity,
+        ready_queues=tuple(line for line in memory.queues.ready() if line in lines.lines),
+        suspended_from=memory.queues.suspended_from,
+        use=dict[str, Resources](memory.leases.use),
+        lease_counts=dict(memory.leases.counts),
+        recent_usage={priority: past.copy() for priority, past in memory.leases.recent_usage.items()},
+        capacity=memory.workers.capacity,
     )

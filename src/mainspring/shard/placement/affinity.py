@@ -68,14 +68,14 @@ def _upstream_workers(run: RunMemory, task: Task) -> Iterator[str]:
 
 def _upstream(run: RunMemory, task: Task) -> Iterator[int]:
     for parent in run.parents(task.position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        yield from (parent,) if fan_out is None else fan_out.members()
+        yield from run.members_at(parent)
 
 
 def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:
     """Empty while no worker of the run has a zone, as in most pools."""
     found: dict[str, int] = {}
     for task in islice(run.live.values(), _MAX_ZONE_TASKS):
-        zone = memory.workers[task.worker_id].zone if task.worker_id in memory.workers else ""
+        worker = memory.workers.get(task.worker_id or "")
+        zone = "" if worker is None else worker.zone
         found[zone] = found.get(zone, 0) + 1
     return found if any(found) else {}

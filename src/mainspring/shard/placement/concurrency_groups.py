@@ -20,7 +20,7 @@ from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.effects import RequestRate, RequestShare
 from mainspring.shard.events import RateGranted, ShareGranted, ShareWanted, TimerDue, TimerKind
-from mainspring.shard.placement.limit_ledger import RateBudget, limits_of
+from mainspring.shard.state.limit_ledger import RateBudget, limits_of
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
@@ -37,20 +37,20 @@ def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
     if group is None:
         return True
     memory.queues.park(shape, describe(group))
-    memory.groups.parked.setdefault(group.limit, set()).add(shape)
+    memory.limits.ledger.park(group.limit, shape)
     _request(turn, group, memory.queues.length(tenant, shape), memory.free_slots(shape))
     return False
 
 
 def admits_run(turn: Turn, run: RunMemory, shape: Shape) -> GroupRow | None:
     """The group of its job that keeps a run out, after requesting more; None: the run is admitted."""
-    ledger = turn.memory.groups
+    ledger = turn.memory.limits.ledger
     if run.run.id in ledger.runs:
         return None
     limits = limits_of(run)
     group = _full(turn.memory, limits, turn.now)
     if group is not None:
-        _request(turn, group, turn.memory.blocked.count_runs(group.limit) + 1, turn.memory.free_slots(shape))
+        _request(turn, group, turn.memory.queues.blocked.count_runs(group.limit) + 1, turn.memory.free_slots(shape))
         return group
     ledger.enter(run)
     spend(turn.memory, limits)
@@ -74,13 +74,13 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 
     An exhausted grant of this pool is not enough: more is requested only once there is capacity.
     """
-    ledger = memory.groups
+    ledger = memory.limits.ledger
     for limit in _limits(memory, memory.runs[task.run_id], shape):
         group = memory.rules.groups.get(limit)
         if group is None or left(memory, group, now) > 0:
             continue
         is_used = group.per_seconds is None and ledger.use.get(limit, 0) >= group.most
-        is_waited_for = shape in ledger.parked.get(limit, ()) or memory.blocked.waits_for(task) == limit
+        is_waited_for = shape in ledger.parked.get(limit, ()) or memory.queues.blocked.waits_for(task) == limit
         if is_used or is_waited_for or ledger.not_before.get(limit, now) > now:
             return group
     return None
@@ -88,20 +88,12 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 
 def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
     """Spend one start of each of these limits that is a rate."""
-    for limit in limits:
-        rate_budget = memory.groups.rate_budgets.get(limit)
-        if rate_budget is not None:
-            rate_budget.left = max(0, rate_budget.left - 1)
-
-
-def block(turn: Turn, group: GroupRow, task: Task, shape: Shape) -> None:
-    """Block a task until its run is admitted."""
-    turn.block(group.limit, describe(group), task, shape)
+    memory.limits.ledger.spend(limits)
 
 
 def share_granted(turn: Turn, event: ShareGranted) -> None:
     """The shard's share of a limit has changed."""
-    ledger = turn.memory.groups
+    ledger = turn.memory.limits.ledger
     if event.stamp != ledger.stamps.get(event.limit, 0):
         return
     ledger.shares[event.limit] = event.granted
@@ -112,7 +104,7 @@ def share_granted(turn: Turn, event: ShareGranted) -> None:
 
 def share_wanted(turn: Turn, event: ShareWanted) -> None:
     """Other pools need more of a limit: lower the share as far as usage allows now, and further as it falls."""
-    ledger = turn.memory.groups
+    ledger = turn.memory.limits.ledger
     share = ledger.shares.get(event.limit, 0)
     if event.target < share:
         ledger.targets[event.limit] = event.target
@@ -124,14 +116,14 @@ def share_wanted(turn: Turn, event: ShareWanted) -> None:
 
 def rate_granted(turn: Turn, event: RateGranted) -> None:
     """Starts were granted under a rate limit."""
-    ledger, group = turn.memory.groups, turn.memory.rules.groups.get(event.limit)
+    ledger, group = turn.memory.limits.ledger, turn.memory.rules.groups.get(event.limit)
     ledger.asked.pop(event.limit, None)
     if group is None or group.per_seconds is None:
         return
     if event.amount:
         until = turn.now + timedelta(seconds=USABLE_FRACTION * group.per_seconds)
         ledger.rate_budgets[event.limit] = RateBudget(
-            left=_rate_budget_left(turn.memory, event.limit, turn.now) + event.amount, until=until
+            left=ledger.rate_left(event.limit, turn.now) + event.amount, until=until
         )
         ledger.freed.add(event.limit)
     more_at = event.more_at
@@ -143,20 +135,19 @@ def rate_granted(turn: Turn, event: RateGranted) -> None:
 
 def limit_due(turn: Turn, timer: TimerDue) -> None:
     """More of a limit can be requested."""
-    due = turn.memory.groups.not_before.get(timer.subject)
+    due = turn.memory.limits.ledger.not_before.get(timer.subject)
     if due is not None and due <= turn.now:
-        del turn.memory.groups.not_before[timer.subject]
-        turn.memory.groups.freed.add(timer.subject)
+        del turn.memory.limits.ledger.not_before[timer.subject]
+        turn.memory.limits.ledger.freed.add(timer.subject)
 
 
 def apply_freed(turn: Turn) -> None:
     """Retry what waits for limits that may have been freed, and lower shares that others need."""
     memory = turn.memory
-    freed, memory.groups.freed = memory.groups.freed, set()
-    for limit in sorted(freed):
-        if limit in memory.groups.targets:
+    for limit in memory.limits.ledger.take_freed():
+        if limit in memory.limits.ledger.targets:
             _lower(turn, limit)
-        memory.queues.unpark(memory.groups.parked.pop(limit, ()))
+        memory.queues.unpark(memory.limits.ledger.parked.pop(limit, ()))
         _release(turn, limit)
 
 
@@ -166,21 +157,21 @@ def _release(turn: Turn, limit: str) -> None:
     Of a rate one run more: it requests starts once there is capacity, since unused grants are lost.
     """
     memory, group = turn.memory, turn.memory.rules.groups.get(limit)
-    runs = memory.blocked.count_runs(limit)
+    runs = memory.queues.blocked.count_runs(limit)
     if not runs:
         return
     many = runs if group is None else left(memory, group, turn.now)
     if group is not None and group.per_seconds is not None:
-        memory.blocked.release(limit, many + 1)
+        memory.queues.blocked.release(limit, many + 1)
     elif many > 0:
-        memory.blocked.release(limit, many)
+        memory.queues.blocked.release(limit, many)
     elif group is not None:
         _request(turn, group, runs, 0)
 
 
 def rule(memory: ShardMemory, groups: Mapping[str, GroupRow]) -> None:
     """Apply changed groups: what was known of a changed group is requested again."""
-    ledger, now = memory.groups, memory.rules.groups
+    ledger, now = memory.limits.ledger, memory.rules.groups
     for limit in {*groups, *now, *ledger.parked}:
         was, row = groups.get(limit), now.get(limit)
         if was == row:
@@ -203,7 +194,7 @@ def describe(group: GroupRow) -> str:
 
 def _limits(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...]:
     """The limits that count a task of a shape when it starts; those of its run only if the run is not admitted yet."""
-    if not run.job.spec.groups or run.run.id in memory.groups.runs:
+    if not run.job.spec.groups or run.run.id in memory.limits.ledger.runs:
         return shape.groups
     return (*shape.groups, *limits_of(run))
 
@@ -220,14 +211,9 @@ def _full(memory: ShardMemory, limits: Iterable[str], now: datetime) -> GroupRow
 def left(memory: ShardMemory, group: GroupRow, now: datetime) -> int:
     """Number of starts left under a limit, as granted to this shard."""
     if group.per_seconds is not None:
-        return _rate_budget_left(memory, group.limit, now)
-    ledger = memory.groups
+        return memory.limits.ledger.rate_left(group.limit, now)
+    ledger = memory.limits.ledger
     return min(ledger.shares.get(group.limit, 0), group.most) - ledger.use.get(group.limit, 0)
-
-
-def _rate_budget_left(memory: ShardMemory, limit: str, now: datetime) -> int:
-    rate_budget = memory.groups.rate_budgets.get(limit)
-    return rate_budget.left if rate_budget is not None and rate_budget.until > now else 0
 
 
 def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None:
@@ -235,7 +221,7 @@ def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None
 
     Of a rate no more than there are free slots.
     """
-    ledger, limit = turn.memory.groups, group.limit
+    ledger, limit = turn.memory.limits.ledger, group.limit
     if ledger.not_before.get(limit, turn.now) > turn.now:
         return
     if group.per_seconds is not None:
@@ -249,14 +235,14 @@ def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None
 
 
 def _request_share(turn: Turn, limit: str, wanted: int) -> None:
-    ledger = turn.memory.groups
+    ledger = turn.memory.limits.ledger
     ledger.asked[limit] = wanted
     turn.batch.effects.append(RequestShare(limit, wanted, ledger.stamps.get(limit, 0)))
 
 
 def _lower(turn: Turn, limit: str) -> None:
     """Give up the unused part of a share in this batch; request nothing until others had time to take it."""
-    ledger = turn.memory.groups
+    ledger = turn.memory.limits.ledger
     share, used = ledger.shares.get(limit, 0), ledger.use.get(limit, 0)
     lower = max(ledger.targets[limit], used)
     if lower <= ledger.targets[limit]:
@@ -273,7 +259,7 @@ def _lower(turn: Turn, limit: str) -> None:
 def _write_share(turn: Turn, limit: str, granted: int) -> None:
     """Write the share to the rows. A grant on its way will not be applied, and pending requests are repeated."""
     memory = turn.memory
-    ledger = memory.groups
+    ledger = memory.limits.ledger
     ledger.shares[limit] = granted
     ledger.stamps[limit] = ledger.stamps.get(limit, 0) + 1
     turn.save_share(lowered(limit, memory.shard, granted))
@@ -282,5 +268,5 @@ def _write_share(turn: Turn, limit: str, granted: int) -> None:
 
 
 def _wait(memory: ShardMemory, limit: str, until: datetime) -> None:
-    memory.groups.not_before[limit] = until
-    memory.set_timer_at(until, TimerDue(kind=TimerKind.LIMIT, subject=limit))
+    memory.limits.ledger.not_before[limit] = until
+    memory.timers.set_at(until, TimerKind.LIMIT, limit)

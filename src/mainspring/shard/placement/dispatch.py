@@ -20,7 +20,7 @@ from mainspring.core.placement.task_shapes import Shape, without_affinity
 from mainspring.protocol.ids import new_id
 from mainspring.protocol.wire import Assign, Assignment, Offer, Recall
 from mainspring.shard import decision_log
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, failure_throttle, gates, preemption, reservations
 from mainspring.shard.placement.affinity import affinity_of
 from mainspring.shard.placement.fair_share import TenantOrder
@@ -49,7 +49,7 @@ def _place_all(turn: Turn, only: Shape | None) -> bool:
     memory = turn.memory
     concurrency_groups.apply_freed(turn)
     turn.put_back()
-    if gates.freezes_all(memory, turn.now) is not None:
+    if memory.rules.freezes and memory.rules.freeze_of_all(turn.now) is not None:
         return True
     for _ in range(_MAX_PASSES):
         wake_count = memory.queues.wake_count
@@ -66,7 +66,7 @@ def _place_levels(turn: Turn, only: Shape | None) -> None:
     memory = turn.memory
     wake_count = memory.queues.wake_count
     for priority in Priority:
-        if memory.suspended_from is not None and priority >= memory.suspended_from:
+        if memory.queues.suspended_from is not None and priority >= memory.queues.suspended_from:
             return
         _place_reserved(turn, priority, only)
         _place_level(turn, priority, only, wake_count)
@@ -103,12 +103,9 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None, wake_count:
 def _place_reserved(turn: Turn, priority: Priority, only: Shape | None) -> None:
     """Place queues whose reservation is ready, even if no other task of their shape finds capacity."""
     memory = turn.memory
-    for queue_key in [
-        queue_key for queue_key in memory.ready_queues if queue_key[0] is priority and only in (None, queue_key[2])
-    ]:
+    for queue_key in memory.queues.take_ready(priority, only):
         _, tenant, shape = queue_key
-        del memory.ready_queues[queue_key]
-        for _ in range(len(memory.reserved_tasks.get(queue_key, ()))):
+        for _ in range(len(memory.queues.reserved.get(queue_key, ()))):
             if gates.passes_over(turn, priority, tenant) or reservations.ready(turn, priority, tenant, shape) is None:
                 break
             if gates.exceeds(memory, priority, tenant, shape, turn.now) is not None:
@@ -123,18 +120,18 @@ def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Non
     if worker is None:
         why = f"no worker has free capacity for {shape}"
         decision_log.no_capacity(turn, priority, tenant, shape)
-        memory.park(shape, why)
+        memory.queues.park_for_capacity(shape, why)
         for other in memory.queues.also_full(priority, shape) if shape.run else ():
-            memory.park(other, why)
+            memory.queues.park_for_capacity(other, why)
         _recall_group_for(turn, priority, shape)
-        memory.starved_queues.mark_starved((priority, tenant, shape), memory.life)
+        memory.queues.starved.mark_starved((priority, tenant, shape), memory.life)
         return
     if shape.groups and not concurrency_groups.admits_shape(turn, tenant, shape):
         return
     size = _group_size(turn, priority, tenant, shape) if worker.wants is None else 1
     tasks = memory.queues.take(priority, tenant, shape, size)
     tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
-    if memory.job_breakers.open:
+    if memory.limits.job_breakers.open:
         tasks = [task for task in tasks if circuit_breakers.may_be_placed(turn, task)]
     tasks = gates.admit(turn, shape, tasks)
     if tasks:
@@ -151,8 +148,8 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
 
     def choose_for(shape: Shape, affinity: Affinity) -> Worker | None:
         return choose(
-            shape, memory.open_workers, turn.random, priority=priority, affinity=affinity, task_id=head.id,
-            zones=memory.zones,
+            shape, memory.workers.open, turn.random, priority=priority, affinity=affinity, task_id=head.id,
+            zones=memory.limits.zones,
             shortlists=turn.shortlists,
         )  # fmt: skip
 
@@ -201,9 +198,7 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     if worker.wants is not None:
         claims.deliver_claimed(turn, worker, lease, group[0], offer)
         return
-    memory.set_timer_after(
-        memory.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-    )
+    memory.timers.set_after(memory.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
     turn.send(worker, Assign(lease.id, tuple(group), offer))
 
 
@@ -244,7 +239,6 @@ def _recall_group_for(turn: Turn, priority: Priority, shape: Shape) -> None:
             waiting = tuple(attempt for attempt, task in lease.members.items() if task.state is S.ASSIGNED)
             worker = turn.memory.workers[lease.worker_id]
             if len(lease.members) > 1 and waiting and worker.session and worker.accepts_work():
-                lease.recalled = True
-                turn.memory.stopping_leases[lease.id] = lease
+                turn.memory.leases.recall(lease)
                 turn.send(worker, Recall(waiting))
                 return

@@ -6,52 +6,53 @@ from __future__ import annotations
 from datetime import datetime
 
 from mainspring.core.limits.token_bucket import Rate, TokenBucket
-from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.state.memory import ShardMemory, Throttle
+from mainspring.shard.events import TimerKind
+from mainspring.shard.state.limits import Throttle
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
 
 def max_starts(turn: Turn, tenant: str) -> int | None:
     """Number of tasks that a tenant may start now; None: no limit."""
     memory = turn.memory
-    if not memory.failures.has(tenant):
+    if not memory.limits.failures.has(tenant):
         return None
     if not is_exhausted(memory, tenant, turn.now):
-        memory.throttles.pop(tenant, None)
+        memory.limits.end_throttle(tenant)
         return None
-    throttle = memory.throttles.get(tenant)
+    throttle = memory.limits.throttles.get(tenant)
     if throttle is None:
         per_second = memory.scheduler_settings.throttled_starts_per_second
         bucket = TokenBucket(Rate(per_second=per_second, burst=per_second), memory.life)
-        throttle = memory.throttles[tenant] = Throttle(bucket=bucket)
+        throttle = memory.limits.set_throttle(tenant, Throttle(bucket=bucket))
     left = throttle.bucket.left(memory.life)
     if not left and throttle.due <= memory.life:
         seconds = throttle.bucket.seconds_to(1)
         throttle.due = memory.life + seconds
-        memory.set_timer_after(seconds, TimerDue(kind=TimerKind.THROTTLE, subject=tenant))
+        memory.timers.set_after(seconds, TimerKind.THROTTLE, tenant)
     return left
 
 
 def started(memory: ShardMemory, tenant: str, tasks: int) -> None:
     """Charge started tasks to the throttle of a tenant."""
-    throttle = memory.throttles.get(tenant)
+    throttle = memory.limits.throttles.get(tenant)
     if throttle is not None:
         throttle.bucket.take(tasks)
 
 
 def is_exhausted(memory: ShardMemory, tenant: str, now: datetime) -> bool:
     """Whether a tenant has used up its failure budget of the last hour."""
-    return memory.failures.count(tenant, now) >= max(1, memory.rules.quota(tenant, now).failures_per_hour)
+    return memory.limits.failures.count(tenant, now) >= max(1, memory.rules.quota(tenant, now).failures_per_hour)
 
 
 def is_throttled(memory: ShardMemory, tenant: str, now: datetime) -> bool:
     """Whether a throttled tenant may start nothing right now."""
-    throttle = memory.throttles.get(tenant)
+    throttle = memory.limits.throttles.get(tenant)
     return throttle is not None and is_exhausted(memory, tenant, now) and not throttle.bucket.left(memory.life)
 
 
 def describe(memory: ShardMemory, tenant: str, now: datetime) -> str:
     """Describe why a tenant is throttled."""
-    failed, allowed = memory.failures.count(tenant, now), memory.rules.quota(tenant, now).failures_per_hour
+    failed, allowed = memory.limits.failures.count(tenant, now), memory.rules.quota(tenant, now).failures_per_hour
     per_second = memory.scheduler_settings.throttled_starts_per_second
     return f"{failed} of its tasks failed within an hour (budget {allowed}): limited to {per_second} starts per second"

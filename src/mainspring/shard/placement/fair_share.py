@@ -27,9 +27,9 @@ Rank = tuple[bool, float, float]
 
 def rank(memory: ShardMemory, priority: Priority, tenant: str, now: datetime, next_shape: Shape | None = None) -> Rank:
     """Rank of a tenant at a priority; `next_shape` is the shape of its next lease, if known."""
-    had = memory.recent_usage[priority].of(tenant)
-    use, lease_count = memory.use.get(tenant, ZERO_RESOURCES), memory.lease_counts.get(tenant, 0)
-    share = dominant_share(use, memory.capacity) * (1 + 0.5 / lease_count) if lease_count else 0.0
+    had = memory.leases.recent_usage[priority].of(tenant)
+    use, lease_count = memory.leases.use.get(tenant, ZERO_RESOURCES), memory.leases.counts.get(tenant, 0)
+    share = dominant_share(use, memory.workers.capacity) * (1 + 0.5 / lease_count) if lease_count else 0.0
     if tenant not in memory.rules.quotas:
         return True, share / DEFAULT_QUOTA.weight, had
     quota = memory.rules.quota(tenant, now)
@@ -48,8 +48,8 @@ class TenantOrder:
         self._turn = turn
         self._priority = priority
         self._heads = heads
-        self._past = turn.memory.recent_usage[priority]
-        self._guaranteed = turn.memory.guaranteed_tenants & tenants
+        self._past = turn.memory.leases.recent_usage[priority]
+        self._guaranteed = turn.memory.limits.guaranteed_tenants & tenants
         self._ranked = [self._entry(tenant) for tenant in self._guaranteed]
         heapq.heapify(self._ranked)
         self._line = iter(self._past.least_used_first(tenants))
@@ -73,7 +73,7 @@ class TenantOrder:
     def move(self) -> None:
         """Re-rank the head tenant after it was served or its head queue changed."""
         if self._new is not None and self._is_new_next():
-            if self._new in self._turn.memory.lease_counts:
+            if self._new in self._turn.memory.leases.counts:
                 self._past.serve(self._new)
                 self._seen.append(self._new)
                 self._new = self._next_new()
@@ -82,7 +82,7 @@ class TenantOrder:
 
     def _next_new(self) -> str | None:
         """The next tenant without leases and guarantees. None: there are no more, and all others are ranked."""
-        lease_counts = self._turn.memory.lease_counts
+        lease_counts = self._turn.memory.leases.counts
         for tenant in self._line:
             if tenant not in lease_counts and tenant not in self._guaranteed:
                 return tenant
@@ -109,7 +109,7 @@ class TenantOrder:
 
 def active_tenants(memory: ShardMemory) -> list[str]:
     """Tenants with leases or queued tasks."""
-    return sorted({*(tenant for _, tenant in memory.queues.depth), *memory.use})
+    return sorted({*(tenant for _, tenant in memory.queues.depth), *memory.leases.use})
 
 
 def total_weight(memory: ShardMemory, tenants: Iterable[str], now: datetime) -> float:

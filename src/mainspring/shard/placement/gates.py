@@ -3,7 +3,7 @@
     a freeze of everything, or of the pool   nothing is placed
     a freeze of a tenant, its quota, or      the tenant is skipped; P0 is exempt from quotas (PLC-4)
     its failure budget
-    a freeze of a job, a policy, a group     the task is blocked (`shard/placement/blocked.py`)
+    a freeze of a job, a policy, a group     the task is blocked (`shard/state/blocked.py`)
     of its job
 
 Each has a description for diagnosis. Running tasks are not affected.
@@ -29,21 +29,9 @@ POLICY, FREEZE = "policy:", "freeze:"
 """Prefixes of the subjects that tasks are blocked on."""
 
 
-def freezes_all(memory: ShardMemory, now: datetime) -> str | None:
-    """The freeze of everything in this pool."""
-    frozen = memory.rules.freeze_of_all(now) if memory.rules.freezes else None
-    return None if frozen is None else str(frozen)
-
-
-def freezes(memory: ShardMemory, tenant: str, now: datetime) -> str | None:
-    """The freeze of all tasks of a tenant."""
-    frozen = freeze_over(memory, tenant, now)
-    return None if frozen is None else str(frozen)
-
-
 def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | None:
     """The freeze that applies to all tasks of a tenant, if any."""
-    frozen = memory.frozen_tenants.get(tenant)
+    frozen = memory.limits.frozen_tenants.get(tenant)
     if frozen is not None and frozen.holds_at(now):
         return frozen
     return memory.rules.freeze_of_all(now) if memory.rules.freezes else None
@@ -51,7 +39,7 @@ def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | 
 
 def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
     """Whether no task of a tenant may start at a priority now."""
-    if turn.memory.frozen_tenants and freezes(turn.memory, tenant, turn.now) is not None:
+    if turn.memory.limits.frozen_tenants and freeze_over(turn.memory, tenant, turn.now) is not None:
         return True
     return priority is not Priority.P0 and failure_throttle.max_starts(turn, tenant) == 0
 
@@ -62,8 +50,8 @@ def exceeds(
     """The quota limit that a tenant would exceed with one more lease of this shape, and with these resources."""
     if priority is Priority.P0 or tenant not in memory.rules.quotas:
         return None
-    use = sum(kept, start=memory.use.get(tenant, ZERO_RESOURCES) + shape.resources)
-    return excess(memory.rules.quota(tenant, now), use, memory.lease_counts.get(tenant, 0) + 1 + len(kept))
+    use = sum(kept, start=memory.leases.use.get(tenant, ZERO_RESOURCES) + shape.resources)
+    return excess(memory.rules.quota(tenant, now), use, memory.leases.counts.get(tenant, 0) + 1 + len(kept))
 
 
 def exceeds_alone(memory: ShardMemory, tenant: str, shape: Shape, now: datetime) -> bool:
@@ -74,7 +62,7 @@ def exceeds_alone(memory: ShardMemory, tenant: str, shape: Shape, now: datetime)
 def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
     """Those of these dequeued tasks whose runs may start tasks. The others are blocked."""
     memory = turn.memory
-    looks_at_jobs = bool(memory.frozen_jobs or memory.rules.policies)
+    looks_at_jobs = bool(memory.limits.frozen_jobs or memory.rules.policies)
     admitted = []
     for task in tasks:
         run = memory.runs[task.run_id]
@@ -84,7 +72,7 @@ def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
             continue
         group = concurrency_groups.admits_run(turn, run, shape) if run.job.spec.groups else None
         if group is not None:
-            concurrency_groups.block(turn, group, task, shape)
+            turn.block(group.limit, concurrency_groups.describe(group), task, shape)
             continue
         admitted.append(task)
     return admitted
@@ -92,7 +80,7 @@ def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
 
 def blocking_rule(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[str, str] | None:
     """A freeze of its job, or a policy, that keeps a run from starting tasks: the subject, and its description."""
-    frozen = memory.frozen_jobs.get(run.subject()) if memory.frozen_jobs else None
+    frozen = memory.limits.frozen_jobs.get(run.subject()) if memory.limits.frozen_jobs else None
     if frozen is not None and frozen.holds_at(now):
         return freeze_of_job(run.subject()), str(frozen)
     policy = memory.rules.forbids(run.job.spec.labels)
@@ -114,7 +102,7 @@ def format_excess(memory: ShardMemory, tenant: str, limit: str, now: datetime) -
     quota = memory.rules.quota(tenant, now)
     if limit not in NAMES:
         tasks = "1 task" if quota.max_tasks == 1 else f"{quota.max_tasks} tasks"
-        return f"it has {memory.lease_counts.get(tenant, 0)} of {tasks} at a time"
+        return f"it has {memory.leases.counts.get(tenant, 0)} of {tasks} at a time"
     most = getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
-    used = getattr(memory.use.get(tenant, ZERO_RESOURCES), limit)
+    used = getattr(memory.leases.use.get(tenant, ZERO_RESOURCES), limit)
     return f"it uses {format_amount(limit, used)} of {format_amount(limit, most)}"

@@ -18,6 +18,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cache, partial
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -39,17 +40,15 @@ from mainspring.core.placement.preemption_policy import (
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import decision_log
 from mainspring.shard.actions import stop_requests
-from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import concurrency_groups, gates, reservations, starvation_guard
-from mainspring.shard.placement.starved_queues import QueueKey
 from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.starved_queues import RECHECK_SECONDS, QueueKey
 from mainspring.shard.turn import Turn
 
 QUEUES_PER_TURN = 64
 RESERVATIONS_PER_TURN = 8
 """Per queue: each may scan the whole pool. The next turn continues."""
-RECHECK_SECONDS = 1.0
-"""After a check that found nothing."""
 _MAX_MOVE_TARGETS = 64
 """Number of workers considered as targets for moved tasks."""
 _WHY = {
@@ -63,12 +62,13 @@ _WHY = {
 def preempt(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
     """Make capacity for the starved queues of a priority; True if something may be placed now."""
     memory = turn.memory
-    _sweep(memory, priority)
+    if memory.queues.parked:
+        memory.queues.starved.sweep(priority, memory.life, memory.queues.parked_queues)
     budget = SearchBudget()
     freed = _take_over(turn, priority, only, budget)
-    for queue_key in memory.starved_queues.pop_due(priority, memory.life, QUEUES_PER_TURN):
+    for queue_key in memory.queues.starved.pop_due(priority, memory.life, QUEUES_PER_TURN):
         if turn.spent() or not budget.left or (only is not None and queue_key[2] != only):
-            memory.starved_queues.defer(queue_key, memory.life)
+            memory.queues.starved.defer(queue_key, memory.life)
         else:
             freed = _check_queue(turn, queue_key, budget) or freed
     _set_alarm(memory)
@@ -80,14 +80,14 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
     memory, (priority, tenant, shape) = turn.memory, queue_key
     head = memory.queues.first(priority, tenant, shape)
     if head is None or shape not in memory.queues.parked:
-        memory.starved_queues.forget(queue_key)
+        memory.queues.starved.forget(queue_key)
         return False
-    starved = memory.starved_queues.starved(queue_key, head.id, memory.life)
+    starved = memory.queues.starved.starved(queue_key, head.id, memory.life)
     waited, freed = memory.life - starved.since, False
     found: tuple[Mode, Plan] | None = None
     over = frozenset(_takeable_reservations(memory, priority))
     cluster = _view_pool(turn, over, budget)
-    most = RESERVATIONS_PER_TURN + len(memory.reserved_tasks.get(queue_key, ()))
+    most = RESERVATIONS_PER_TURN + len(memory.queues.reserved.get(queue_key, ()))
     tasks = memory.queues.oldest(priority, tenant, shape, most)
     for task in tasks:
         if task.reserved is not None:
@@ -105,29 +105,10 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
             return freed
         freed = _execute(turn, task, *found) or freed
     if len(tasks) == most:
-        memory.starved_queues.defer(queue_key, memory.life, memory.life)
+        memory.queues.starved.defer(queue_key, memory.life, memory.life)
     else:
-        memory.starved_queues.forget(queue_key)
+        memory.queues.starved.forget(queue_key)
     return freed
-
-
-def _sweep(memory: ShardMemory, priority: Priority) -> None:
-    """Mark the queues of parked shapes as starved: one queue parks the shape for all.
-
-    P0 queues are few and can't wait; the others are marked once a second.
-    """
-    starved_queues, life = memory.starved_queues, memory.life
-    if not memory.queues.parked:
-        return
-    if priority is Priority.P0:
-        for queue_key in memory.queues.parked_queues((Priority.P0,)):
-            starved_queues.mark_starved(queue_key, life)
-    elif life >= starved_queues.swept + RECHECK_SECONDS:
-        starved_queues.swept, starved_queues.is_new = life, False
-        for queue_key in memory.queues.parked_queues((Priority.P1, Priority.P2)):
-            starved_queues.mark_starved(queue_key, life)
-    elif starved_queues.is_new:
-        starved_queues.wake(starved_queues.swept + RECHECK_SECONDS)
 
 
 def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: SearchBudget) -> bool:
@@ -139,26 +120,26 @@ def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: Searc
     memory, freed = turn.memory, False
     over = (
         frozenset(_takeable_reservations(memory, priority))
-        if memory.starved_queues.changed_workers
+        if memory.queues.starved.changed_workers
         else frozenset[str]()
     )
-    for worker in [memory.workers[name] for name in memory.starved_queues.changed_workers if name in memory.workers]:
+    for worker in [memory.workers[name] for name in memory.queues.starved.changed_workers if name in memory.workers]:
         if over.isdisjoint(worker.reserved):
             continue
         capacity = worker.free
         for task_id, reserved in worker.reserved.items():
             capacity += reserved if task_id in over else ZERO_RESOURCES
-        memory.starved_queues.check_now(priority, memory.life, partial(_fits, capacity))
+        memory.queues.starved.check_now(priority, memory.life, partial(_fits, capacity))
         queue_keys = [
             queue_key
-            for queue_key in memory.reserved_tasks
+            for queue_key in memory.queues.reserved
             if queue_key[0] is priority and only in (None, queue_key[2])
         ]
         for queue_key in queue_keys:
             if _fits(capacity, queue_key[2]) and not turn.spent():
                 freed = _exchange(turn, queue_key, worker, _view_pool(turn, over, budget), over) or freed
     if priority is Priority.P2:
-        memory.starved_queues.changed_workers.clear()
+        memory.queues.starved.clear_changed_workers()
     return freed
 
 
@@ -169,7 +150,7 @@ def _fits(capacity: Resources, shape: Shape) -> bool:
 def _exchange(turn: Turn, queue_key: QueueKey, worker: Worker, cluster: ClusterView, over: frozenset[str]) -> bool:
     """Exchange pending reservations of a queue for capacity on this worker."""
     memory, shape, freed = turn.memory, queue_key[2], False
-    for task in list(memory.reserved_tasks[queue_key].values()):
+    for task in list(memory.queues.reserved[queue_key].values()):
         reserved = None if task.reserved is None else memory.workers.get(task.reserved.worker)
         if (
             reserved is None
@@ -201,13 +182,17 @@ def _look_again(memory: ShardMemory, queue_key: QueueKey, waited: float) -> None
     """Schedule the next check of a queue: soon after a change, otherwise with a backoff that grows with its wait."""
     after = memory.scheduler_settings.reserve_after_seconds
     delay = after - waited if waited < after else max(RECHECK_SECONDS, waited)
-    memory.starved_queues.defer(queue_key, memory.life + min(RECHECK_SECONDS, delay), memory.life + delay)
+    memory.queues.starved.defer(queue_key, memory.life + min(RECHECK_SECONDS, delay), memory.life + delay)
 
 
 def _waits_for_capacity(turn: Turn, task: Task, shape: Shape) -> bool:
     """Whether a task waits for capacity and nothing else."""
     memory, run = turn.memory, turn.memory.runs[task.run_id]
-    if shape in memory.faulty_shapes or memory.waits_for_group(shape) or run.subject() in memory.job_breakers.open:
+    if (
+        shape in memory.queues.faulty
+        or memory.waits_for_group(shape)
+        or run.subject() in memory.limits.job_breakers.open
+    ):
         return False
     if not run.may_place(task) or gates.blocking_rule(memory, run, turn.now) is not None:
         return False
@@ -222,7 +207,7 @@ def _waits_for_capacity(turn: Turn, task: Task, shape: Shape) -> bool:
 def _view_pool(turn: Turn, over: frozenset[str], budget: SearchBudget) -> ClusterView:
     """Facts about the pool for planning."""
     memory = turn.memory
-    open_workers = memory.open_workers.all if memory.scheduler_settings.defragment else []
+    open_workers = memory.workers.open.all if memory.scheduler_settings.defragment else []
     return ClusterView(
         now=turn.now,
         budget=budget,
@@ -269,7 +254,9 @@ def _mode(turn: Turn, task: Task, shape: Shape) -> Mode:
     if task.priority is Priority.P0:
         return Mode.PREEMPT
     quota = memory.rules.quota(task.tenant, turn.now)
-    use = sum(_reserved_beside(memory, task), start=memory.use.get(task.tenant, ZERO_RESOURCES) + shape.resources)
+    use = sum(
+        _reserved_beside(memory, task), start=memory.leases.use.get(task.tenant, ZERO_RESOURCES) + shape.resources
+    )
     if is_guaranteed(quota, use):
         return Mode.RECLAIM
     if (
@@ -283,18 +270,18 @@ def _mode(turn: Turn, task: Task, shape: Shape) -> Mode:
 
 def _holders(memory: ShardMemory, levels: frozenset[Priority], over: frozenset[str]) -> list[Worker]:
     """Workers with leases of these priorities, with stopping leases, or with reservations that may be transferred."""
-    names = dict.fromkeys(lease.worker_id for lease in memory.stopping_leases.values())
-    for task in map(memory.find, sorted(over)):
+    names = dict.fromkeys(lease.worker_id for lease in memory.leases.stopping.values())
+    for task in map(memory.runs.find, sorted(over)):
         if task is not None and task.reserved is not None:
             names[task.reserved.worker] = None
     for priority in sorted(levels):
-        names.update(dict.fromkeys(memory.holders[priority]))
+        names.update(dict.fromkeys(memory.leases.holders[priority]))
     return [memory.workers[name] for name in names]
 
 
 def _takeable_reservations(memory: ShardMemory, priority: Priority) -> Iterator[str]:
     """Tasks whose reservation a priority may take: of lower priorities, for P1 only if nothing was preempted for it."""
-    for (lower, _, _), reserved in memory.reserved_tasks.items():
+    for (lower, _, _), reserved in memory.queues.reserved.items():
         if lower > priority:
             for other in reserved.values():
                 if priority is Priority.P0 or (other.reserved is not None and other.reserved.yields):
@@ -303,18 +290,18 @@ def _takeable_reservations(memory: ShardMemory, priority: Priority) -> Iterator[
 
 def _lasting_usage(turn: Turn) -> Mapping[str, Resources]:
     """Usage of each tenant without stopping leases. A view, not a copy: there may be many tenants and queues."""
-    use, left = turn.memory.use, dict[str, Resources]()
-    for lease in turn.memory.stopping_leases.values():
+    use, left = turn.memory.leases.use, dict[str, Resources]()
+    for lease in turn.memory.leases.stopping.values():
         if is_ending(lease, turn.now):
             left[lease.tenant] = left.get(lease.tenant, use[lease.tenant]) - lease.shape.resources
-    return ChainMap(left, use) if left else use
+    return ChainMap(left, cast("dict[str, Resources]", use)) if left else use
 
 
 def _reserved_beside(memory: ShardMemory, task: Task) -> list[Resources]:
     """Reservations of the tenant's other tasks, which count against its quota."""
     return [
         shape.resources
-        for (_, tenant, shape), reserved in memory.reserved_tasks.items()
+        for (_, tenant, shape), reserved in memory.queues.reserved.items()
         if tenant == task.tenant
         for task_id in reserved
         if task_id != task.id
@@ -323,7 +310,7 @@ def _reserved_beside(memory: ShardMemory, task: Task) -> list[Resources]:
 
 def _free_total(memory: ShardMemory) -> Resources:
     total = ZERO_RESOURCES
-    for worker in memory.open_workers.all[:MAX_EXAMINED]:
+    for worker in memory.workers.open.all[:MAX_EXAMINED]:
         total += worker.free
     return total
 
@@ -338,14 +325,14 @@ def _execute(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
     memory = turn.memory
     decision_log.preempts(turn, task, mode, plan)
     for task_id in plan.reservations:
-        other = memory.find(task_id)
+        other = memory.runs.find(task_id)
         if other is not None:
             waited = (
                 memory.scheduler_settings.reserve_after_seconds if other.reserved and other.reserved.yields else 0.0
             )
             reservations.release(turn, other)
             queue_key = (other.priority, other.tenant, memory.shape(other))
-            memory.starved_queues.mark_starved_since(queue_key, other.id, waited, memory.life)
+            memory.queues.starved.mark_starved_since(queue_key, other.id, waited, memory.life)
     winner = _preemptor(memory, task)
     why = _WHY[mode].format(winner=winner)
     grace = timedelta(seconds=memory.scheduler_settings.preemption_grace_seconds)
@@ -368,8 +355,6 @@ def _preemptor(memory: ShardMemory, task: Task) -> Preemptor:
 
 def _set_alarm(memory: ShardMemory) -> None:
     """Set a timer for the next check that must not be missed."""
-    starved_queues, due = memory.starved_queues, memory.starved_queues.next_alarm
-    starved_queues.next_alarm = None
-    if due is not None and (starved_queues.alarm is None or due < starved_queues.alarm):
-        starved_queues.alarm = due
-        memory.set_timer_after(due - memory.life, TimerDue(kind=TimerKind.RESERVATION, subject=""))
+    due = memory.queues.starved.set_alarm()
+    if due is not None:
+        memory.timers.set_after(due - memory.life, TimerKind.RESERVATION, "")

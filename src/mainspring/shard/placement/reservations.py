@@ -45,10 +45,10 @@ def restore(memory: ShardMemory, task: Task) -> None:
         return
     worker = memory.workers.get(reserved.worker) or memory.add_worker(reserved.worker)
     shape = memory.shape(task)
-    memory.reserved_tasks.setdefault((task.priority, task.tenant, shape), {})[task.id] = task
+    memory.queues.add_reservation((task.priority, task.tenant, shape), task)
     worker.reserve(task.id, shape.resources)
     memory.refresh(worker)
-    memory.set_timer_at(reserved.until, TimerDue(kind=TimerKind.RESERVATION, subject=task.id, stamp=task.seq))
+    memory.timers.set_at(reserved.until, TimerKind.RESERVATION, task.id, task.seq)
 
 
 def release(turn: Turn, task: Task) -> None:
@@ -58,7 +58,7 @@ def release(turn: Turn, task: Task) -> None:
         return
     turn.touch(task)
     task.reserved = None
-    _forget(memory, task)
+    memory.queues.remove_reservation(task)
     worker = memory.workers.get(reserved.worker)
     if worker is not None:
         worker.release(task.id)
@@ -74,7 +74,7 @@ def release_all(turn: Turn, worker: Worker) -> None:
 def compare(turn: Turn, worker: Worker) -> None:
     """Release reservations that no longer fit a worker that has registered again."""
     for task_id in list(worker.reserved):
-        task = turn.memory.find(task_id)
+        task = turn.memory.runs.find(task_id)
         if task is None or not may_take(turn.memory, task)(worker):
             _release_and_mark(turn, task_id)
 
@@ -82,9 +82,9 @@ def compare(turn: Turn, worker: Worker) -> None:
 def due(turn: Turn, timer: TimerDue) -> None:
     """A reservation may have expired; without a subject: check starved queues again."""
     if not timer.subject:
-        turn.memory.starved_queues.alarm = None
+        turn.memory.queues.starved.clear_alarm()
         return
-    task = turn.memory.find(timer.subject)
+    task = turn.memory.runs.find(timer.subject)
     if task is not None and task.reserved is not None and task.reserved.until <= turn.now:
         _release_and_mark(turn, task.id)
 
@@ -92,7 +92,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 def ready(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker | None:
     """A worker where a reservation of this queue is ready. The oldest task of the queue gets it."""
     memory = turn.memory
-    mine = memory.reserved_tasks.get((priority, tenant, shape)) if memory.reserved_tasks else None
+    mine = memory.queues.reserved.get((priority, tenant, shape)) if memory.queues.reserved else None
     if not mine:
         return None
     head = memory.queues.first(priority, tenant, shape)
@@ -108,7 +108,7 @@ def ready(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker |
 def is_ready(memory: ShardMemory, task: Task, worker: Worker) -> bool:
     """Whether the capacity reserved for a task is free."""
     shape = memory.shape(task)
-    return not obstacles(shape, worker, affinity_of(memory, task, shape), task.id, memory.zones)
+    return not obstacles(shape, worker, affinity_of(memory, task, shape), task.id, memory.limits.zones)
 
 
 def may_take(memory: ShardMemory, task: Task) -> Callable[[Worker], bool]:
@@ -117,7 +117,7 @@ def may_take(memory: ShardMemory, task: Task) -> Callable[[Worker], bool]:
     affinity = affinity_of(memory, task, shape)
 
     def lacks_only_capacity(worker: Worker) -> bool:
-        return all(one.kind in _ROOM for one in obstacles(shape, worker, affinity, task.id, memory.zones))
+        return all(one.kind in _ROOM for one in obstacles(shape, worker, affinity, task.id, memory.limits.zones))
 
     return lacks_only_capacity
 
@@ -137,17 +137,8 @@ def _swap(turn: Turn, head: Task, task: Task) -> None:
 def _release_and_mark(turn: Turn, task_id: str) -> None:
     """Release a task's reservation, and mark its queue as starved."""
     memory = turn.memory
-    task = memory.find(task_id)
+    task = memory.runs.find(task_id)
     if task is not None and task.reserved is not None:
         release(turn, task)
         if task.state is TaskState.QUEUED:
-            memory.starved_queues.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.life)
-
-
-def _forget(memory: ShardMemory, task: Task) -> None:
-    """Look it up by task id: its resource request may have changed."""
-    for queue_key, mine in memory.reserved_tasks.items():
-        if mine.pop(task.id, None) is not None:
-            if not mine:
-                del memory.reserved_tasks[queue_key]
-            return
+            memory.queues.starved.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.life)

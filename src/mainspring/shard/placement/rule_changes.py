@@ -19,17 +19,17 @@ from mainspring.shard.turn import Turn
 def rule(turn: Turn, event: RulesChanged) -> None:
     """Apply changed rules."""
     memory = turn.memory
-    before, zones = memory.rules, memory.zones
-    memory.rule(event.rules)
+    before, zones = memory.rules, memory.limits.zones
+    memory.set_rules(event.rules)
     concurrency_groups.rule(memory, before.groups)
-    if memory.zones != zones:
-        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.faulty_shapes)
+    if memory.limits.zones != zones:
+        memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.queues.faulty)
     _release_blocked(turn)
     _release(turn)
     watch(memory, turn.now)
 
 
-def due(turn: Turn) -> None:
+def due(turn: Turn, _timer: TimerDue) -> None:
     """A rule has begun or ended."""
     _release_blocked(turn)
     watch(turn.memory, turn.now)
@@ -42,16 +42,16 @@ def watch(memory: ShardMemory, now: datetime) -> None:
     ends += [row.changes_at(now) for row in rules.quotas.values()]
     coming = [end for end in ends if end is not None and end > now]
     if coming:
-        memory.set_timer_at(min(coming), TimerDue(kind=TimerKind.RULES, subject="", stamp=rules.version))
+        memory.timers.set_at(min(coming), TimerKind.RULES, "", rules.version)
 
 
 def _release_blocked(turn: Turn) -> None:
     """Release tasks blocked by an ended freeze, or by a policy: these are checked again."""
     memory = turn.memory
-    frozen = {gates.freeze_of_job(name) for name, row in memory.frozen_jobs.items() if row.holds_at(turn.now)}
-    for subject in memory.blocked.subjects():
+    frozen = {gates.freeze_of_job(name) for name, row in memory.limits.frozen_jobs.items() if row.holds_at(turn.now)}
+    for subject in memory.queues.blocked.subjects():
         if subject.startswith(gates.POLICY) or (subject.startswith(gates.FREEZE) and subject not in frozen):
-            memory.blocked.release(subject)
+            memory.queues.blocked.release(subject)
 
 
 def _release(turn: Turn) -> None:
@@ -70,6 +70,6 @@ def _may_not_start(turn: Turn, task: Task) -> bool:
     memory, now = turn.memory, turn.now
     if task.state is not TaskState.ASSIGNED:
         return False
-    if gates.freezes(memory, task.tenant, now) is not None:
+    if gates.freeze_over(memory, task.tenant, now) is not None:
         return True
     return gates.blocking_rule(memory, memory.runs[task.run_id], now) is not None

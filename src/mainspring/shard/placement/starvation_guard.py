@@ -37,7 +37,7 @@ def reserve_for_next(turn: Turn, task: Task, shape: Shape) -> None:
 def _has_reservation(memory: ShardMemory, priority: Priority) -> bool:
     return any(
         task.reserved is not None and task.reserved.yields
-        for (level, _, _), reserved in memory.reserved_tasks.items()
+        for (level, _, _), reserved in memory.queues.reserved.items()
         if level is priority
         for task in reserved.values()
     )

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,12 +20,11 @@ from mainspring.core.model.job import Job, TaskSpec
 from mainspring.core.model.run import Run, RunProgress, RunState, derive_run_state
 from mainspring.core.model.task import Task, TaskState
 from mainspring.core.placement.task_shapes import Shape, shape_of
-from mainspring.shard.state.dynamic_tasks import DynamicTasks, FanOut
+from mainspring.shard.state.dynamic_tasks import DynamicTasks, ExpandedTask, FanOut
 
 DYNAMIC_KINDS = frozenset({BulkOperationKind.FAN_OUT, BulkOperationKind.GROW})
-_FORGOTTEN = TaskSpec(name="forgotten")
+_FORGOTTEN = ExpandedTask(TaskSpec(name="forgotten"), shape_of(TaskSpec(name="forgotten")))
 """Definition of a replaced task whose adding output is gone: it only has to end."""
-_SHAPE_OF_FORGOTTEN = shape_of(_FORGOTTEN)
 
 
 class RunMemory(msgspec.Struct, kw_only=True):
@@ -72,21 +71,23 @@ class RunMemory(msgspec.Struct, kw_only=True):
         """The definition of a task."""
         if self.dynamic_tasks is None or position < len(self.job.tasks):
             return self.job.tasks[position]
-        expanded = self.dynamic_tasks.expanded.get(position)
-        if expanded is not None:
-            return expanded.spec
-        template_position = self.template_position(position)
-        return self.job.tasks[template_position] if template_position < len(self.job.tasks) else _FORGOTTEN
+        return self._dynamic_definition(position).spec
 
     def shape(self, position: int) -> Shape:
         """The resource request of a task, as defined."""
         if self.dynamic_tasks is None or position < len(self.job.tasks):
             return self.job.shapes[position]
-        expanded = self.dynamic_tasks.expanded.get(position)
+        return self._dynamic_definition(position).shape
+
+    def _dynamic_definition(self, position: int) -> ExpandedTask:
+        """The definition of a task beyond the job's list."""
+        expanded = None if self.dynamic_tasks is None else self.dynamic_tasks.expanded.get(position)
         if expanded is not None:
-            return expanded.shape
-        template_position = self.template_position(position)
-        return self.job.shapes[template_position] if template_position < len(self.job.tasks) else _SHAPE_OF_FORGOTTEN
+            return expanded
+        template = self.template_position(position)
+        if template >= len(self.job.tasks):
+            return _FORGOTTEN
+        return ExpandedTask(self.job.tasks[template], self.job.shapes[template])
 
     def parents(self, position: int) -> tuple[int, ...]:
         """Upstream positions; a fan-out counts as one."""
@@ -117,8 +118,17 @@ class RunMemory(msgspec.Struct, kw_only=True):
         """The current fan-out that a task belongs to."""
         if self.dynamic_tasks is None or task.origin is None or task.origin.replaced:
             return None
-        found = self.dynamic_tasks.fan_outs.get(task.origin.parent)
+        found = self.fan_out_at(task.origin.parent)
         return found if found is not None and found.generation == task.origin.generation else None
+
+    def fan_out_at(self, position: int) -> FanOut | None:
+        """The current fan-out of the task at this position."""
+        return None if self.dynamic_tasks is None else self.dynamic_tasks.fan_outs.get(position)
+
+    def members_at(self, position: int) -> Iterable[int]:
+        """Positions of the members of the fan-out at a position; without one, the position itself."""
+        fan_out = self.fan_out_at(position)
+        return (position,) if fan_out is None else fan_out.members()
 
     def positions_of(self, name: str) -> Iterator[int]:
         """Positions of the created tasks of a name; for a fan-out all of its members."""
@@ -127,9 +137,7 @@ class RunMemory(msgspec.Struct, kw_only=True):
         )
         position = named.get(name)
         if position is not None:
-            fan_out = None if self.dynamic_tasks is None else self.dynamic_tasks.fan_outs.get(position)
-            members = (position,) if fan_out is None else fan_out.members()
-            yield from (place for place in members if place < len(self.tasks))
+            yield from (place for place in self.members_at(position) if place < len(self.tasks))
 
     def is_replaced(self, task: Task) -> bool:
         """Whether the creator of this task was started again: the task has to end, and nothing waits for it."""

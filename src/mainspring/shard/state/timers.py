@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
-from mainspring.shard.events import TimerDue
+from mainspring.shard.events import TimerDue, TimerKind
 
+MAX_TURN_SECONDS = 2.0
 _SLACK = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Timers:
@@ -52,3 +55,53 @@ class Timers:
     def next_due(self) -> float | None:
         """When the first timer fires; it may turn out to be stale."""
         return self._heap[0][0] if self._heap else None
+
+
+class ShardTimers:
+    """Shard time, and the timers of both clocks.
+
+    1. `life` advances with the store's clock, at most `MAX_TURN_SECONDS` per turn, and never goes back.
+    """
+
+    def __init__(self, is_stale: Callable[[TimerDue], bool]) -> None:
+        self.life = 0.0
+        """Shard time in seconds."""
+        self.last_turn: datetime | None = None
+        self.at = Timers(is_stale)
+        """Timers for times of the store's clock, in seconds since 1970."""
+        self.after = Timers(is_stale)
+        """Timers in shard time."""
+
+    def advance(self, now: datetime) -> None:
+        """Advance shard time to a time of the store's clock."""
+        self.life += self._since_last_turn(now)
+        self.last_turn = now
+
+    def set_at(self, due_at: datetime, kind: TimerKind, subject: str, stamp: int = 0) -> None:
+        """Set a timer for a time of the store's clock."""
+        self.at.set(_seconds(due_at), TimerDue(kind=kind, subject=subject, stamp=stamp))
+
+    def set_after(self, seconds: float, kind: TimerKind, subject: str, stamp: int = 0) -> None:
+        """Set a timer after a number of seconds of shard time."""
+        self.after.set(self.life + seconds, TimerDue(kind=kind, subject=subject, stamp=stamp))
+
+    def pop_due(self, now: datetime, most: int) -> list[TimerDue]:
+        """Remove and return the timers that have fired."""
+        return self.at.pop_due(_seconds(now), most) + self.after.pop_due(self.life, most)
+
+    def seconds_to_next(self, now: datetime) -> float | None:
+        """Seconds until the next timer; None if there is none."""
+        at, after = self.at.next_due(), self.after.next_due()
+        waits = [] if at is None else [at - _seconds(now)]
+        if after is not None:
+            waits.append(after - self.life - self._since_last_turn(now))
+        return max(0.0, min(waits)) if waits else None
+
+    def _since_last_turn(self, now: datetime) -> float:
+        if self.last_turn is None:
+            return 0.0
+        return min(max((now - self.last_turn).total_seconds(), 0.0), MAX_TURN_SECONDS)
+
+
+def _seconds(at: datetime) -> float:
+    return (at - _EPOCH).total_seconds()

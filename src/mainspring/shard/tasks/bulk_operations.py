@@ -19,6 +19,7 @@ from mainspring.core.model.batch import BulkOperation, BulkOperationKind
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.shard.actions import reopen, stop_requests
+from mainspring.shard.events import BulkOperationStep
 from mainspring.shard.state.run_state import DYNAMIC_KINDS, RunMemory
 from mainspring.shard.tasks import progress, run_pacing
 from mainspring.shard.tasks.progress import Step
@@ -29,11 +30,24 @@ _VISITS_PER_ROW = 8
 """Positions visited for each row that a turn may write: most visits write nothing."""
 
 
+def continue_operation(turn: Turn, event: BulkOperationStep) -> None:
+    """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
+    backlog, run, key = turn.memory.backlog, turn.memory.runs.get(event.run_id), (event.kind, event.parent)
+    backlog.bulk_operations.take(event)
+    if run is None or run.run.held is not None or key not in run.bulk_operations:
+        return
+    end = step(turn, run, run.bulk_operations[key])
+    if end is Step.MORE:
+        backlog.add(event)
+    elif end is Step.LATER:
+        run_pacing.defer(turn.memory, run, run_pacing.PACES[event.kind], event)
+
+
 def step(turn: Turn, run: RunMemory, operation: BulkOperation) -> Step:
     """Run the next step of a bulk operation, within the turn's budget and the run's pace."""
     if operation.kind in DYNAMIC_KINDS and operation.done != len(run.tasks):
         # Earlier operations come first: tasks are created in the order of their positions.
-        return Step.LATER if run.run.id in turn.memory.deferred else Step.MORE
+        return Step.LATER if run.run.id in turn.memory.backlog.deferred else Step.MORE
     visit = _VISITS[operation.kind]
     pace = run_pacing.PACES.get(operation.kind)
     left = None if pace is None else run_pacing.allowance(turn.memory, run, pace, operation.total - operation.done)
@@ -63,10 +77,8 @@ def step(turn: Turn, run: RunMemory, operation: BulkOperation) -> Step:
 
 def set_priority(turn: Turn, run: RunMemory, priority: Priority, *, by: str, why: str) -> None:
     """Change the priority of a run at once, and of its open tasks by a bulk operation. Running tasks continue."""
-    row, memory = run.run, turn.memory
-    unmade = row.task_count - len(run.tasks)
-    memory.in_memory.count(row.priority, row.tenant, -unmade)
-    memory.in_memory.count(priority, row.tenant, unmade)
+    row = run.run
+    turn.memory.runs.move_unstarted(row.tenant, row.priority, priority, row.task_count - len(run.tasks))
     row.priority = priority
     turn.mark(run)
     turn.open_bulk_operation(run, BulkOperationKind.REPRIORITIZE, by=by, why=why)
@@ -91,7 +103,7 @@ def _adopt(turn: Turn, run: RunMemory, operation: BulkOperation) -> None:
 
 
 def _create_child(turn: Turn, run: RunMemory, operation: BulkOperation) -> None:
-    creator = turn.memory.find(operation.parent)
+    creator = turn.memory.runs.find(operation.parent)
     if creator is None:
         raise Broken(f"no creator for {operation}")
     if operation.done >= len(run.tasks):

@@ -34,13 +34,13 @@ def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
     if task.started_at is not None:
         took = (now - task.started_at).total_seconds()
         memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
-    memory.job_breakers.succeeded(run.subject(), now.timestamp())
+    memory.limits.job_breakers.succeeded(run.subject(), now.timestamp())
     trail = task.trail
     if trail is not None:
-        if trail.signature in memory.signature_breakers.open:
-            _close(turn, SIGNATURE, memory.signature_breakers.close(trail.signature))
+        if trail.signature in memory.limits.signature_breakers.open:
+            _close(turn, SIGNATURE, memory.limits.signature_breakers.close(trail.signature))
         if trail.is_probe:
-            _close(turn, JOB, memory.job_breakers.close(run.subject()))
+            _close(turn, JOB, memory.limits.job_breakers.close(run.subject()))
 
 
 def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
@@ -49,12 +49,12 @@ def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
         return
     memory, now = turn.memory, turn.now.timestamp()
     if failure.kind in _RETRIED:
-        circuit = memory.signature_breakers.failed(failure.signature, failure.summary, now)
+        circuit = memory.limits.signature_breakers.failed(failure.signature, failure.summary, now)
         if circuit is not None:
             _open(turn, SIGNATURE, circuit)
-        if failure.signature in memory.signature_breakers.open:
+        if failure.signature in memory.limits.signature_breakers.open:
             return  # A common failure says nothing about the job.
-    circuit = memory.job_breakers.failed(run.subject(), now)
+    circuit = memory.limits.job_breakers.failed(run.subject(), now)
     if circuit is not None:
         _open(turn, JOB, circuit)
 
@@ -62,36 +62,36 @@ def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
 def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
     """Whether an open circuit breaker holds a ready task: it is delayed then. If not, the task may be a probe."""
     memory, now = turn.memory, turn.now.timestamp()
-    job = memory.job_breakers.open.get(run.subject())
+    job = memory.limits.job_breakers.open.get(run.subject())
     if job is not None:
-        if memory.job_breakers.allows(job.subject, now):
+        if memory.limits.job_breakers.allows(job.subject, now):
             _probe(turn, task, JOB, job)
             return False
-        _defer(turn, task, memory.job_breakers.held_until(job.subject, turn.random.random(), now), JOB, job)
+        _defer(turn, task, memory.limits.job_breakers.held_until(job.subject, turn.random.random(), now), JOB, job)
         return True
     signature = task.trail.signature if task.trail is not None else ""
-    signature_breakers = memory.signature_breakers.open.get(signature)
+    signature_breakers = memory.limits.signature_breakers.open.get(signature)
     if signature_breakers is None:
         return False
-    if memory.signature_breakers.allows(signature, now):
+    if memory.limits.signature_breakers.allows(signature, now):
         _probe(turn, task, SIGNATURE, signature_breakers)
         return False
     due = now + RETRY_HOLD_SECONDS * (0.5 + turn.random.random())
-    _defer(turn, task, memory.retry_limiter.take(due, signature, now=now), SIGNATURE, signature_breakers)
+    _defer(turn, task, memory.limits.retries.take(due, signature, now=now), SIGNATURE, signature_breakers)
     return True
 
 
 def may_be_placed(turn: Turn, task: Task) -> bool:
     """Whether the circuit breaker of its job lets a queued task start; if not, it is delayed."""
     memory = turn.memory
-    job = memory.job_breakers.open.get(memory.runs[task.run_id].subject())
+    job = memory.limits.job_breakers.open.get(memory.runs[task.run_id].subject())
     if job is None or (task.trail is not None and task.trail.is_probe):
         return True
     now = turn.now.timestamp()
-    if memory.job_breakers.allows(job.subject, now):
+    if memory.limits.job_breakers.allows(job.subject, now):
         _probe(turn, task, JOB, job)
         return True
-    due = memory.job_breakers.held_until(job.subject, turn.random.random(), now)
+    due = memory.limits.job_breakers.held_until(job.subject, turn.random.random(), now)
     turn.move(task, TaskState.PENDING, by="shard", because=_say(JOB, job))
     turn.delay(task, _instant(due))
     return False
@@ -100,20 +100,20 @@ def may_be_placed(turn: Turn, task: Task) -> bool:
 def retry_at(turn: Turn, due_at: datetime, signature: str) -> datetime:
     """Time of a retry that is due: the first second with capacity in the retry rate (RTY-3)."""
     now, due = turn.now.timestamp(), due_at.timestamp()
-    taken = turn.memory.retry_limiter.take(due, signature, now=now)
+    taken = turn.memory.limits.retries.take(due, signature, now=now)
     return due_at if taken == due else _instant(taken)
 
 
 def restore_retry(memory: ShardMemory, task: Task, now: datetime) -> None:
     """Count a retry found in the rows against the rate of its second."""
     if task.due_at is not None and task.trail is not None:
-        memory.retry_limiter.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
+        memory.limits.retries.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
 
 
 def circuit_due(turn: Turn, timer: TimerDue) -> None:
     """Close a circuit breaker that has been idle for long."""
     memory, now = turn.memory, turn.now.timestamp()
-    for kind, circuits in ((SIGNATURE, memory.signature_breakers), (JOB, memory.job_breakers)):
+    for kind, circuits in ((SIGNATURE, memory.limits.signature_breakers), (JOB, memory.limits.job_breakers)):
         circuit = circuits.open.get(timer.subject)
         if circuit is None:
             continue
@@ -131,7 +131,7 @@ def restore(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> N
             subject=row.subject, because=row.because, opened_at=opened, last_seen_at=now.timestamp(),
             probed_at=row.probed_at.timestamp() if row.probed_at is not None else opened,
         )  # fmt: skip
-        circuits = memory.job_breakers if row.kind == JOB else memory.signature_breakers
+        circuits = memory.limits.job_breakers if row.kind == JOB else memory.limits.signature_breakers
         circuits.open[row.subject] = circuit
         _watch(memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
 
@@ -149,8 +149,7 @@ def _close(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
 
 
 def _watch(memory: ShardMemory, circuit: CircuitBreaker, at: float) -> None:
-    timer = TimerDue(kind=TimerKind.CIRCUIT, subject=circuit.subject, stamp=int(circuit.opened_at))
-    memory.set_timer_at(_instant(at), timer)
+    memory.timers.set_at(_instant(at), TimerKind.CIRCUIT, circuit.subject, int(circuit.opened_at))
 
 
 def _probe(turn: Turn, task: Task, kind: str, circuit: CircuitBreaker) -> None:

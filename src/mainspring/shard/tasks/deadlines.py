@@ -64,8 +64,8 @@ def restore(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
 def _watch(memory: ShardMemory, run: RunMemory, check_at: datetime) -> None:
     """Set a timer to check a run with a deadline."""
     if run.run.finish_by is not None:
-        timer = TimerDue(kind=TimerKind.DEADLINE, subject=run.run.id, stamp=run.run.generation)
-        memory.set_timer_at(min(check_at, run.run.finish_by), timer)
+        at = min(check_at, run.run.finish_by)
+        memory.timers.set_at(at, TimerKind.DEADLINE, run.run.id, run.run.generation)
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
@@ -75,7 +75,8 @@ def due(turn: Turn, timer: TimerDue) -> None:
     if row.finish_by is None:
         return
     if not run.may_start():
-        turn.memory.set_timer_at(now + timedelta(seconds=PAUSED_RECHECK_SECONDS), timer)
+        at = now + timedelta(seconds=PAUSED_RECHECK_SECONDS)
+        turn.memory.timers.set_at(at, timer.kind, timer.subject, timer.stamp)
         return
     if now >= row.finish_by:
         summary = f"{run.job.spec.name} is late: deadline {format_instant(row.finish_by)}"
@@ -84,7 +85,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
     check_at = row.finish_by
     if row.at_risk_at is None:
         if turn.deadline_checks_left <= 0:
-            turn.memory.set_timer_at(min(now + _NEXT_TURN, row.finish_by), timer)
+            _watch(turn.memory, run, now + _NEXT_TURN)
             return
         turn.deadline_checks_left -= min(row.task_count, MAX_EXAMINED)
         outlook = run_forecast(turn.memory, run, now)
@@ -94,7 +95,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
             _at_risk(turn, run, outlook)
         else:
             check_at = now + timedelta(seconds=outlook.seconds_to_next_check())
-    turn.memory.set_timer_at(check_at, timer)
+    _watch(turn.memory, run, check_at)
 
 
 def run_forecast(memory: ShardMemory, run: RunMemory, now: datetime) -> DeadlineForecast | None:

@@ -100,7 +100,7 @@ def reserve_positions(turn: Turn, run: RunMemory, kind: BulkOperationKind, task:
     start = row.task_count
     row.task_count += count
     turn.mark(run)
-    turn.memory.in_memory.count(row.priority, row.tenant, count)
+    turn.memory.runs.unstarted.count(row.priority, row.tenant, count)
     why = f"{task.name} adds {count} tasks"
     turn.open_bulk_operation(run, kind, by="shard", why=why, parent=task.id, done=start, total=start + count)
 

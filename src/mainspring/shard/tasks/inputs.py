@@ -15,9 +15,8 @@ def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:
     """Upstream outputs as JSON by name, and the upstream tasks that failed. A fan-out gives one list, in item order."""
     found: dict[str, str] = {}
     failed: list[str] = []
-    dynamic_tasks = run.dynamic_tasks
     for number in run.parents(position):
-        fan_out = None if dynamic_tasks is None else dynamic_tasks.fan_outs.get(number)
+        fan_out = run.fan_out_at(number)
         if fan_out is not None:
             found[run.tasks[number].name] = gathered(run, fan_out)
             members = [run.tasks[member] for member in fan_out.members()]
@@ -44,7 +43,7 @@ def excess(run: RunMemory, position: int) -> str | None:
         return None
     size = 0
     for number in run.parents(position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
+        fan_out = run.fan_out_at(number)
         output = gathered(run, fan_out) if fan_out is not None else run.tasks[number].output
         size += len(output) if output is not None else 0
     if size <= MAX_INPUTS_BYTES:

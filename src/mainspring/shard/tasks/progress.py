@@ -2,8 +2,8 @@
 
 A task waits until all of its upstream tasks have notified it (`waiting`), and is decided then. When a task ends, it
 notifies its children one after another: a propagation. A propagation to 100,000 children exceeds a batch and continues
-in later turns; it needs no row, because a new leader counts from the states. Members of a fan-out notify nobody: with
-the last of them the template has ended, and its children are notified.
+in later turns; it needs no row, because a new leader counts from the states. Members of a fan-out have no
+children: when the last of them has ended, the children of the template are notified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.core.model.run import FailurePolicy
 from mainspring.core.model.task import Origin, Task, TaskState
 from mainspring.protocol.errors import Broken
 from mainspring.protocol.ids import child_task_id, task_id
-from mainspring.shard.events import TimerDue
+from mainspring.shard.events import PropagationStep, TaskUndecided, TimerDue
 from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, inputs, run_pacing
@@ -105,7 +105,7 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
             decision = expansions.fan_out(turn, run, task)
     if decision is None:
         return
-    is_watched = task.trail is not None or turn.memory.job_breakers.open
+    is_watched = task.trail is not None or turn.memory.limits.job_breakers.open
     if decision.state is S.QUEUED and is_watched and circuit_breakers.is_held(turn, run, task):
         return
     if decision.state is not S.QUEUED:
@@ -121,7 +121,7 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
 
 def retry_due(turn: Turn, timer: TimerDue) -> None:
     """End the delay of a task, unless it has changed since the timer was set."""
-    task = turn.memory.find(timer.subject)
+    task = turn.memory.runs.find(timer.subject)
     if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
         return
     run = turn.memory.runs[task.run_id]
@@ -188,7 +188,7 @@ def ended(turn: Turn, run: RunMemory, task: Task) -> None:
         source = fan_out.position
     if (fan_out is None or not fan_out.open) and run.children(source):
         run.propagations[source] = 0
-        turn.memory.propagations.append((task.run_id, source))
+        turn.memory.backlog.add(PropagationStep(run_id=task.run_id, position=source))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id
@@ -225,6 +225,29 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
     run.waiting[template.position] = count_waiting(run, template.position)
     if not run.waiting[template.position]:
         free(turn, run, template)
+
+
+def decide_again(turn: Turn, event: TaskUndecided) -> None:
+    """Decide a task that was found while loading, if it is ready."""
+    turn.memory.backlog.undecided.take(event)
+    run = turn.memory.runs.get(event.run_id)
+    if run is not None and not run.waiting[event.position]:
+        task = run.tasks[event.position]
+        if task.state is S.PENDING and task.due_at is None:
+            free(turn, run, task)
+
+
+def step(turn: Turn, event: PropagationStep) -> None:
+    """Notify more children of an ended task. A held run is skipped until a person resumes it."""
+    backlog, run = turn.memory.backlog, turn.memory.runs.get(event.run_id)
+    backlog.propagations.take(event)
+    if run is None or run.run.held is not None or event.position not in run.propagations:
+        return
+    end = propagate(turn, run, event.position)
+    if end is Step.MORE:
+        backlog.propagations.appendleft(event)
+    elif end is Step.LATER:
+        run_pacing.defer(turn.memory, run, PacedOperation.READINESS, event)
 
 
 def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
@@ -304,7 +327,7 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
         return _READY
     upstreams: list[Upstream] = []
     for number in parents:
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
+        fan_out = run.fan_out_at(number)
         when = conditions.get(number) if conditions else None
         if fan_out is not None:
             upstreams += _describe(run, fan_out, when)
@@ -323,13 +346,8 @@ def decide_early(run: RunMemory, task: Task) -> Decision | None:
         return None
     over: list[Upstream] = []
     for number in run.parents(task.position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(number)
-        made = (
-            run.tasks[place]
-            for place in ((number,) if fan_out is None else fan_out.members())
-            if place < len(run.tasks)
-        )
-        when = conditions.get(number) if fan_out is None else None
+        made = (run.tasks[place] for place in run.members_at(number) if place < len(run.tasks))
+        when = conditions.get(number) if run.fan_out_at(number) is None else None
         over += [_upstream(one, when) for one in made if one.state in _UNSUCCESSFUL or (when and one.state in FINAL)]
     decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
     return None if decision.state is S.QUEUED else decision
@@ -343,7 +361,7 @@ def _upstream(parent: Task, when: str | None) -> Upstream:
 
 def _as_upstream(run: RunMemory, position: int) -> Upstream:
     """An upstream for a task's own condition: a fan-out with all outputs, and how it ended."""
-    fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(position)
+    fan_out = run.fan_out_at(position)
     if fan_out is None:
         return _upstream(run.tasks[position], None)
     members = [run.tasks[number] for number in fan_out.members()]

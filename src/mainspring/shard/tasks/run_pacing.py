@@ -11,9 +11,10 @@ from __future__ import annotations
 from mainspring.core.limits.token_bucket import MIN_PART, PacedOperation, TokenBucket
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import TaskState
-from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.state.memory import DeferredWork, ShardMemory
+from mainspring.shard.events import BulkOperationStep, PropagationStep, TimerDue, TimerKind
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.turn import Turn
 
 PACES = {
     BulkOperationKind.FAN_OUT: PacedOperation.GROWTH,
@@ -44,35 +45,20 @@ def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
     queued = sum(depth for (priority, _), depth in memory.queues.depth.items() if priority <= row.priority)
     if queued > run.counts.get(TaskState.QUEUED, 0):
         return True
-    lines = (*(key[0] for key in memory.bulk_operations), *memory.deferred)
+    lines = (*(step.run_id for step in memory.backlog.bulk_operations), *memory.backlog.deferred)
     return any(other != row.id and _is_as_important(memory, other, run) for other in lines)
 
 
-def defer_bulk_operation(memory: ShardMemory, run: RunMemory, kind: BulkOperationKind, parent: str) -> None:
-    """Defer a bulk operation until there are tokens."""
-    _defer(memory, run, PACES[kind]).bulk_operations.append((run.run.id, kind, parent))
-
-
-def defer_propagation(memory: ShardMemory, run: RunMemory, position: int) -> None:
-    """Defer a propagation until there are tokens."""
-    _defer(memory, run, PacedOperation.READINESS).propagations.append((run.run.id, position))
-
-
-def due(memory: ShardMemory, timer: TimerDue) -> None:
-    """Continue deferred work."""
-    waiting = memory.deferred.pop(timer.subject, None)
-    if waiting is not None:
-        memory.bulk_operations.extend(waiting.bulk_operations)
-        memory.propagations.extend(waiting.propagations)
-
-
-def _defer(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> DeferredWork:
-    waiting = memory.deferred.get(run.run.id)
-    if waiting is None:
-        waiting = memory.deferred[run.run.id] = DeferredWork()
+def defer(memory: ShardMemory, run: RunMemory, work: PacedOperation, step: PropagationStep | BulkOperationStep) -> None:
+    """Defer a step until there are tokens."""
+    if memory.backlog.defer(step):
         seconds = max(_MIN_DELAY_SECONDS, _bucket(memory, run, work).seconds_to(2 * MIN_PART))
-        memory.set_timer_after(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
-    return waiting
+        memory.timers.set_after(seconds, TimerKind.PACE, run.run.id)
+
+
+def due(turn: Turn, timer: TimerDue) -> None:
+    """Continue deferred work."""
+    turn.memory.backlog.resume(timer.subject)
 
 
 def _bucket(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> TokenBucket:

@@ -1,6 +1,6 @@
 """Detect runs in which nothing has changed or run for 30 minutes, report them, and decide them again (DAG-8).
 
-Nothing should ever be stuck: every wait has an event that ends it. This check catches the cases that nobody thought of.
+No run should ever be stuck: every wait has an event that ends it. This check finds runs whose event is missing.
 When a run was found stuck is in its row (`stuck_at`), so that a new leader knows it too.
 """
 

@@ -6,8 +6,7 @@ counted in shard time, so that a stall of the shard expires nothing; a new leade
 expires nothing before its worker could report.
 
 An extension is part of the task's row (`RetryState.limit_seconds`). The timer is not reset: when it fires, it checks
-the
-deadline (`ShardMemory.deadlines`), and waits for the rest if there is any.
+the deadline of the attempt, and waits for the rest if there is any.
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from msgspec.structs import replace
 
 from mainspring.core.lifecycle import timeouts
 from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import RetryState, StopKind, Task, TaskState
 from mainspring.protocol.wire import Extended, Progress
 from mainspring.shard import alerts
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import ExtendTask, ExtensionRequested, TimerDue, TimerKind
-from mainspring.shard.state.memory import AttemptProgress, ShardMemory
+from mainspring.shard.state.attempts import AttemptProgress
+from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
@@ -57,7 +58,7 @@ def restore(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> N
     if task.stop is not None and task.stop.kind is StopKind.STALL:
         alerted.add(AlertKind.STALLED)
     if alerted:
-        memory.alerted[task.attempt_id] = frozenset(alerted)
+        memory.attempts.record(task.attempt_id, alerts=frozenset(alerted))
     kind, limit = TimerKind.SOFT_LIMIT, soft
     if limit is None or AlertKind.RUNNING_LONG in alerted:
         kind, limit = TimerKind.TASK_LIMIT, hard
@@ -69,7 +70,7 @@ def restore(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> N
 
 def restore_progress(memory: ShardMemory) -> None:
     """Keep monitoring the progress of attempts that reported it within this term."""
-    for attempt in memory.attempt_progress:
+    for attempt in memory.attempts.with_progress():
         task = memory.attempts[attempt]
         spec = memory.runs[task.run_id].spec(task.position)
         if task.state is TaskState.RUNNING and spec.stall_seconds is None:
@@ -78,10 +79,11 @@ def restore_progress(memory: ShardMemory) -> None:
 
 def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
     """Record the progress of an attempt, and when it last changed."""
-    known, note = memory.attempt_progress.get(said.attempt), said.note[:MAX_NOTE_CHARS]
+    known, note = memory.attempts.details(said.attempt).progress, said.note[:MAX_NOTE_CHARS]
     if known is not None and (known.percent, known.note) == (said.percent, note):
         return
-    memory.attempt_progress[said.attempt] = AttemptProgress(percent=said.percent, note=note, moved=memory.life)
+    progress = AttemptProgress(percent=said.percent, note=note, moved=memory.life)
+    memory.attempts.record(said.attempt, progress=progress)
     spec = memory.runs[task.run_id].spec(task.position)
     if known is None and spec.stall_seconds is None and task.state is TaskState.RUNNING:
         _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.scheduler_settings))
@@ -95,7 +97,7 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
     soft = timeouts.limits(spec, task.trail, memory.scheduler_settings)[0] or 0.0
     _alert(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
-    deadline = memory.deadlines.get(task.attempt_id)
+    deadline = memory.attempts.details(task.attempt_id).deadline
     hard = timeouts.hard_limit(spec, task.trail, memory.scheduler_settings)
     left = deadline - memory.life if deadline is not None else hard - soft
     _set(memory, task, TimerKind.TASK_LIMIT, left)
@@ -107,7 +109,7 @@ def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory = turn.memory
-    deadline = memory.deadlines.get(task.attempt_id, 0.0)
+    deadline = memory.attempts.details(task.attempt_id).deadline or 0.0
     if deadline > memory.life:
         _set(memory, task, TimerKind.TASK_LIMIT, deadline - memory.life)
         return
@@ -125,7 +127,7 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
         return
     memory = turn.memory
     limit = timeouts.stall_limit(memory.runs[task.run_id].spec(task.position), memory.scheduler_settings)
-    attempt_progress = memory.attempt_progress.get(task.attempt_id)
+    attempt_progress = memory.attempts.details(task.attempt_id).progress
     if attempt_progress is not None and memory.life - attempt_progress.moved < limit:
         _set(memory, task, TimerKind.STALL, attempt_progress.moved + limit - memory.life)
         return
@@ -133,6 +135,14 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
         why = f"it made no progress for {limit:g} s"
         stop_requests.request(turn, task, StopKind.STALL, by="shard", why=why)
         _alert(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
+
+
+def run_limit_due(turn: Turn, timer: TimerDue) -> None:
+    """The time limit of a run has expired: cancel its tasks."""
+    run = turn.memory.runs[timer.subject]
+    run.run.timed_out = True
+    turn.mark(run)
+    turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by="shard", why="the run timed out")
 
 
 def more_time(turn: Turn, event: ExtensionRequested) -> None:
@@ -178,7 +188,7 @@ def _refuse_extension(turn: Turn, run: RunMemory, task: Task) -> str:
         return f"it is {task.state}"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
         return f"it is being stopped: {task.stop.why}"
-    attempt_progress = turn.memory.attempt_progress.get(task.attempt_id or "")
+    attempt_progress = turn.memory.attempts.details(task.attempt_id).progress
     stall = timeouts.stall_limit(run.spec(task.position), turn.memory.scheduler_settings)
     if attempt_progress is None:
         return "it has not reported progress"
@@ -195,13 +205,13 @@ def _set_hard_limit(turn: Turn, run: RunMemory, task: Task, limit: float) -> str
     left = limit - _elapsed(turn, task)
     turn.touch(task)
     task.trail = replace(task.trail or RetryState(), limit_seconds=limit)
-    turn.memory.deadlines[task.attempt_id or ""] = turn.memory.life + left
+    turn.memory.attempts.record(task.attempt_id, deadline=turn.memory.life + left)
     return ""
 
 
 def _left(turn: Turn, run: RunMemory, task: Task) -> float:
     """Seconds that an attempt may still run."""
-    deadline = turn.memory.deadlines.get(task.attempt_id or "")
+    deadline = turn.memory.attempts.details(task.attempt_id).deadline
     if deadline is not None:
         return max(0.0, deadline - turn.memory.life)
     limit = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.scheduler_settings)
@@ -214,15 +224,15 @@ def _elapsed(turn: Turn, task: Task) -> float:
 
 def _running(turn: Turn, timer: TimerDue) -> Task | None:
     """The task of a timer, unless it has changed since the timer was set."""
-    task = turn.memory.find(timer.subject)
+    task = turn.memory.runs.find(timer.subject)
     return task if task is not None and task.seq == timer.stamp and task.worker_id is not None else None
 
 
 def _alert(turn: Turn, task: Task, kind: AlertKind, summary: str) -> None:
     attempt = task.attempt_id or ""
-    turn.memory.alerted[attempt] = turn.memory.alerted.get(attempt, frozenset()) | {kind}
+    turn.memory.attempts.record(attempt, alerts=frozenset({kind}))
     turn.batch.outbox.append(alerts.attempt(kind, task, attempt, summary, turn.now))
 
 
 def _set(memory: ShardMemory, task: Task, kind: TimerKind, seconds: float) -> None:
-    memory.set_timer_after(seconds, TimerDue(kind=kind, subject=task.id, stamp=task.seq))
+    memory.timers.set_after(seconds, kind, task.id, task.seq)

@@ -28,6 +28,7 @@ from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progr
 from mainspring.shard.effects import ActionReply, ActionStatus, ClaimedAttempt
 from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.open_claims import Claim
 from mainspring.shard.tasks import timeouts
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import liveness, reports
@@ -39,7 +40,6 @@ from mainspring.shard.workers.claim_events import (
     ClaimStarted,
     ClaimWork,
 )
-from mainspring.shard.workers.open_claims import Claim
 
 S = TaskState
 MAX_CLAIMS = 10_000
@@ -53,50 +53,31 @@ NO_HEARTBEAT = "no heartbeat from"
 _NOT_HELD = "the attempt has ended, or belongs to another worker"
 
 
-def apply(turn: Turn, event: ClaimCall) -> None:
-    """Apply a request of an HTTP worker, and reply to it."""
-    match event:
-        case ClaimWork():
-            _claim(turn, event)
-        case ClaimStarted():
-            _start(turn, event)
-        case ClaimHeartbeat():
-            _beat(turn, event)
-        case ClaimEnded():
-            _end(turn, event)
-        case _:
-            raise Broken(f"no handler for {event}")
-
-
 def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, needs: Offer) -> None:
     """Add an assignment to the reply of a claim. The worker has to start it in time."""
     memory = turn.memory
     claim = memory.claims.first(worker.id)
     if claim is None:
         raise Broken(f"{worker.id} was given {lease.id}, but has no open claim")
-    claim.left -= 1
-    memory.claims.ready[claim.request_id] = None
     run = memory.runs[assignment.run]
-    claim.claimed.append(
-        ClaimedAttempt(
-            assignment=assignment, needs=needs, job=run.run.job_id, priority=lease.priority,
-            scheduled_at=run.run.window_at or run.run.created_at,
-            expires_at=turn.now + timedelta(seconds=claim.hold_seconds),
-        )
+    claimed = ClaimedAttempt(
+        assignment=assignment, needs=needs, job=run.run.job_id, priority=lease.priority,
+        scheduled_at=run.run.window_at or run.run.created_at,
+        expires_at=turn.now + timedelta(seconds=claim.hold_seconds),
     )  # fmt: skip
-    memory.set_timer_after(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    memory.claims.deliver(claim, claimed)
+    memory.timers.set_after(claim.hold_seconds, TimerKind.RECEIPT, lease.id)
 
 
 def settle(turn: Turn) -> None:
     """Reply to claims that got work, and to those whose wait time has expired."""
     memory = turn.memory
-    for request_id in list(memory.claims.ready):
-        claim = memory.claims.close(request_id)
-        if claim is not None:
-            turn.batch.effects.append(
-                ActionReply(request_id, ActionStatus.DONE, worker=claim.worker, claimed=tuple(claim.claimed))
-            )
-            _count(memory, claim.worker)
+    for claim in memory.claims.take_ready():
+        claimed = tuple(claim.claimed)
+        turn.batch.effects.append(
+            ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=claimed)
+        )
+        _count(memory, claim.worker)
 
 
 def drop(turn: Turn, event: ClaimAbandoned) -> None:
@@ -112,8 +93,7 @@ def drop(turn: Turn, event: ClaimAbandoned) -> None:
 
 def return_recalled(turn: Turn) -> None:
     """Requeue recalled attempts that have not started: the worker asks before it starts one."""
-    recalled, turn.memory.claims.recalled = turn.memory.claims.recalled, []
-    for attempt in recalled:
+    for attempt in turn.memory.claims.take_recalled():
         task = turn.memory.attempts.get(attempt)
         if task is not None and task.state is S.ASSIGNED:
             why = task.stop.why if task.stop is not None else ""
@@ -135,32 +115,24 @@ def restore(memory: ShardMemory) -> None:
                 lease.received = task.state is S.RUNNING
                 _watch(memory, lease, task)
                 if not lease.received:
-                    timer = TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-                    memory.set_timer_after(memory.scheduler_settings.claim_heartbeat_timeout_seconds, timer)
+                    seconds = memory.scheduler_settings.claim_heartbeat_timeout_seconds
+                    memory.timers.set_after(seconds, TimerKind.RECEIPT, lease.id)
                     if task.stop is not None:
-                        memory.claims.recalled.append(attempt)
+                        memory.claims.recall(attempt)
         _count(memory, worker.id)
     for claim in memory.claims.open.values():
         _set_wait(memory, claim)
 
 
-def due(turn: Turn, timer: TimerDue) -> None:
-    """The wait time of a claim has expired, or an attempt may have been silent for too long."""
-    if timer.kind is TimerKind.CLAIM:
-        _end_wait(turn.memory, turn.memory.claims.open[int(timer.subject)])
-    else:
-        _silence_due(turn, timer)
+def wait_due(turn: Turn, timer: TimerDue) -> None:
+    """The wait time of a claim has expired: it gets its reply when the turn closes."""
+    turn.memory.claims.expire(int(timer.subject))
 
 
-def _end_wait(memory: ShardMemory, claim: Claim) -> None:
-    """Expire a claim: it gets its reply when the turn closes."""
-    claim.has_expired = True
-    memory.claims.ready[claim.request_id] = None
-
-
-def _silence_due(turn: Turn, timer: TimerDue) -> None:
+def silence_due(turn: Turn, timer: TimerDue) -> None:
+    """An attempt may have been silent for too long."""
     memory = turn.memory
-    task = memory.find(timer.subject)
+    task = memory.runs.find(timer.subject)
     if task is None or task.lease_id is None:
         return
     lease = memory.leases[task.lease_id]
@@ -172,7 +144,8 @@ def _silence_due(turn: Turn, timer: TimerDue) -> None:
         reports.lose(turn, task, because=because, worker_lost=True)
 
 
-def _claim(turn: Turn, event: ClaimWork) -> None:
+def claim(turn: Turn, event: ClaimWork) -> None:
+    """Open a claim."""
     memory = turn.memory
     memory.claims.close(event.request_id)
     if len(memory.claims.open) >= MAX_CLAIMS:
@@ -181,16 +154,16 @@ def _claim(turn: Turn, event: ClaimWork) -> None:
     if memory.claims.count(event.worker) >= MAX_CLAIMS_PER_WORKER:
         turn.respond(event, ActionStatus.REFUSED, f"{event.worker} already has {MAX_CLAIMS_PER_WORKER} open claims")
         return
-    claim = Claim(
+    opened = Claim(
         request_id=event.request_id, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
         until=memory.life + event.wait_seconds,
     )  # fmt: skip
-    memory.claims.add(claim)
+    memory.claims.add(opened)
     _update_worker(turn, event)
     if event.wait_seconds > 0:
-        _set_wait(memory, claim)
+        _set_wait(memory, opened)
     else:
-        _end_wait(memory, claim)
+        memory.claims.expire(opened.request_id)
 
 
 def _update_worker(turn: Turn, event: ClaimWork) -> None:
@@ -221,9 +194,7 @@ def _update_worker(turn: Turn, event: ClaimWork) -> None:
 
 def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
     """Set the total resources of a worker: never less than what it holds."""
-    memory.capacity -= worker.total
-    worker.total = largest_of((total, worker.used))
-    memory.capacity += worker.total
+    memory.workers.set_total(worker, largest_of((total, worker.used)))
 
 
 def _for_claims(count: int) -> Resources:
@@ -240,7 +211,8 @@ def _count(memory: ShardMemory, worker_id: str) -> None:
         memory.refresh(worker)
 
 
-def _start(turn: Turn, event: ClaimStarted) -> None:
+def start(turn: Turn, event: ClaimStarted) -> None:
+    """The worker wants to start an attempt that it claimed."""
     task = _held(turn, event, event.attempt)
     if task is None:
         turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
@@ -257,7 +229,7 @@ def _start(turn: Turn, event: ClaimStarted) -> None:
         turn.respond(event, ActionStatus.DONE)
 
 
-def _beat(turn: Turn, event: ClaimHeartbeat) -> None:
+def heartbeat(turn: Turn, event: ClaimHeartbeat) -> None:
     """Record progress, and reply whether the attempt is to stop. One that outlives its grace period is lost."""
     task, memory = _held(turn, event, event.attempt), turn.memory
     if task is None:
@@ -284,7 +256,7 @@ def _beat(turn: Turn, event: ClaimHeartbeat) -> None:
     turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=told, extended=extended))
 
 
-def _end(turn: Turn, event: ClaimEnded) -> None:
+def end(turn: Turn, event: ClaimEnded) -> None:
     """Record the result of an attempt. A failure after a stop request counts as stopped."""
     task = _held(turn, event, event.attempt)
     if task is None:
@@ -323,9 +295,9 @@ def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
 
 
 def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
-    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
+    memory.timers.set_after(seconds, TimerKind.CLAIM_SILENCE, task.id, task.seq)
 
 
 def _set_wait(memory: ShardMemory, claim: Claim) -> None:
     seconds = max(0.0, claim.until - memory.life)
-    memory.set_timer_after(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.request_id)))
+    memory.timers.set_after(seconds, TimerKind.CLAIM, str(claim.request_id))

@@ -3,7 +3,7 @@
     (none) ──cordon──► CORDONED ──drain, evict──► DRAINING
        ▲───────────────uncordon──────────────────────┘
 
-A cordon is part of the worker's row, so that a new leader knows it, and of `ShardMemory.held`, so that it still applies
+A cordon is part of the worker's row, so that a new leader knows it, and of `Workers.cordoned`, so that it still applies
 when the worker reconnects. Stop requests to its tasks are part of the tasks' rows (`shard/actions/stop_requests.py`):
 uncordon does not withdraw them.
 """
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Hold
 from mainspring.protocol.errors import Broken
-from mainspring.shard.actions import audit_entries, stop_requests
+from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAction
 from mainspring.shard.placement import reservations
@@ -26,8 +26,7 @@ from mainspring.shard.turn import Turn
 
 def apply(turn: Turn, event: WorkerAction) -> None:
     """Execute an action on a worker, and reply to it."""
-    event = audit_entries.with_before(turn.memory, event)
-    if event.worker not in turn.memory.workers and event.worker not in turn.memory.held:
+    if event.worker not in turn.memory.workers and event.worker not in turn.memory.workers.cordoned:
         turn.respond(event, ActionStatus.NOT_FOUND, f"worker {event.worker} not found")
         return
     match event:
@@ -75,7 +74,7 @@ def _set_cordon(turn: Turn, event: WorkerAction, hold: Hold) -> bool:
     if _cordon_of(turn, event) is hold:
         return False
     memory = turn.memory
-    worker, row = memory.workers.get(event.worker), memory.held.get(event.worker)
+    worker, row = memory.workers.get(event.worker), memory.workers.cordoned.get(event.worker)
     why = _say(event) if hold else ""
     if worker is not None:
         worker.hold, worker.hold_why = hold, why
@@ -89,7 +88,7 @@ def _set_cordon(turn: Turn, event: WorkerAction, hold: Hold) -> bool:
 
 
 def _cordon_of(turn: Turn, event: WorkerAction) -> Hold:
-    row = turn.memory.held.get(event.worker)
+    row = turn.memory.workers.cordoned.get(event.worker)
     return Hold(row.hold) if row is not None else Hold.NONE
 
 

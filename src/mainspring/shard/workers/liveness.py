@@ -24,18 +24,10 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import TaskState
 from mainspring.core.model.worker import Worker, WorkerStatus, is_claimant
 from mainspring.protocol.wire import Welcome
+from mainspring.shard import events as happened
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import CloseLink
-from mainspring.shard.events import (
-    SettingsChanged,
-    TimerDue,
-    TimerKind,
-    WorkerEvent,
-    WorkerGone,
-    WorkerLeaving,
-    WorkerRegistered,
-    WorkerSilent,
-)
+from mainspring.shard.events import TimerKind
 from mainspring.shard.placement import reservations
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
@@ -45,21 +37,18 @@ NOT_STARTED_IN_TIME = "did not start it in time"
 """Why the work of a claim is queued again."""
 
 
-def register(turn: Turn, event: WorkerRegistered) -> None:
+def register(turn: Turn, event: happened.WorkerRegistered) -> None:
     """Open a session of a worker: reconcile the attempts that it holds with those in the rows."""
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     if worker is None:
         worker = memory.add_worker(event.worker)
-    if worker.status is WorkerStatus.READY or worker.status is WorkerStatus.SUSPECT:
-        memory.capacity -= worker.total
     offer = event.offer
-    worker.total = Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes)
+    memory.workers.set_total(worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
     worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
     worker.status, worker.last_heartbeat, worker.refused = WorkerStatus.READY, memory.life, set()
     worker.leaving = False
-    memory.recent_workers.forget(worker.id)
-    memory.capacity += worker.total
+    memory.workers.recent.forget(worker.id)
     turn.send(worker, Welcome(event.session, memory.scheduler_settings.lost_after_seconds))
     _compare(turn, worker, frozenset(event.holds))
     reservations.compare(turn, worker)
@@ -68,7 +57,7 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
     turn.save_worker(worker)
 
 
-def retune(turn: Turn, event: SettingsChanged) -> None:
+def retune(turn: Turn, event: happened.SettingsChanged) -> None:
     """Apply changed settings, and tell all workers the limit if it has changed: their own limits follow it."""
     before, after = turn.memory.scheduler_settings, event.scheduler_settings
     turn.memory.retune(after)
@@ -81,22 +70,21 @@ def retune(turn: Turn, event: SettingsChanged) -> None:
 
 def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     """Carry over what can't be loaded from rows when the memory is reloaded within a term: mainly worker reports."""
-    after.life = before.life
-    after.capacity = before.capacity
-    after.faulty_shapes = before.faulty_shapes
-    after.intake_overrides = before.intake_overrides
-    after.suspended_from = before.suspended_from
-    after.retry_limiter = before.retry_limiter
+    after.timers.life = before.life
+    after.runs.carry_over(before.runs)
+    after.queues.suspended_from = before.queues.suspended_from
+    after.limits.retries = before.limits.retries
     if before.rules.version > after.rules.version:
-        after.rule(before.rules)
-    after.groups.stamps, after.groups.rate_budgets = before.groups.stamps, before.groups.rate_budgets
-    after.claims, after.recent_workers = before.claims, before.recent_workers
+        after.set_rules(before.rules)
+    after.limits.ledger.carry_over(before.limits.ledger)
+    after.claims, after.workers.recent = before.claims, before.workers.recent
     after.claims.reset_undelivered()
-    for shape, fault in before.faulty_shapes.items():
-        after.queues.park(shape, f"placement failed: {fault}")
+    for shape, fault in before.queues.faulty.items():
+        after.queues.park_faulty(shape, fault)
     for old in before.workers.values():
         worker = after.add_worker(old.id)
-        worker.session, worker.total, worker.labels, worker.zone = old.session, old.total, old.labels, old.zone
+        after.workers.set_total(worker, old.total)
+        worker.session, worker.labels, worker.zone = old.session, old.labels, old.zone
         worker.version, worker.status, worker.last_heartbeat = old.version, old.status, old.last_heartbeat
         worker.refused, worker.leaving = old.refused, old.leaving
         after.refresh(worker)
@@ -104,19 +92,16 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
 
 def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
     """Carry over what was reported of attempts within this term, and keep waiting for acknowledgments."""
-    after.attempt_progress = {
-        attempt: said for attempt, said in before.attempt_progress.items() if attempt in after.attempts
-    }
+    for attempt, progress in before.attempts.with_progress().items():
+        after.attempts.record(attempt, progress=progress)
     for lease in after.leases.values():
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
         if worker is not None and worker.session and (known is None or not known.received):
             lease.received = False
-            after.set_timer_after(
-                after.scheduler_settings.assignment_timeout_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
-            )
+            after.timers.set_after(after.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
 
 
-def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
+def note_heartbeat(turn: Turn, event: happened.WorkerEvent) -> bool:
     """Record a heartbeat; False if the session is not the current one, and the event has to be dropped."""
     worker = turn.memory.workers.get(event.worker)
     if worker is None or worker.session != event.session:
@@ -129,7 +114,7 @@ def note_heartbeat(turn: Turn, event: WorkerEvent) -> bool:
     return True
 
 
-def leave(turn: Turn, event: WorkerLeaving) -> None:
+def leave(turn: Turn, event: happened.WorkerLeaving) -> None:
     """A worker accepts no more work: its running tasks continue, or are returned by the worker."""
     worker = turn.memory.workers[event.worker]
     worker.leaving = True
@@ -138,7 +123,7 @@ def leave(turn: Turn, event: WorkerLeaving) -> None:
     turn.save_worker(worker)
 
 
-def remove_gone(turn: Turn, event: WorkerGone) -> None:
+def remove_gone(turn: Turn, event: happened.WorkerGone) -> None:
     """Remove a worker that shut down cleanly. Tasks that it should have had are queued again."""
     worker = turn.memory.workers[event.worker]
     _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
@@ -147,21 +132,11 @@ def remove_gone(turn: Turn, event: WorkerGone) -> None:
 
 def watch(turn: Turn, worker: Worker) -> None:
     """Set a timer for a worker's silence."""
-    if not worker.watched:
-        turn.memory.watches += 1
-        worker.watched = turn.memory.watches
+    if turn.memory.workers.watch(worker):
         _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
 
 
-def due(turn: Turn, timer: TimerDue) -> None:
-    """A worker may be silent, or may not have acknowledged an assignment."""
-    if timer.kind is TimerKind.RECEIPT:
-        receipt_due(turn, timer)
-    else:
-        silence_due(turn, timer)
-
-
-def silence_due(turn: Turn, timer: TimerDue) -> None:
+def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
     """Check whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
     silent_seconds, scheduler_settings = turn.memory.life - worker.last_heartbeat, turn.memory.scheduler_settings
@@ -178,7 +153,7 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
         _look_again(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
 
 
-def silent_workers(turn: Turn, event: WorkerSilent) -> None:
+def silent_workers(turn: Turn, event: happened.WorkerSilent) -> None:
     """Note a worker that is silent according to its row: it is checked when the turn closes (`remove_silent`).
 
     A worker that is not here belonged to an older leader, and holds nothing: only its row has to be corrected.
@@ -187,12 +162,12 @@ def silent_workers(turn: Turn, event: WorkerSilent) -> None:
     if event.row.id in memory.workers:
         turn.silent_workers.append(event.row.id)
     elif memory.life >= memory.scheduler_settings.lost_after_seconds:
-        known = memory.held.get(event.row.id)
+        known = memory.workers.cordoned.get(event.row.id)
         hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
         status = WorkerStatus.GONE if is_claimant(event.row.id) else WorkerStatus.LOST
         row = replace(event.row, status=status, since=turn.now, hold=hold, hold_why=why)
         turn.save_worker_row(row)
-        memory.recent_workers.note_row(row)
+        memory.workers.recent.note_row(row)
 
 
 def remove_silent(turn: Turn) -> None:
@@ -206,7 +181,7 @@ def remove_silent(turn: Turn) -> None:
             _mark_lost(turn, worker)
 
 
-def receipt_due(turn: Turn, timer: TimerDue) -> None:
+def receipt_due(turn: Turn, timer: happened.TimerDue) -> None:
     """An assignment was not acknowledged in time: queue it again (LIV-3).
 
     A live worker that does not receive its messages gets nothing more in this session, and has to register again. An
@@ -267,21 +242,16 @@ def _forget_idle(turn: Turn, worker: Worker, silent_seconds: float) -> None:
 
 def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
     """Remove a worker: its leases end, and it is forgotten until it registers again."""
-    if worker.status is not WorkerStatus.EXPECTED:
-        turn.memory.capacity -= worker.total
-    turn.memory.recent_workers.note(worker, turn.now)
-    worker.status = status
+    turn.memory.workers.close(worker, status, turn.now)
     turn.memory.refresh(worker)
     for lease in list(worker.leases.values()):
         for attempt in list(lease.members):
             _reclaim(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
     reservations.release_all(turn, worker)
     turn.save_worker(worker)
-    del turn.memory.workers[worker.id]
-    for run_id in list(turn.memory.affinity_parked):
-        turn.memory.wake_affinity(run_id)
+    turn.memory.workers.remove(worker.id)
+    turn.memory.queues.wake_all_affinity()
 
 
 def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
-    timer = TimerDue(kind=TimerKind.SILENCE, subject=worker.id, stamp=worker.watched)
-    turn.memory.set_timer_after(seconds, timer)
+    turn.memory.timers.set_after(seconds, TimerKind.SILENCE, worker.id, worker.watched)

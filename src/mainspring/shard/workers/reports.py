@@ -1,7 +1,7 @@
 """Reports of workers about attempts, and what follows for the task.
 
-A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise it is refused, and
-nothing changes. Every report is idempotent.
+A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise the worker gets a stop or
+a verdict, and nothing changes. Every report is idempotent.
 """
 
 from __future__ import annotations
@@ -16,17 +16,9 @@ from mainspring.core.model.artifacts import ArtifactRow
 from mainspring.core.model.batch import LateResult
 from mainspring.core.model.task import AttemptEnd, RecordedAttempt, RetryState, StopKind, StopRequest, Task, TaskState
 from mainspring.protocol.wire import Answer, Outcome, Verdict
+from mainspring.shard import events as happened
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import LookUpAttempt, Send
-from mainspring.shard.events import (
-    AttemptEnded,
-    AttemptReturned,
-    AttemptsReceived,
-    AttemptStarted,
-    CheckpointSaved,
-    WorkerEvent,
-    WorkerHeartbeat,
-)
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, progress
 from mainspring.shard.tasks import timeouts as limits
@@ -37,7 +29,7 @@ _OVER_TIME = frozenset({StopKind.TIMEOUT, StopKind.STALL})
 _RECORDED_ENDS = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
 
 
-def received(turn: Turn, event: AttemptsReceived) -> None:
+def received(turn: Turn, event: happened.AttemptsReceived) -> None:
     """The worker has received these attempts."""
     for attempt in event.attempts:
         task = _find_held(turn, event, attempt)
@@ -47,7 +39,7 @@ def received(turn: Turn, event: AttemptsReceived) -> None:
             turn.memory.leases[task.lease_id].received = True
 
 
-def started(turn: Turn, event: AttemptStarted) -> None:
+def started(turn: Turn, event: happened.AttemptStarted) -> None:
     """The process of an attempt has started: RUNNING, and its time limit begins."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
@@ -59,7 +51,7 @@ def started(turn: Turn, event: AttemptStarted) -> None:
         stop_requests.signal(turn, task)
 
 
-def returned(turn: Turn, event: AttemptReturned) -> None:
+def returned(turn: Turn, event: happened.AttemptReturned) -> None:
     """The worker returned an attempt that it had not started."""
     task = _find_held(turn, event, event.attempt)
     if task is None or task.state is not S.ASSIGNED:
@@ -72,7 +64,7 @@ def returned(turn: Turn, event: AttemptReturned) -> None:
         give_back(turn, task, because=f"{event.worker} returned it before it started")
 
 
-def ended(turn: Turn, event: AttemptEnded) -> None:
+def ended(turn: Turn, event: happened.AttemptEnded) -> None:
     """The process of an attempt has ended: record the result, and reply once it is durable."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
@@ -82,7 +74,7 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
     settle(turn, task, event)
 
 
-def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
+def settle(turn: Turn, task: Task, event: happened.AttemptEnded) -> None:
     """Apply the result of a live attempt to its task."""
     run = turn.memory.runs[task.run_id]
     stop = task.stop
@@ -97,7 +89,7 @@ def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
             _record_stop(turn, run, task, stop, by=event.worker)
 
 
-def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
+def checkpoint(turn: Turn, event: happened.CheckpointSaved) -> None:
     """Save a checkpoint: the next attempt of the task gets it, on any worker (WRK-7)."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
@@ -106,7 +98,7 @@ def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
         turn.save_checkpoint(task, event.attempt, event.document)
 
 
-def progressed(turn: Turn, event: WorkerHeartbeat) -> None:
+def progressed(turn: Turn, event: happened.WorkerHeartbeat) -> None:
     """Record the progress of a worker's attempts."""
     for said in event.progress:
         task = _find_held(turn, event, said.attempt)
@@ -154,7 +146,7 @@ def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str,
     progress.ended(turn, run, task)
 
 
-def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+def _succeed(turn: Turn, run: RunMemory, task: Task, event: happened.AttemptEnded) -> None:
     """The attempt succeeded. If its output can't be added to the run, the attempt failed (DAG-5)."""
     task.tries += 1
     grows = run.spec(task.position).grows and not run.is_replaced(task)
@@ -173,7 +165,7 @@ def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> Non
     finish(turn, run, task, S.SUCCEEDED, by=event.worker, because="succeeded")
 
 
-def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: bool) -> None:
+def _keep_artifacts(turn: Turn, task: Task, event: happened.AttemptEnded, *, succeeded: bool) -> None:
     """Record the artifacts of an attempt with its result (WRK-11)."""
     for one in event.artifacts:
         row = ArtifactRow(
@@ -185,7 +177,7 @@ def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: b
         turn.batch.artifacts.append(row)
 
 
-def _find_held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
+def _find_held(turn: Turn, event: happened.WorkerEvent, attempt: str) -> Task | None:
     """Return the task of a live attempt of this worker."""
     task = turn.memory.attempts.get(attempt)
     return task if task is not None and task.worker_id == event.worker else None
@@ -195,14 +187,14 @@ def start(turn: Turn, task: Task) -> None:
     """Move a task that a worker holds to RUNNING; its time limit begins."""
     task.started_at = turn.now
     task.ran_on = task.worker_id
-    turn.memory.wake_affinity(task.run_id)
+    turn.memory.queues.wake_affinity(task.run_id)
     turn.move(task, S.RUNNING, by=task.worker_id or "", because="process started")
     limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
         turn.memory.leases[task.lease_id].received = True
 
 
-def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+def _fail(turn: Turn, run: RunMemory, task: Task, event: happened.AttemptEnded) -> None:
     """The process failed. If the worker is to blame, it counts as a loss, not as an attempt."""
     policy = run.spec(task.position).retry or run.job.spec.retry
     failure = failures.classify(event.error, policy.rules, job=run.subject())
@@ -265,18 +257,12 @@ def _note_preemption(task: Task, stop: StopRequest) -> None:
 
 
 def _record_failure(
-    turn: Turn,
-    run: RunMemory,
-    task: Task,
-    ending: FailedAttempt,
-    stop: StopRequest | None,
-    *,
-    by: str,
+    turn: Turn, run: RunMemory, task: Task, ending: FailedAttempt, stop: StopRequest | None, *, by: str,
     because: str = "",
-) -> None:
+) -> None:  # fmt: skip
     """Retry or fail. A task with a cancel request is not retried."""
     circuit_breakers.failed(turn, run, ending.failure)
-    if ending.failure.signature in turn.memory.signature_breakers.open:
+    if ending.failure.signature in turn.memory.limits.signature_breakers.open:
         ending = replace(ending, is_widespread=True)
     step = decide_failure(
         task, run.spec(task.position), run.job.spec, ending, turn.memory.scheduler_settings, retries=run.run.retries,
@@ -314,7 +300,7 @@ def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -
     progress.queue_again(turn, run, task, by=by, because=because)
 
 
-def _answer_unknown(turn: Turn, event: AttemptEnded) -> None:
+def _answer_unknown(turn: Turn, event: happened.AttemptEnded) -> None:
     """Reply to a result of an attempt that is not live: its row decides the verdict, and nothing changes.
 
     The result is kept as late only if the attempt belonged to this worker.
@@ -332,7 +318,7 @@ def _answer_unknown(turn: Turn, event: AttemptEnded) -> None:
     _answer(turn, event, verdict)
 
 
-def _verdict_of(event: AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
+def _verdict_of(event: happened.AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
     if recorded is None:
         return Verdict.UNKNOWN
     if recorded.worker_id == event.worker and recorded.end in _RECORDED_ENDS:
@@ -342,5 +328,5 @@ def _verdict_of(event: AttemptEnded, recorded: RecordedAttempt | None) -> Verdic
     return Verdict.SUPERSEDED
 
 
-def _answer(turn: Turn, event: AttemptEnded, verdict: Verdict) -> None:
+def _answer(turn: Turn, event: happened.AttemptEnded, verdict: Verdict) -> None:
     turn.batch.effects.append(Send(event.worker, event.session, Answer(event.attempt, verdict)))

@@ -96,8 +96,8 @@ class Counters:
     def sample(self) -> None:
         """Take the sample that is due."""
         memory, now = self._memory, self._now
-        now.used_millis = sum(use.cpu_millis for use in memory.use.values())
-        now.capacity_millis = memory.capacity.cpu_millis
+        now.used_millis = sum(use.cpu_millis for use in memory.leases.use.values())
+        now.capacity_millis = memory.workers.capacity.cpu_millis
         now.running = len(memory.attempts)
         waiting = self._waiting()
         for (priority, _), count in waiting.items():
@@ -110,7 +110,7 @@ class Counters:
         """Return the results at the end."""
         oldest = self._intake.oldest()
         for task_id, since in self._ready.items():
-            task = self._memory.find(task_id)
+            task = self._memory.runs.find(task_id)
             if task is not None and task.state is _QUEUED:
                 key = (task.priority, task.tenant)
                 oldest[key] = min(oldest.get(key, since), since)
@@ -170,7 +170,10 @@ class Counters:
         if len(both) < 2:
             return
         memory = self._memory
-        had = {tenant: dominant_share(memory.use.get(tenant, ZERO_RESOURCES), memory.capacity) for tenant in both}
+        had = {
+            tenant: dominant_share(memory.leases.use.get(tenant, ZERO_RESOURCES), memory.workers.capacity)
+            for tenant in both
+        }
         group_receivers, weights = sum(had.values()), sum(self._weights[tenant] for tenant in both)
         for tenant in both:
             share = self._found.shares.setdefault(tenant, Share())

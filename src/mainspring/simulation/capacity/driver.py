@@ -111,7 +111,7 @@ class _PoolSimulation:
         now, shard = START + timedelta(seconds=at), self._shard
         began = self._cpu()
         shard.begin(now=now, budget=self._pace.rows() * 2 // 3)
-        if self._pace.hold is not shard.memory.suspended_from:
+        if self._pace.hold is not shard.memory.queues.suspended_from:
             shard.take([StoreLagged(hold=self._pace.hold)], now=now)
         is_urgent = any(isinstance(event, RunArrived) for event in self._urgent)
         while (self._urgent or self._ordinary) and not shard.is_spent():

@@ -48,7 +48,7 @@ class SimulatedIntake:
         below = Priority.P1 if len(self._handed) >= MAX_IN_TRANSIT else hold
         waiting = [Waiting(*key) for key in self._waiting if below is None or key[0] < below]
         coming = tasks_in_transit(self._handed.values(), memory.runs)
-        wants = plan_intake(sorted(waiting), memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
+        wants = plan_intake(sorted(waiting), memory.runs.unstarted, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         found: list[Arrival] = []
         for want in wants:
             line = self._waiting[want.priority, want.tenant]

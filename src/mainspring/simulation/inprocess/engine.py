@@ -125,7 +125,7 @@ class LocalEngine:
         if not self._leading.done():
             return None
         leader = self._leading.result()
-        due = leader.shard.memory.timers_at.next_due()
+        due = leader.shard.memory.timers.at.next_due()
         return None if due is None else due - leader.time.now().timestamp()
 
     def _task_result(self, task: Task) -> TaskResult:

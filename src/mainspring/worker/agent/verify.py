@@ -1,15 +1,18 @@
-"""Check whether this worker can run an assignment (PLC-7), before it confirms it."""
+"""Check whether this worker can run an assignment (PLC-7), before it confirms it.
+
+A refusal concerns the abilities of the worker, and keeps all tasks of that shape away from it. What only one task
+lacks, such as its directory, fails that attempt when it starts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from pathlib import Path
 
 import msgspec
 
 from mainspring.core.work.isolation import ISOLATION_LABEL, Isolation
-from mainspring.core.work.work import OnKubernetes, OnRay, ServedFunction, Work, read_work
+from mainspring.core.work.work import ServedFunction, Work, read_work
 from mainspring.protocol.wire import Assignment, Offer
 
 _MAX_CACHED_WORKS = 4_096
@@ -48,10 +51,6 @@ class Verifier:
             return f"this worker does not serve handler {work.handler}"
         if work.isolation not in (None, Isolation.NONE) and f"{ISOLATION_LABEL}{work.isolation}" not in self._labels:
             return f"this worker does not offer isolation {work.isolation}"
-        if isinstance(work, OnKubernetes | OnRay):
-            return ""
-        if work.directory is not None and Path(work.directory).is_absolute() and not Path(work.directory).is_dir():
-            return f"directory {work.directory} does not exist on this worker"
         return ""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from mainspring.core.work.work import Argv, ShellText, Work
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Refused
+from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, result_of
@@ -59,12 +59,13 @@ class CommandExecutor(Executor):
             variables = given | secrets | self.write_inputs(work, files)
             argv, environment, directory, sandbox = self.prepare(handle, argv, variables, files)
             command.start(argv, environment, directory, capture, sandbox)
-        except (Refused, OSError, ValueError) as error:
+        except (Refused, Unavailable, OSError, ValueError) as error:
             if sandbox is not None:
                 self._sandboxes.close(sandbox)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            raise Refused(f"cannot start {argv[0]}: {why}") from None
+            kind = Unavailable if isinstance(error, Unavailable) else Refused
+            raise kind(f"cannot start {argv[0]}: {why}") from None
         handle.begin(command.pid)
         await self._run_to_end(handle, command, files, capture, sandbox)
         self._sandboxes.close(sandbox)
@@ -72,7 +73,10 @@ class CommandExecutor(Executor):
     def prepare(
         self, handle: AttemptHandle, argv: list[str], variables: dict[str, str], files: AttemptFiles
     ) -> tuple[list[str], dict[str, str], Path, Sandbox]:
-        """Return arguments, environment, working directory and sandbox of the process. Raises Refused or OSError."""
+        """Return arguments, environment, working directory and sandbox of the process.
+
+        Raises Refused, Unavailable or OSError.
+        """
         work, one = handle.work, handle.assignment
         assert work is not None
         directory = _directory(work.directory, files)
@@ -217,14 +221,17 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _directory(wanted: str | None, files: AttemptFiles) -> Path:
-    """Return the working directory: an existing one, or one created below the attempt's own. Raises Refused."""
+    """Return the working directory: an existing one, or one created below the attempt's own.
+
+    Raises Unavailable: another worker may have it, or this one later.
+    """
     if wanted is None:
         return files.work
     directory = Path(os.path.normpath(files.work / wanted))
     if directory.is_relative_to(files.work):
         directory.mkdir(parents=True, exist_ok=True)
     if not directory.is_dir():
-        raise Refused(f"directory {wanted} does not exist")
+        raise Unavailable(f"directory {wanted} does not exist")
     return directory
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
 from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.artifacts.transfer import Artifacts
 from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
@@ -57,12 +57,13 @@ class Executor:
         for handle in handles:
             try:
                 await self.run_one(handle)
-            except (Refused, ExpressionFailed) as error:
+            except (Refused, Unavailable, ExpressionFailed) as error:
                 kind = "Template" if isinstance(error, ExpressionFailed) else "Start"
-                handle.end(Outcome.FAILED, error=failure(kind, str(error), error_class="permanent"))
+                error_class = "transient" if isinstance(error, Unavailable) else "permanent"
+                handle.end(Outcome.FAILED, error=failure(kind, str(error), error_class=error_class))
 
     async def run_one(self, handle: AttemptHandle) -> None:
-        """Run an attempt to its end. Raises Refused or ExpressionFailed if it can't start."""
+        """Run an attempt to its end. Raises Refused, Unavailable or ExpressionFailed."""
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from mainspring.core.explain.diagnosis import ExpectedKind
 from mainspring.core.model.task import TaskState
 from mainspring.core.model.worker import Worker
 from mainspring.shard import events as happened
-from mainspring.shard.workers.recent_workers import MAX_RECENT_WORKERS, RecentWorkers
+from mainspring.shard.state.recent_workers import MAX_RECENT_WORKERS, RecentWorkers
 from tests.shard.diagnoses import settled, why
 from tests.shard.jobs import cores, job, task
 from tests.shard.world import World

@@ -7,7 +7,7 @@ finds that no task of it waits without a reservation.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -15,6 +15,8 @@ from mainspring.core.model.task import Priority
 from mainspring.core.placement.task_shapes import Shape
 
 QueueKey = tuple[Priority, str, Shape]
+RECHECK_SECONDS = 1.0
+"""After a check that found nothing."""
 _LOG_EVERY_SECONDS = 10.0
 _MAX_LOGGED = 1_000
 """Shapes logged per interval at most."""
@@ -37,27 +39,28 @@ class StarvedQueues:
         self._known: dict[QueueKey, StarvedQueue] = {}
         self._due: dict[Priority, list[tuple[float, int, QueueKey]]] = {priority: [] for priority in Priority}
         self._count = 0
-        self.alarm: float | None = None
+        self._alarm: float | None = None
         """When the current timer fires, if one is set."""
-        self.next_alarm: float | None = None
+        self._next_alarm: float | None = None
         """When a timer should fire, as far as known."""
-        self.swept = -1.0
+        self._swept = -1.0
         """When queues of parked shapes were last marked."""
-        self.changed_workers: dict[str, None] = {}
+        self._changed_workers: dict[str, None] = {}
+        self.changed_workers: Mapping[str, None] = self._changed_workers
         """Workers with reservations of which a part may have become free."""
-        self.is_new = False
+        self._is_new = False
         """Whether queues were added since then: there may be others of the same shape."""
         self._logged_at: dict[Shape, float] = {}
         """When each shape was last logged, oldest first."""
         self.max_logged = _MAX_LOGGED
-        """Zero where nobody reads the log."""
+        """Zero for forecasts, which have no decision log."""
 
     def mark_starved(self, queue_key: QueueKey, life: float) -> None:
         """Mark a queue as starved. A queue that waits for its next check keeps its time."""
         if queue_key not in self._known:
             self._known[queue_key] = StarvedQueue(since=life, due=life)
             self._put(queue_key, life)
-            self.is_new = True
+            self._is_new = True
 
     def mark_starved_since(self, queue_key: QueueKey, head: str, waited: float, life: float) -> None:
         """Mark a queue whose head lost its reservation to another task after waiting this long."""
@@ -66,6 +69,49 @@ class StarvedQueues:
         starved.head, starved.since = head, life - waited
         if starved.due > life:
             self.defer(queue_key, life)
+
+    def sweep(
+        self, priority: Priority, life: float, parked: Callable[[Iterable[Priority]], Iterable[QueueKey]]
+    ) -> None:
+        """Mark the queues of parked shapes as starved: one queue parks the shape for all.
+
+        P0 queues are few and can't wait; the others are marked once a second.
+        """
+        if priority is Priority.P0:
+            swept: tuple[Priority, ...] = (Priority.P0,)
+        elif life >= self._swept + RECHECK_SECONDS:
+            self._swept, self._is_new = life, False
+            swept = (Priority.P1, Priority.P2)
+        else:
+            if self._is_new:
+                self.wake(self._swept + RECHECK_SECONDS)
+            return
+        for queue_key in parked(swept):
+            self.mark_starved(queue_key, life)
+
+    def note_changed_worker(self, worker_id: str) -> None:
+        """Capacity of a worker with reservations may have become free."""
+        self._changed_workers[worker_id] = None
+
+    def clear_changed_workers(self) -> None:
+        """All priorities have seen the changed workers."""
+        self._changed_workers.clear()
+
+    def set_alarm(self) -> float | None:
+        """When a timer has to be set to fire; None if the current one is early enough."""
+        due, self._next_alarm = self._next_alarm, None
+        if due is None or (self._alarm is not None and due >= self._alarm):
+            return None
+        self._alarm = due
+        return due
+
+    def has_alarm(self) -> bool:
+        """Whether a timer is set."""
+        return self._alarm is not None
+
+    def clear_alarm(self) -> None:
+        """The timer has fired."""
+        self._alarm = None
 
     def known(self) -> Mapping[QueueKey, StarvedQueue]:
         """All starved queues."""
@@ -91,7 +137,7 @@ class StarvedQueues:
 
     def wake(self, at: float) -> None:
         """Make sure that there is a turn at that time."""
-        self.next_alarm = at if self.next_alarm is None else min(at, self.next_alarm)
+        self._next_alarm = at if self._next_alarm is None else min(at, self._next_alarm)
 
     def forget(self, queue_key: QueueKey) -> None:
         """Remove a queue that is no longer starved."""

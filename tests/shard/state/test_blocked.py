@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.placement.task_shapes import Shape
-from mainspring.shard.placement.blocked import BlockedTasks
+from mainspring.shard.state.blocked import BlockedTasks
 
 P0, P1, P2 = Priority
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

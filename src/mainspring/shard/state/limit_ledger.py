@@ -24,7 +24,7 @@ class RateBudget(msgspec.Struct, kw_only=True):
 
     left: int
     until: datetime
-    """Void from then on (`core.allowances.USABLE_FRACTION`)."""
+    """Void from then on (`core/limits/rate_grants.py`, USABLE_FRACTION)."""
 
 
 class LimitLedger:
@@ -53,6 +53,39 @@ class LimitLedger:
     def load(self, shares: Iterable[ShareRow]) -> None:
         """Load the shares granted to this shard from rows."""
         self.shares = {row.limit: row.granted for row in shares}
+
+    def carry_over(self, before: LimitLedger) -> None:
+        """Keep what is in no row when the memory is reloaded within a term."""
+        self.stamps, self.rate_budgets = before.stamps, before.rate_budgets
+
+    def park(self, limit: str, shape: Shape) -> None:
+        """Note a parked shape that waits for a limit."""
+        self.parked.setdefault(limit, set()).add(shape)
+
+    def waits(self, shape: Shape) -> bool:
+        """Whether a shape is parked because a limit of it is exhausted."""
+        return any(shape in self.parked.get(limit, ()) for limit in shape.groups)
+
+    def mark_freed(self, limits: Iterable[str]) -> None:
+        """A part of these limits may have become free, or more has to be requested."""
+        self.freed.update(limits)
+
+    def take_freed(self) -> list[str]:
+        """Return the limits of which a part may have become free, each once."""
+        freed, self.freed = sorted(self.freed), set()
+        return freed
+
+    def spend(self, limits: Iterable[str]) -> None:
+        """Spend one start of each of these limits that is a rate."""
+        for limit in limits:
+            budget = self.rate_budgets.get(limit)
+            if budget is not None:
+                budget.left = max(0, budget.left - 1)
+
+    def rate_left(self, limit: str, now: datetime) -> int:
+        """Number of starts left under a rate limit."""
+        budget = self.rate_budgets.get(limit)
+        return budget.left if budget is not None and budget.until > now else 0
 
     def take(self, limits: Iterable[str]) -> None:
         """Count one more use of these limits."""
