@@ -134,7 +134,7 @@ async def test_a_failed_command_is_reported_with_its_last_lines(harness: Supervi
     absent = error_of(await harness.ends({"run": ["no-such-program"]}))
     assert (absent["type"], absent["class"]) == ("Start", "permanent")
     nowhere = error_of(await harness.ends({"run": ["true"], "directory": "/no/such/place"}))
-    assert (nowhere["type"], nowhere["class"]) == ("Start", "permanent")
+    assert (nowhere["type"], nowhere["class"]) == ("Start", "transient")
     assert "/no/such/place" in str(nowhere["message"])
 
 

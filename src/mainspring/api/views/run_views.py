@@ -34,13 +34,13 @@ def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) ->
 def task_view(task: Task) -> TaskView:
     """Convert a task."""
     stop, origin = task.stop, task.origin
-    is_labelled = origin is not None and bool(origin.label)
+    is_labeled = origin is not None and bool(origin.label)
     return view_of(
         TaskView, task, priority=task.priority.name, worker=task.worker_id, output=raw(task.output),
         error=raw(task.error), stop=None if stop is None else view_of(StopView, stop),
         label=origin.label if origin is not None else "",
-        partition=origin.index if origin is not None and is_labelled else None,
-        total=origin.total if origin is not None and is_labelled else None,
+        partition=origin.index if origin is not None and is_labeled else None,
+        total=origin.total if origin is not None and is_labeled else None,
     )  # fmt: skip
 
 

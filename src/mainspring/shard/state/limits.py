@@ -1,7 +1,7 @@
 """Limits of a shard: sharing rules, group limits, failure budgets and throttles, retry rate, circuit breakers.
 
 1. `frozen_jobs`, `frozen_tenants`, `guaranteed_tenants` and `zones` are derived from `rules`, and change with them.
-2. A throttle exists only for a tenant that was over its failure budget when it was last checked.
+2. A throttle exists only for a tenant that exceeded its failure budget at the last check.
 3. A change of settings starts all token buckets anew.
 """
 

@@ -9,8 +9,8 @@
 `ShardMemory` has the changes that concern several of them, so that they stay consistent:
 
 1. An attempt that is added is in `attempts` and in `live` of its run; an attempt that ended is in neither (I-12).
-2. The last attempt of a lease ends the lease: capacity, usage and group limits are free, and what waits for them is
-   tried again.
+2. The last attempt of a lease ends the lease: capacity, usage and group limits are free, and tasks waiting for them are
+   considered again.
 3. Every change of a worker ends with `refresh`.
 """
 

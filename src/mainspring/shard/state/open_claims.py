@@ -67,7 +67,7 @@ class OpenClaims:
         self._ready[claim.request_id] = None
 
     def expire(self, request_id: int) -> None:
-        """The wait time of a claim is over: it gets its reply when the turn closes."""
+        """End the wait of a claim: it gets its reply when the turn closes."""
         self._open[request_id].has_expired = True
         self._ready[request_id] = None
 
