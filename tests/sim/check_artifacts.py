@@ -1,7 +1,7 @@
 """Artifact rows are those named by the applied result of an attempt, once (WRK-11).
 
 1. A row of an artifact is of an attempt that ends in the same batch, by a success or a failure of its own.
-2. All that such an attempt left is listed, whatever became of its worker, its link and its server in between.
+2. All files of such an attempt are listed, even if its worker, its link or its server failed in between.
 """
 
 from __future__ import annotations

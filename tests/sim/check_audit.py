@@ -1,10 +1,10 @@
 """Audit entries of actions on a shard (I-73), and integrity of the audit chains (SEC-4).
 
-1. An act that was answered done or already has exactly one entry; one that was refused or not found has none.
-2. The tables hold the entries that the batches had, each once, sealed or not.
-3. A sealed chain has no broken place.
+1. An action with the reply `done` or `already` has exactly one entry; one with `refused` or `not_found` has none.
+2. The tables contain the entries of the batches, each once, sealed or not.
+3. A sealed chain is intact.
 
-A store that goes back in time takes entries with it: acts after that point count as never having happened.
+A restored store loses its latest entries: actions after the snapshot count as never executed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AuditCheck:
             self._ever.asked[action.audit.id] = self._ever.asked.get(action.audit.id, 0) + 1
 
     def committed(self, model: Model, batch: Batch) -> None:
-        """A batch was written."""
+        """Record a written batch."""
         ids = [entry.id for entry in batch.audit]
         self._require("I-73", len(set(ids)) == len(ids), f"{ids} are in one batch")
         for entry in batch.audit:
@@ -76,7 +76,7 @@ class AuditCheck:
         self._require("ROWS", stored == sorted(model.audit), f"entries: {stored} are stored, not {sorted(model.audit)}")
 
     def check_chains(self, db: sqlite3.Connection) -> None:
-        """No chain is broken, and no entry is sealed twice."""
+        """Check that no chain is broken, and no entry sealed twice."""
         sealed = rows.AUDIT.structs(db.execute(_CHAINS))
         self._require("SEC-4", len({row.id for row in sealed}) == len(sealed), "an entry was sealed twice")
         for tenant in sorted({row.tenant for row in sealed}):

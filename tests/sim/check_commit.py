@@ -58,10 +58,10 @@ class CommitCheck:
         self._placed: list[Task] = []
         """Tasks that the batch gives a new attempt."""
         self._queued_at: dict[str, datetime] = {}
-        """Since when tasks waited, if that was before the batch."""
+        """When tasks were queued, if before the batch."""
 
     def apply(self, model: Model, batch: Batch, made: Made | None) -> None:
-        """Check a written batch, and apply it to the model. `made` is the input of its decision."""
+        """Check a written batch, and apply it to the model. `made`: the input of its decision."""
         places = _assigns(batch)
         before = Before(waiting_tasks(model) if places else [], dict(model.reserved), dict(model.live))
         begun = runs_begun(model) if places else set()
@@ -119,7 +119,7 @@ class CommitCheck:
     # history
 
     def _check_history(self, model: Model, batch: Batch) -> dict[str, Transition]:
-        """Each task's steps follow on from its row, without a gap, along the table."""
+        """Check that each task's transitions continue its row without a gap, as the state table allows."""
         last: dict[str, Transition] = {}
         for step in batch.transitions:
             before, row = last.get(step.task_id), model.task(step.task_id)
@@ -166,7 +166,7 @@ class CommitCheck:
             known = self._ever.attempts.get(task.attempt_id)
             row = model.task(task.id)
             if row is None or row.attempt_id != task.attempt_id:
-                # A store that went back may be given the same batch again, by a call that was long on its way.
+                # A restored store may receive the same batch again, from a call that was delayed.
                 same = self._ever.restores and self._ever.task_of.get(task.attempt_id) == task.id
                 again = same and known == task.worker_id
                 self._require("I-11", known is None or again, f"{task.attempt_id} was handed out before")
@@ -182,9 +182,9 @@ class CommitCheck:
         self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
 
     def _apply_checkpoints(self, model: Model, batch: Batch) -> None:
-        """Only a live attempt saves, for its own task, and what is kept is what it saved (WRK-7).
+        """Check that only a live attempt saves, for its own task, and that its document is stored unchanged (WRK-7).
 
-        A person's document is kept only where what was expected was there.
+        A user's document is stored only if the expected version was current.
         """
         for saved in batch.checkpoints:
             if saved.document in self._ever.put:
@@ -231,7 +231,7 @@ class CommitCheck:
             most = model.spec_of(model.live[attempt.id]).max_attempts if row is not None else 0
             self._require("I-18", model.counted[key] <= most, f"{attempt.task_id} was tried {model.counted[key]} times")
 
-    # runs and spreads
+    # runs and bulk operations
 
     def _apply_run(self, model: Model, run: Run) -> None:
         old = model.runs.get(run.id)
@@ -250,7 +250,7 @@ class CommitCheck:
         for spread in batch.bulk_operations:
             key = (spread.run_id, spread.kind, spread.parent)
             old = model.bulk_operations.get(key)
-            again = spread.kind is not BulkOperationKind.ADOPT  # a person may ask for the same thing once more
+            again = spread.kind is not BulkOperationKind.ADOPT  # a user may repeat a request
             forward = old is None or old.generation != spread.generation or old.done <= spread.done or again
             self._require("SPREAD", forward and spread.done <= spread.total, f"{spread} went back from {old}")
             touched[spread.run_id] = None
@@ -260,7 +260,7 @@ class CommitCheck:
                 model.bulk_operations.pop(key, None)
 
     def _check_run(self, model: Model, run_id: str) -> None:
-        """A run's state is the pure function of its tasks' rows (I-44)."""
+        """Check that a run's state is a function of its tasks' rows (I-44)."""
         run = model.runs[run_id]
         if run.adopted_at is None:
             return
@@ -292,7 +292,7 @@ class CommitCheck:
     def _archive(self, model: Model, run_id: str) -> None:
         run = model.runs.pop(run_id, None)
         if run is None:
-            return  # Two sweeps named it: it is in history already.
+            return  # Two sweeps selected it: it is in history already.
         tasks = model.tasks.pop(run_id, [])
         for task in tasks:
             model.checkpoints.pop(task.id, None)
@@ -312,7 +312,7 @@ class CommitCheck:
             if row.kind == "alert" and row.key.startswith("alert:"):
                 model.alerts.add(row.key.removeprefix("alert:"))
 
-    # placing
+    # placement
 
     def _check_placing(self, model: Model) -> None:
         for task in self._placed:
@@ -325,7 +325,7 @@ class CommitCheck:
             self._ever.to_find[task.attempt_id or ""] = saved.document if saved is not None else None
 
     def _check_causes(self, model: Model, task: Task) -> None:
-        """When an attempt is created, everything upstream has ended, and as the rules want it (I-40)."""
+        """Check that all upstream tasks have ended as required when an attempt is created (I-40)."""
         job = model.job_of(task.run_id)
         params = model.runs[task.run_id].params
         for parent, what in causes(model, task):

@@ -3,8 +3,8 @@
 1. The deadline is that of the job or of the submission, and never changes.
 2. A run is reported at risk in the batch that writes it, once, and never while it is paused.
 3. It is escalated at that time or not at all: by one level, only if its job allows it, and to P0 only with a grant.
-4. It is reported late when it is late. If the durations of its tasks were known, and its leader evaluated it, it was at
-   risk before.
+4. A late run is reported. If the durations of its tasks were known, and its leader evaluated it, it was at risk
+   before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS = (AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE)
 _TURNS_KEPT = 500
 _WAITED = timedelta(seconds=6)
 _LOOKED = (timedelta(seconds=1.9), timedelta(seconds=0.3))
-"""Who makes a turn at such a time before, must have found a run at risk of which some seconds are left."""
+"""A leader with a turn at least this long before a run is late must have found the run at risk."""
 
 
 class DeadlineCheck:
@@ -41,13 +41,13 @@ class DeadlineCheck:
         self._require = findings.require
         self._ever = ever
         self._told: dict[str, int] = {}
-        """By alert id: how often the store had gone back by then."""
+        """By alert id: number of restores of the store by then."""
         self._succeeded: set[tuple[str, str, str]] = set()
-        """By tenant, job and task: what has ever succeeded."""
+        """Tasks that have ever succeeded: tenant, job and task."""
         self._rested: set[str] = set()
-        """Runs that were paused, held or being ended at some time."""
+        """Runs that were paused, held or ending at some time."""
         self._turns: deque[tuple[float, datetime]] = deque(maxlen=_TURNS_KEPT)
-        """Since when its leader had led, and the time of each turn that looks at timers."""
+        """When its leader's term began, and the time of each turn that fires timers."""
 
     def check(self, model: Model, batch: Batch, made: Made | None) -> None:
         """Check the deadlines in a batch."""

@@ -1,11 +1,10 @@
 """The decision log of a batch matches the batch (PLC-8).
 
-1. A task that is said to be placed is given that worker, as that attempt; what it asked for is what it asks for, fitted
-   what is said to have been free, and no more was free than leases leave that lived before and after.
-2. The listed victims are asked to stop, for that task and on that worker; and everybody who is asked to is said
-   to be.
-3. A task that is said to have found no room waits, or got some in the same batch, or was put off by a circuit.
-4. If all placements are to be kept, all are.
+1. A `placed` decision matches the batch: its worker and attempt are assigned, its request is the task's, fits into its
+   free capacity, and that is no more than leases leave that were live both before and after.
+2. The listed victims, and no other tasks, are asked to stop for that task and on that worker.
+3. The task of a `no_room` decision waits, was placed in the same batch, or is held by a circuit breaker.
+4. With full sampling, all placements are logged.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def _goes_for(task: Task) -> str | None:
 
 
 def _lasting_usage(model: Model, before: Before) -> dict[str, Resources]:
-    """By worker: resources of leases that exist before and after the batch."""
+    """By worker: resources of leases that are live both before and after the batch."""
     old = {task.lease_id for task in before.live.values()}
     leases = {task.lease_id: task for task in model.live.values() if task.lease_id in old}
     use: dict[str, Resources] = {}

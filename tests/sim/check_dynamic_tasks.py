@@ -1,7 +1,7 @@
 """Checks of dynamic tasks: members of fan-outs, their number, and their dependents (DAG-2, DAG-5).
 
-A task with `for_each` is the first of its fan-out; the others follow the existing positions. Its row has their number
-(`origin.total`). A dependent waits for all of them.
+A task with `for_each` is the first of its fan-out; the others follow the existing positions. Its row contains their
+number (`origin.total`). A dependent waits for all of them.
 
 1. A dependent of a fan-out starts only when all N tasks have ended, even if few have been created yet (I-40).
 2. A fan-out has exactly the tasks of its list, each number once; those of an earlier generation don't count.
@@ -107,7 +107,7 @@ def _is_of(task: Task, template: Task) -> bool:
 
 
 def parents_of(model: Model, task: Task) -> list[int]:
-    """Positions that a task needs, by its definition, its fan-out's, or the output that added it."""
+    """Upstream positions of a task, by its definition, that of its fan-out, or the output that added it."""
     job, tasks = model.job_of(task.run_id), model.tasks[task.run_id]
     names = {one.name: one.position for one in tasks if not (one.origin is not None and one.origin.replaced)}
     names |= {spec.name: position for position, spec in enumerate(job.tasks)}
@@ -129,7 +129,7 @@ def parents_of(model: Model, task: Task) -> list[int]:
 
 
 def _items(model: Model, template: Task, spec: TaskSpec) -> list[object] | None:
-    """The list of a fan-out, if the outputs still have it."""
+    """The list of a fan-out, if its upstream output still exists."""
     name = (spec.for_each or "").split(".")[1]
     tasks = model.tasks[template.run_id]
     source = next((one for one in tasks if one.name == name), None)

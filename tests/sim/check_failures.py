@@ -1,4 +1,4 @@
-"""Checks of failures: retried up to the limit, never in vain, and quarantined when poisonous.
+"""Checks of failures: retried up to the limit, never without a chance of success, and quarantined when poisonous.
 
 The result of a process shows its failure mode (`failure_modes.py`), so these checks do not use the rules under test.
 
@@ -29,9 +29,9 @@ WORKERS_ALIKE = 3
 WORKERS_LOST = 2
 _DRIFT = 0.95
 _ON_ITS_WAY = 5.0
-"""So long, in seconds, a batch may take to be written: a slow call takes 3."""
+"""Maximum duration of a commit, in seconds: a slow call takes 3."""
 _SLACK = 2.5
-"""Seconds: a turn counts no more than 2, and a commit takes a little."""
+"""Tolerance in seconds: a turn counts at most 2, and a commit takes a little."""
 _JUMP_LASTS = 90.0
 _ROUNDED = 0.001
 _ALIKE_WITHIN = 45.0
@@ -56,7 +56,7 @@ class FailureCheck:
         """Failure times by signature, as far as the leader remembers."""
 
     def loaded(self) -> None:
-        """A leader has loaded the rows: counts in memory only are lost."""
+        """Record that a leader has loaded the rows: counts in memory only are lost."""
         self._alike.clear()
 
     def check(self, model: Model, batch: Batch) -> None:
@@ -84,19 +84,19 @@ class FailureCheck:
             self._check_stop(model, change.task, model.spec_of(change.task))
 
     def check_counted(self, model: Model, batch: Batch) -> None:
-        """Each run's row says how often it has retried (RTY-3)."""
+        """Check that each run's row counts its retries (RTY-3)."""
         for run in batch.runs:
             counted = model.retries.get((run.id, run.generation), 0)
             self._require("RTY-3", run.retries == counted, f"{run.id} says {run.retries} retries, and had {counted}")
 
     def check_placed(self, model: Model, task: Task) -> None:
-        """Nothing of a job whose circuit is open starts, but for probes (RTY-4)."""
+        """Check that a job with an open circuit breaker starts probes only (RTY-4)."""
         subject = f"{task.tenant}/{model.job_of(task.run_id).spec.name}"
         if ("job", subject) in model.breakers:
             self._require("RTY-4", _is_probe(task), f"{task.id} starts, and the circuit of {subject} is open")
 
     def _check_queued(self, model: Model, batch: Batch) -> None:
-        """No retry with an open breaker for its signature is queued when due, except probes (RTY-4)."""
+        """Check that due retries are not queued while a breaker is open for their signature, except probes (RTY-4)."""
         due = {step.task_id for step in batch.transitions if (step.start, step.end) == (S.PENDING, S.QUEUED)}
         for change in batch.tasks:
             task = change.task
@@ -105,7 +105,7 @@ class FailureCheck:
                 self._require("RTY-4", not held or _is_probe(task), f"{task.id} is retried, and {task.trail} is held")
 
     def apply_openings(self, model: Model, batch: Batch) -> None:
-        """An open breaker holds later batches; enough failures with one signature open it (RTY-4)."""
+        """Check that enough failures with one signature open a breaker, which applies to later batches (RTY-4)."""
         for row in batch.breakers:
             if row.closed_at is None:
                 model.breakers[row.kind, row.subject] = row
@@ -164,7 +164,7 @@ class FailureCheck:
             self._require("RTY-5", poisonous and left, f"{said}; {story}")
 
     def _check_delay(self, model: Model, attempt: Attempt, step: Transition, after: Task) -> None:
-        """A linear policy gives the exact delay, unless too many retries would be due at once (RTY-2)."""
+        """Check that a linear policy gives the exact delay, unless too many retries would be due at once (RTY-2)."""
         spec, job = model.spec_of(after), model.job_of(after.run_id).spec
         policy = spec.retry or job.retry
         is_failure = attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT)
@@ -179,7 +179,7 @@ class FailureCheck:
         self._require("RTY-2", right, f"{attempt.task_id} waits {waits} s, not {expected}: {step.because}")
 
     def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:
-        """An attempt that is stopped for its time limit has used it up (LIV-2, LIV-4)."""
+        """Check that an attempt stopped at its time limit has used it up (LIV-2, LIV-4)."""
         old = model.task(task.id)
         if task.stop is None or task.attempt_id is None or (old is not None and old.stop == task.stop):
             return
@@ -191,23 +191,23 @@ class FailureCheck:
             leader = model.fence.nonce
             _, heard, before = self._ever.moved.get((leader, task.attempt_id), (None, 0.0, 0.0))
             if self._now() - heard < _ON_ITS_WAY:
-                heard = before  # it may have arrived when this batch was decided and on its way
+                heard = before  # it may have arrived after this batch was decided
             since = max(began, heard, self._ever.led_since[leader])
             self._check_length("LIV-2", since, spec.stall_seconds or 600.0, task, since_start=since == began)
 
     def _check_length(self, name: str, since: float, limit: float, task: Task, *, since_start: bool) -> None:
-        # After a jump back the leader's time stands still for a while, and is ahead of the store's.
+        # After a jump back, the leader's time stands still for a while, ahead of the store's.
         jumps = sum(1 for at in self._store.jumps if at >= since - _JUMP_LASTS)
         least = limit * _DRIFT - _SLACK - 62.0 * jumps
         passed = self._now() - since
         if task.started_at is not None and since_start:
-            # The commit of that may have been slow: the attempt has been counted from the decision on.
+            # That commit may have been slow: time counts from the decision.
             passed = max(passed, (self._store.wall() - task.started_at).total_seconds())
         self._require(name, passed >= least, f"{task.id} is stopped after {passed:.1f} s of {limit:g}: {task.stop}")
 
 
 def _step_after(batch: Batch, attempt: Attempt) -> Transition | None:
-    """Where its task goes when an attempt ends."""
+    """The new state of the task when an attempt ends."""
     for step in batch.transitions:
         if step.task_id == attempt.task_id and step.start in HELD_BY_WORKER and step.end not in HELD_BY_WORKER:
             return step

@@ -1,9 +1,9 @@
 """Checks of concurrency groups (PLC-12), and of the rules themselves.
 
-1. The granted shares of a limit never exceed it by a new grant, and only the holder lowers its share.
+1. No new grant makes the shares of a limit exceed it, and only the holder lowers its share.
 2. Admitted runs count: at most the share of the pool, and at most the limit of the group.
-3. At most as many starts as were taken from a rate, and no period has more takes than the rate.
-4. A leader uses rules that the store had; in the calm, the current ones.
+3. At most as many starts as allowances taken from a rate, and no period has more allowances than the rate.
+4. A leader uses rules that were in the store; after the faults, the current ones.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ class GroupCheck:
         self._is_calm = is_calm
         self._takes: dict[str, list[tuple[datetime, int]]] = {}
         self._periods: dict[str, timedelta] = {}
-        """By rate: the period for which its takes counted last."""
+        """By rate: the latest period for which its allowances counted."""
         self._left: Counter[str] = Counter()
-        """By rate: granted and not started."""
+        """By rate: allowances that were granted and not used."""
         self._known: dict[int, list[AllRules]] = {0: [AllRules()]}
-        """By version: the rules that the store had; after it went back there may be others of the same number."""
+        """By version: rules that were in the store; after a restore there may be others with the same version."""
         self._newest = AllRules()
         self._changed = 0.0
 
     # the store
 
     def ruled(self, rules: AllRules) -> None:
-        """The store has these rules from now on."""
+        """Record new rules of the store."""
         if rules != self._newest:
             self._known.setdefault(rules.version, []).append(rules)
             self._newest, self._changed = rules, self._now()
 
     def shared(self, model: Model, total: int, row: ShareRow) -> None:
-        """The store has granted a part of a limit, or noted a need."""
+        """Record a granted share of a limit, or a recorded need."""
         was = model.shares.get((row.limit, row.holder), 0)
         self._require("PLC-12", row.granted >= was, f"{row} had {was}, and nobody lowered it")
         model.shares[row.limit, row.holder] = row.granted
@@ -64,9 +64,9 @@ class GroupCheck:
         self._require("PLC-12", fits, f"{row} makes {together} of {total}")
 
     def took(self, requests: Sequence[RateRequest], answers: Sequence[RateGrant], now: datetime) -> None:
-        """The store has granted takes from rates.
+        """Record allowances that were taken from rates.
 
-        Takes that had expired when a rate changed do not count again, even if its new period is longer.
+        Allowances that had expired when a rate changed do not count again, even if its new period is longer.
         """
         for request, answer in zip(requests, answers, strict=True):
             takes, period = self._takes.setdefault(request.limit, []), timedelta(seconds=request.per_seconds)
@@ -83,14 +83,14 @@ class GroupCheck:
             )
 
     def dropped(self, model: Model, limit: str) -> None:
-        """A group was dropped, with its shares."""
+        """Record that a group was dropped, with its shares."""
         for key in [key for key in model.shares if key[0] == limit]:
             del model.shares[key]
 
     # batches
 
     def apply(self, model: Model, batch: Batch) -> None:
-        """A leader has lowered its parts."""
+        """Record that a leader has lowered its shares."""
         for row in batch.shares:
             key = (row.limit, row.holder)
             if key not in model.shares:
@@ -119,13 +119,13 @@ class GroupCheck:
                 self._require("PLC-12", enough, f"{more} of {limit} start, {-self._left[limit]} more than were taken")
                 continue
             if group not in self._newest.groups:
-                continue  # It was dropped or made anew, its shares with it, and the leader does not know that yet.
+                continue  # The group and its shares were dropped or recreated, and the leader does not know that yet.
             share = model.shares.get((limit, SHARD), 0)
             few = counted[limit] <= min(share, group.most) or self._ever.restored_at > made.led_since
             self._require("PLC-12", few, f"{counted[limit]} of {limit} at a time: {share} are granted, of {group.most}")
 
     def check_rules(self, rules: SharingRules) -> None:
-        """The rules used for a batch existed."""
+        """Check that the rules used for a batch existed."""
         known = self._known.get(rules.version, [])
         same = any(rules == rules_for(SHARD, one) for one in known)
         self._require("RULES", same, f"a leader goes by {rules}, not by {known}")
@@ -146,7 +146,7 @@ class GroupCheck:
 
 
 def runs_begun(model: Model) -> set[str]:
-    """Runs with groups of which something has been placed."""
+    """Runs with groups that have had a task placed."""
     return {
         run_id
         for run_id, run in model.runs.items()

@@ -4,13 +4,13 @@
    number of attempts that the claim requested.
 2. No call succeeds for an attempt that had ended or belongs to another worker (I-13). An accepted start is durable, and
    so is a result (STA-3); a rejected start leaves nothing behind.
-3. A claim holds its attempts for the requested time, and not longer. Attempts recalled before they started return at
-   once, and so do those in a reply to a worker that had gone (LIV-3).
-4. A started attempt is lost after the allowed silence, and not before: of its worker in this term (I-16), or of this
-   term (I-42). No leader waits longer (LIV-1).
+3. A claim reserves its attempts for the requested time, and not longer. Attempts recalled before they started are
+   requeued immediately, and so are those in a reply to a worker that had disconnected (LIV-3).
+4. A started attempt is lost after the allowed silence, and not before, counted from its latest heartbeat in this term
+   (I-16), or from the start of the term (I-42). No leader waits longer (LIV-1).
 
-Capacity, usage, order, cordons, histories, checkpoints and tries are checked as for any other worker; L-1 checks that
-everything ends.
+Capacity, usage, order, cordons, histories, checkpoints and attempts are checked as for any other worker; L-1 checks
+that everything ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LONGEST_TASK = 60.0
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What was known at the time of a request."""
+    """The state at the time of a request."""
 
     action: ClaimCall
     was_over: bool
@@ -67,9 +67,9 @@ class ClaimCheck:
         self._heard: dict[tuple[int, str], float] = {}
         """When a leader (by nonce) last got a heartbeat of an attempt."""
         self._held: dict[str, tuple[int, float, float]] = {}
-        """By attempt that was claimed: the leader, when it decided so, and for how long."""
+        """By claimed attempt: the leader, the time of its decision, and the duration of the claim."""
         self._started: set[str] = set()
-        """Attempts that ran, durably."""
+        """Attempts with a durable start."""
         self._given: dict[tuple[int, int], tuple[str, ...]] = {}
         """Work in the replies to claims, by nonce and ticket."""
         self._dropped: set[tuple[int, int]] = set()
@@ -77,12 +77,12 @@ class ClaimCheck:
         self._nobodys: dict[str, int] = {}
         """Attempts in abandoned replies, and by which leader (by nonce)."""
         self._seen: dict[str, tuple[Shard, float, bool]] = {}
-        """Unstarted attempts: since when in shard time, and whether their reply was abandoned."""
+        """Unstarted attempts: the time of the claim in shard time, and whether the reply was abandoned."""
 
     # calls
 
     def asked(self, model: Model, term: Term, request_id: int, action: ClaimCall) -> Question:
-        """A claimant's call has reached a leader."""
+        """Record that a call of an HTTP worker has reached a leader."""
         if isinstance(action, ClaimWork):
             self._open[term.nonce, request_id] = action
             return Question(action, was_over=False, owner=action.worker)
@@ -93,7 +93,7 @@ class ClaimCheck:
         return Question(action, was_over=attempt in model.ended, owner=owner)
 
     def answered(self, model: Model, question: Question, answered: ActionReply) -> None:
-        """A claimant's call is answered."""
+        """Check the reply to a call of an HTTP worker."""
         action, ever = question.action, self._ever
         if isinstance(action, ClaimWork):
             self._check_claimed(action, answered)
@@ -115,7 +115,7 @@ class ClaimCheck:
             self._require("STA-8", attempt in ever.stops, f"{said}: it is to stop, and nobody has asked for that")
 
     def dropped(self, term: Term, request_id: int) -> None:
-        """A claim was abandoned."""
+        """Record an abandoned claim."""
         key = (term.nonce, request_id)
         self._dropped.add(key)
         self._nobodys.update(dict.fromkeys(self._given.get(key, ()), term.nonce))
@@ -132,7 +132,7 @@ class ClaimCheck:
     # batches
 
     def issued(self, term: Term, batch: Batch) -> None:
-        """A leader has decided something, and sends it to the store for the first time."""
+        """Check a leader's decision when it is first sent to the store."""
         for effect in batch.effects:
             for one in effect.claimed if isinstance(effect, ActionReply) else ():
                 action = self._open.get((term.nonce, effect.request_id))  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ class ClaimCheck:
                 self._check_loss(term, attempt.id, attempt.error or "")
             elif attempt.end is AttemptEnd.RETURNED and NOT_STARTED_IN_TIME in because:
                 nonce, since, least = self._held.get(attempt.id, (0, 0.0, 0.0))
-                least = min(least, self._silence)  # A memory that is loaded anew gives it the time of a silence.
+                least = min(least, self._silence)  # Reloading the memory restarts the allowed silence.
                 if nonce != term.nonce:
                     since, least = self._ever.led_since[term.nonce], self._silence
                 self._check_length("LIV-3", since, least, f"{attempt.id} was taken back: {because}")
@@ -161,7 +161,7 @@ class ClaimCheck:
         self._require(name, passed >= length * _DRIFT - 2.0 * jumps, f"{story}, after {passed:.1f} s of {length:g}")
 
     def committed(self, model: Model, term: Term, batch: Batch, *, alone: bool) -> None:
-        """The store has taken a batch; the model is still as before it. `alone`: it was made of one event alone."""
+        """Check a written batch, before the model is changed. `alone`: it was made from a single event."""
         if not alone and not self._ever.restores:
             self._check_called_back(model, batch)
         rows = [*(change.task for change in batch.tasks), *batch.new_tasks]
@@ -183,7 +183,7 @@ class ClaimCheck:
         self._started.update(one.id for one in batch.attempts if one.end is not AttemptEnd.RETURNED)
 
     def _check_called_back(self, model: Model, batch: Batch) -> None:
-        """An unstarted recalled attempt is returned by the next turn."""
+        """Check that the next turn returns a recalled attempt that has not started."""
         over = {attempt.id for attempt in batch.attempts}
         for attempt, task in model.live.items():
             if task.stop is not None and task.state is S.ASSIGNED and is_claimant(task.worker_id or ""):
@@ -197,7 +197,7 @@ class ClaimCheck:
             self._nobodys.update(dict.fromkeys(attempts, term.nonce))
         action = self._open.pop(key, None)
         if action is None:
-            # A store that went back may be given the same batch again, by a call that was long on its way.
+            # A restored store may receive the same batch again, from a call that was delayed.
             self._require("WRK-2", self._ever.restores, f"{effect} answers no claim that is open")
             return
         fits = action.worker == effect.worker and len(effect.claimed) <= action.wanted
@@ -206,7 +206,7 @@ class ClaimCheck:
     # leaders
 
     def look(self, leader: Leader, worker: Worker) -> None:
-        """A live leader waits for no HTTP worker that is long overdue."""
+        """Check that a live leader waits for no HTTP worker that is long overdue."""
         shard, memory = leader.shard, leader.shard.memory
         quiet = memory.life - worker.last_heartbeat
         idle = not worker.leases and not worker.wants

@@ -4,9 +4,9 @@
 2. A P0 preempts P2 and P1. It preempts P1 only if the P2 of the worker do not suffice, and guaranteed tasks only if
    tasks on burst do not suffice, there or, for P2, on another worker. A P1 or P2 preempts only tasks beyond the
    guarantee of their tenants, never a P0, and never below that guarantee; or P2 that is moved, if that is enabled.
-3. Two tasks do not preempt each other in turn. In the calm no task is preempted repeatedly.
-4. A preempted attempt does not count as a try.
-5. Reservations exist only for queued tasks, on workers that accept work, and end in time.
+3. Two tasks do not preempt each other in turn. After the faults no task is preempted repeatedly.
+4. A preempted attempt does not count.
+5. Reservations exist only for queued tasks, on workers that accept tasks, and end in time.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _OFTEN_IN_THE_CALM = 12
 _A_MOMENT = timedelta(seconds=1)
 _OVERDUE = timedelta(seconds=10)
 _LOOKS = 5
-"""How often something may be found overdue: a leader learns of a jump of the store's clock with its next commit."""
+"""How often a reservation may be found overdue: a leader detects a jump of the store's clock with its next commit."""
 
 
 class _Case(NamedTuple):
-    """Leases that are asked to go, and for whom."""
+    """Leases that are asked to stop, with the task that preempts them."""
 
     winner: Task
     going: dict[str, LeaseView]
     leases: dict[str, LeaseView]
-    """All that are live."""
+    """All live leases."""
     story: str
     now: datetime
     quota: Callable[[str], Quota]
     """A tenant's quota."""
     old: frozenset[str]
-    """Leases that were there before the batch."""
+    """Leases before the batch."""
     gone: frozenset[str]
-    """Those that had been asked to stop before it."""
+    """Leases that had been asked to stop before the batch."""
 
 
 class PreemptionCheck:
@@ -84,7 +84,7 @@ class PreemptionCheck:
                 self._check_eviction(model, before, winner, victims, leases, made)
 
     def _check_times(self, model: Model, made: Made) -> None:
-        """A leader that fires its timers keeps no expired reservation."""
+        """Check that a leader that fires its timers keeps no expired reservation."""
         for task in model.reserved.values():
             if task.reserved is not None and task.id in made.reserved:
                 over = task.reserved.until + _A_MOMENT < made.now
@@ -92,7 +92,7 @@ class PreemptionCheck:
                 self._require("PLC-6", not over, story)
 
     def look(self, model: Model, now: datetime) -> None:
-        """No reservation is kept long after its expiry while there is a leader. Called every few seconds."""
+        """Check that no reservation outlives its expiry while there is a leader. Called every few seconds."""
         overdue: dict[tuple[str, datetime], int] = {}
         if model.fence.lease_until is None or model.fence.lease_until < now:
             self._overdue = overdue
@@ -175,7 +175,7 @@ class PreemptionCheck:
             self._require("PLC-6", self._calm[victim] <= _OFTEN_IN_THE_CALM, f"{story}, again and again")
 
     def _check_gain(self, model: Model, case: _Case, worker: str) -> None:
-        """With all that is going the winner fits. The last of a group whose rest was called back is going, too."""
+        """Check that the task fits once all stopping leases have ended, including groups recalled but for one task."""
         winner, room = case.winner, self._machines[worker].total
         for lease_id, lease in case.leases.items():
             if lease.worker == worker and lease_id not in case.going and not lease.is_going(case.now):
@@ -188,9 +188,9 @@ class PreemptionCheck:
             self._require("PLC-6", needs.fits(room), f"{case.story}, and it would still not fit {worker}: {room}")
 
     def _check_preemption(self, model: Model, case: _Case) -> None:
-        """A P1 is preempted only if the P2 of the worker do not suffice, and guaranteed tasks only if others do not.
+        """Check that P1 is preempted only if the worker's P2 does not suffice, guaranteed tasks only if others do not.
 
-        Tasks preempted for another task in the same batch count as unavailable: that may have been decided later.
+        Tasks preempted for another task in the same batch count as unavailable: the order of the two is unknown.
         """
         levels = {lease.priority for lease in case.going.values()}
         self._require("PLC-6", Priority.P0 not in levels, case.story)
@@ -226,9 +226,9 @@ class PreemptionCheck:
             self._require("PLC-6", not spare, f"{case.story}: {touched} is guaranteed it, and others are not")
 
     def _check_promises(self, model: Model, before: Before, case: _Case, made: Made) -> None:
-        """A guaranteed P2 is preempted only if no worker's P2 on burst suffice.
+        """Check that guaranteed P2 is preempted only if no worker's burst P2 suffices.
 
-        Whatever may have been in the way when it was decided counts as if it was.
+        A possible obstacle at the time of the decision counts as an obstacle.
         """
         shape, touched = model.shape_of(case.winner), _touches_promise(case)
         levels = {lease.priority for lease in case.going.values()}
@@ -276,7 +276,7 @@ def _makes_room_for(task: Task) -> str | None:
 
 
 def _was_going(lease_id: str, lease: LeaseView, case: _Case) -> bool:
-    """Whether a lease was going before anything of the batch was decided."""
+    """Whether a lease was stopping before the batch was decided."""
     asked = all(map(is_asked_to_go, lease.tasks))
     return lease_id in case.gone if asked else lease.is_going(case.now)
 
@@ -292,7 +292,7 @@ def _touches_promise(case: _Case) -> str | None:
 
 
 def _is_spare(lease_id: str, lease: LeaseView, case: _Case) -> bool:
-    """Whether a lease is P2 on its tenant's burst, even if all P2 of that tenant went from the worker before it."""
+    """Whether a lease is burst P2 of its tenant, even if all of the tenant's P2 on the worker stopped first."""
     if lease.priority is not Priority.P2 or lease_id not in case.old:
         return False
     quota = case.quota(lease.tenant)

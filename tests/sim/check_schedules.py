@@ -1,15 +1,13 @@
 """Checks of every schedule evaluation that the store accepts: no window missed, doubled or early (TRG-4, TRG-5).
 
-Windows are counted here once more, second by second, and not by the rules that are being checked.
+Windows are computed independently of the code under test, second by second.
 
-1. `planned_through` never goes back, and what it moves over is covered: each window by exactly one planned fire (I-30
-   to
-   I-32). Only a resume, an enabling or a new definition moves it over windows without fires: those of the time while
-   nothing was planned.
-2. A fire that ran has one run, and a run that a schedule made has one fire; what is decided stays so (I-30).
+1. `planned_through` never decreases, and each window that it passes has exactly one planned fire (I-30 to I-32). Only
+   resuming, enabling or a new definition moves it past windows without fires: those during which nothing was planned.
+2. A fire with outcome `ran` has one run, a run of a schedule has one fire, and decisions are final (I-30).
 3. Nothing is fired before its time by the store's clock; a catch-up is bounded (I-35).
-4. Never more than `max_active` runs that nobody asked for, nor more than a backfill may (TRG-12, TRG-9).
-5. An event leads to one fire of each schedule that waits for it, however often it is sent (TRG-7).
+4. At most `max_active` runs without a manual request, and at most `max_parallel` of a backfill (TRG-12, TRG-9).
+5. An event creates one fire of each schedule that waits for it, however often it is sent (TRG-7).
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ SECOND = timedelta(seconds=1)
 LONGEST_LOOK = timedelta(minutes=30)
 """How far ahead the next window is searched."""
 BEGINNINGS = frozenset({"created", "resumed", "enabled", "updated"})
-"""Acts from which on windows are planned anew."""
+"""Actions that restart the planning of windows."""
 _MADE = frozenset({Outcome.RAN, Outcome.WAITING})
 _WELL = frozenset({RunState.SUCCEEDED, RunState.PARTIAL})
 
@@ -59,12 +57,12 @@ def windows(trigger: Trigger, after: datetime, until: datetime) -> list[datetime
 
 
 def next_window(trigger: Trigger, after: datetime) -> datetime | None:
-    """The first window after an instant, if it comes soon."""
+    """The first window after an instant, if there is one soon."""
     return _walk(trigger, after.replace(microsecond=0) + SECOND, SECOND)
 
 
 def latest_window(trigger: Trigger, until: datetime) -> datetime | None:
-    """The last window up to an instant, if it was not long ago."""
+    """The last window up to an instant, if there is a recent one."""
     return _walk(trigger, until.replace(microsecond=0), -SECOND)
 
 
@@ -119,7 +117,7 @@ class ScheduleCheck:
         self._ever = ever
 
     def created(self, model: Model, row: ScheduleRow) -> None:
-        """A schedule was kept."""
+        """Record a stored schedule."""
         self._require("I-30", row.id not in model.schedules, f"{row.id} was created twice")
         since = min(self._ever.since.get((row.tenant, row.name), row.created_at), row.created_at)
         self._require(
@@ -152,7 +150,7 @@ class ScheduleCheck:
         self._check_events(model, evaluation_batch, schedule_decisions)
 
     def _check_given(self, model: Model, evaluation_batch: EvaluationBatch) -> None:
-        """The input of a decision matches the rows."""
+        """Check that the input of a decision matches the rows."""
         for case in evaluation_batch.cases:
             known = model.schedules.get(case.schedule.id)
             self._require("ROWS", case.schedule == known, f"{case.schedule} was given, and {known} is stored")
@@ -174,7 +172,7 @@ class ScheduleCheck:
         planned: list[FireRow],
         now: datetime,
     ) -> None:
-        """`planned_through` goes forward, over windows that are covered (I-30, I-31, I-32)."""
+        """Check that `planned_through` increases, and that each passed window has a fire (I-30, I-31, I-32)."""
         after = schedule_decision.schedule
         story = f"{before.id} {spec.trigger} at {now}, from {before.planned_through} to {after.planned_through}"
         self._require("I-32", after.planned_through >= before.planned_through, f"{story}: it goes back")
@@ -221,7 +219,7 @@ class ScheduleCheck:
     def _check_fires(
         self, known: dict[tuple[datetime, int], FireRow], spec: ScheduleSpec, schedule_decision: ScheduleDecision
     ) -> None:
-        """Decisions are final; fires and runs match one to one (TRG-4)."""
+        """Check that decisions are final, and fires and runs match one to one (TRG-4)."""
         runs = {run.id: run for run in schedule_decision.runs}
         self._require("TRG-4", len(runs) == len(schedule_decision.runs), f"{schedule_decision.runs}: one run twice")
         made: set[str] = set()
@@ -252,7 +250,7 @@ class ScheduleCheck:
         known: dict[tuple[datetime, int], FireRow],
         schedule_decision: ScheduleDecision,
     ) -> None:
-        """A window that waits for another job ran after that one's (TRG-8); what is noted of a run is true."""
+        """Check that a window ran after that of the job in `after` (TRG-8), and that recorded ends of runs are true."""
         for fire in schedule_decision.fires:
             old = known.get(_key(fire))
             if fire.run_state is not None and (old is None or old.run_state is None):
@@ -264,7 +262,7 @@ class ScheduleCheck:
                 self._require("TRG-8", through, f"{fire} ran, and {spec.after.job} is not through")
 
     def _check_active(self, model: Model, schedule_decision: ScheduleDecision, spec: ScheduleSpec) -> None:
-        """Not more runs are going than may (TRG-12), nor of a backfill (TRG-9)."""
+        """Check the limits of active runs (TRG-12), and of those of a backfill (TRG-9)."""
         mine = model.fires[schedule_decision.schedule.id].values()
         new = [fire for fire in schedule_decision.fires if any(fire.run_id == run.id for run in schedule_decision.runs)]
         if any(not fire.by and fire.backfill_id is None for fire in new):
@@ -280,7 +278,7 @@ class ScheduleCheck:
     def _check_events(
         self, model: Model, evaluation_batch: EvaluationBatch, schedule_decisions: Sequence[ScheduleDecision]
     ) -> None:
-        """Each new event creates one fire of each schedule that waits for it."""
+        """Check that each new event creates one fire of each schedule that waits for it."""
         for event in evaluation_batch.events:
             for case in evaluation_batch.cases:
                 row = case.schedule
@@ -307,9 +305,9 @@ class ScheduleCheck:
 def check_end(
     model: Model, ever: Ever, findings: Findings, now: datetime, *, tolerance: timedelta, went_back: bool
 ) -> None:
-    """Every window that is due is fired, every end is noted, and nothing waits that could run.
+    """Check that every due window is fired, every end is recorded, and no window waits that could run.
 
-    If the store went back, it may have forgotten the note of an end that it remembers as delivered. The sweep finds
+    A restored store may have lost the recorded end of a run whose notification counts as delivered. The sweep finds
     that as long as the run is not in history, where it is after a day, and in some seeds after seconds.
     """
     for row in model.schedules.values():
@@ -333,7 +331,7 @@ def check_end(
 
 
 def _is_through(model: Model, ever: Ever, tenant: str, job: str, window_at: datetime) -> bool:
-    """Whether the other job's run of its latest window up to an instant has ended well."""
+    """Whether the other job's run of its latest window up to an instant has succeeded."""
     others = [row for row in model.schedules.values() if (row.tenant, row.job) == (tenant, job) and not row.deleted_at]
     for row in others:
         trigger = msgspec.json.decode(row.spec, type=ScheduleSpec).trigger

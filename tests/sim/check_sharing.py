@@ -60,7 +60,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: Batch
     alone: bool
-    """It was made of one event alone: it places nothing, or one shape."""
+    """It was made from a single event: it places nothing, or one shape."""
     rules: SharingRules
     scheduler_settings: SchedulerSettings
     led_since: float
@@ -68,13 +68,13 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     lease_counts: dict[str, int]
     groups: dict[str, int]
     now: datetime
-    """As its leader's clock says."""
+    """By its leader's clock."""
     reserved: dict[str, str]
     """By task: the worker of its reservation."""
     open: frozenset[str]
-    """Workers that are ready for anything new, and have refused nothing."""
+    """Workers that accept new tasks, and have refused none."""
     recalled: frozenset[str]
-    """Leases of which the rest was called back."""
+    """Leases with recalled members."""
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class SharingCheck:
         self._machines = machines
         self._store = store
         self._passed: dict[str, tuple[int, datetime]] = {}
-        """By task that waits: how many younger ones have started though it was its turn, and since when."""
+        """By waiting task: the number of younger tasks that started although it was next, and since when."""
         self._starts: dict[str, list[datetime]] = {}
         self._queued_at: dict[str, datetime] = {}
         self._total = ZERO_RESOURCES
@@ -104,7 +104,7 @@ class SharingCheck:
     def check(
         self, model: Model, before: Before, placed: list[Task], queued_at: dict[str, datetime], made: Made
     ) -> None:
-        """Check the placements of a batch; `queued_at`: since when the tasks waited."""
+        """Check the placements of a batch. `queued_at`: when the tasks were queued."""
         self._queued_at = queued_at
         rules, leases = made.rules, lease_views(model)
         use = use_by_tenant(leases)
@@ -125,10 +125,10 @@ class SharingCheck:
         return now is not None and now.seq == task.seq and now.priority is task.priority
 
     def check_use(self, model: Model, made: Made) -> None:
-        """Usage counted by a leader matches the rows: a lease once, with any number of tasks (I-60)."""
+        """Check that a leader's usage matches the rows: a lease counts once, with any number of tasks (I-60)."""
         if any(task.run_id not in model.runs or model.runs[task.run_id].job_id not in model.jobs
                for task in model.live.values()):  # fmt: skip
-            return  # A store without memory has lost a definition, and the leader leaves its runs alone.
+            return  # A restored store has lost a definition, and the leader ignores its runs.
         use = use_by_tenant(lease_views(model))
         counted = {tenant: (used, made.lease_counts.get(tenant, 0)) for tenant, used in made.use.items()}
         self._require("I-60", counted == use, f"tenants use {use}, and {counted} is counted")
@@ -155,7 +155,7 @@ class SharingCheck:
         use: dict[str, tuple[Resources, int]],
         leases: dict[str, LeaseView],
     ) -> None:
-        """Placements other than P0 leave their tenant within its quota; P0 goes first."""
+        """Check that placements other than P0 leave their tenant within its quota, and that P0 goes first."""
         for task in placed:
             row = rules.quotas.get(task.tenant)
             if row is None or leases[task.lease_id or ""].priority is Priority.P0:
@@ -179,7 +179,7 @@ class SharingCheck:
             most = scheduler_settings.throttled_starts_per_second * (_THROTTLED_WINDOW.total_seconds() + 6)
             self._require("ADM-5", len(starts) <= most, f"{len(starts)} tasks of {task.tenant} start in 5 s")
 
-    # places
+    # workers
 
     def _check_place(self, model: Model, before: Before, task: Task, rules: SharingRules) -> None:
         name, shape = task.worker_id or "", model.shape_of(task)
@@ -201,7 +201,7 @@ class SharingCheck:
         self._require("I-60", not room.is_negative(), f"{name} has {room} left after taking {task.id}")
 
     def _check_kept(self, model: Model, task: Task, reserved: dict[str, Resources]) -> None:
-        """Room that was kept for others before the batch, and is after it, is not given away."""
+        """Check that capacity reserved for others both before and after the batch is not used."""
         name, needs = task.worker_id or "", model.shape_of(task).resources
         left = self._machines[name].total - model.use(name) - reserved.get(name, ZERO_RESOURCES)
         takes = any(getattr(left, part) < 0 < getattr(needs, part) for part in ("cpu_millis", "memory_bytes"))
@@ -245,7 +245,7 @@ class SharingCheck:
         now: datetime,
         use: dict[str, tuple[Resources, int]],
     ) -> list[Task]:
-        """Of equal tasks without obstacles, the one that waits longest.
+        """The oldest of equal tasks without obstacles.
 
         A task that waits for quota is not overtaken by smaller tasks of its own tenant.
         """
@@ -267,7 +267,7 @@ class SharingCheck:
         return [task for task in first.values() if (task.priority, task.tenant) not in behind]
 
     def _check_priority(self, model: Model, higher: Task, task: Task) -> None:
-        """No task was placed where one of a higher priority waited and would have fitted (I-62)."""
+        """Check that no task was placed while a feasible one of higher priority waited (I-62)."""
         name, shape = task.worker_id or "", model.shape_of(higher)
         mine = model.shape_of(task)
         room = self._machines[name].total - model.use(name) + mine.resources
@@ -278,7 +278,7 @@ class SharingCheck:
         self._require("I-62", not fits, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})")
 
     def _check_age(self, model: Model, older: Task, task: Task, line: Any) -> None:
-        """First come, first served among a tenant's tasks of one shape (PLC-4)."""
+        """Check FIFO order among a tenant's tasks of one shape (PLC-4)."""
         slack = _JUMP_BACK if self._store.jumps else timedelta(0)
         queued = self._queued_at.get(task.id, _placed_at(task))
         younger = older.since + slack < queued and (older.priority, older.tenant, model.shape_of(older)) == line
@@ -293,10 +293,10 @@ class SharingCheck:
     def _check_turn(
         self, model: Model, one: Task, task: Task, rules: SharingRules, use: dict[str, tuple[Resources, int]]
     ) -> None:
-        """Whose turn it is does not wait while younger tasks of others start, however small those are (L-6).
+        """Check that the next tenant does not wait while younger tasks of others start, however small (L-6).
 
-        A group is one lease. Starts of higher priority are no finding, however long they last: each time that one of
-        them starts where this one would fit, the count begins anew.
+        A group is one lease. Starts of higher priority are no finding, however many: each time that one of
+        them starts where this one would fit, the count is reset.
         """
         now, shape = _placed_at(task), model.shape_of(one)
         younger = self._queued_at.get(task.id, _placed_at(task)) > one.since and task.priority >= one.priority
@@ -322,7 +322,7 @@ class SharingCheck:
     def _place(
         self, rules: SharingRules, tenant: str, use: dict[str, tuple[Resources, int]], now: datetime
     ) -> tuple[bool, float]:
-        """How far a tenant is beyond its share of the pool, counted with half a lease more."""
+        """The ratio of a tenant's usage to its share of the pool, with half a lease more."""
         used, lease_counts = use.get(tenant, (ZERO_RESOURCES, 0))
         row = rules.quotas.get(tenant)
         share = max(used.cpu_millis / self._total.cpu_millis, used.memory_bytes / self._total.memory_bytes)
@@ -334,12 +334,12 @@ class SharingCheck:
 
 
 def machine_of(offer: Offer, labels: dict[str, str], zone: str) -> Machine:
-    """A worker that says this of itself."""
+    """A worker with this registration."""
     return Machine(Resources(offer.cpu_millis, offer.memory_bytes, disk_bytes=offer.disk_bytes), labels, zone)
 
 
 def suits(machine: Machine, shape: Shape, rules: SharingRules) -> bool:
-    """Whether a worker has the labels and the zone that a shape asks for, and is in a zone of the pool."""
+    """Whether a worker has the labels and the zone that a shape requires, and is in a zone of the pool."""
     labels = all(machine.labels.get(key) == value or (not value and key in machine.labels)
                  for key, value in shape.labels)  # fmt: skip
     zones = rules.pool.zones if rules.pool is not None else ()
@@ -358,7 +358,7 @@ def waiting_tasks(model: Model) -> list[Task]:
 
 
 def _kept_throughout(model: Model, before: Before, placed: list[Task]) -> dict[str, Resources]:
-    """By worker: the room that was kept before a batch, and still is.
+    """By worker: capacity that was reserved before a batch, and still is.
 
     All tasks of a queue are equal, and exchange their reservations: each lease of the queue that begins on a worker
     uses one of them up. By its time alone an old reservation does not differ from a new one: the leader's clock may

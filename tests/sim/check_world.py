@@ -28,14 +28,15 @@ _HISTORY = 'SELECT task_id, seq, generation, start, "end" FROM transitions ORDER
 
 
 LONGEST_TO_FIRE = 10.0
-"""Seconds, in the calm: windows that are older have a fire."""
+"""Seconds: after the faults, older windows have a fire."""
 LONGEST_SILENCE = 55.0
 """Of the shard's life. The first watch needs 15 s, the second 35 if the store answers: then a worker is given up."""
 
 
 def look_at_leaders(world: World) -> None:
-    """Every live leader can explain every task, adds up its use rightly (I-41, I-45, I-60, I-65), and waits for nobody
-    who has been silent for long (LIV-1)."""
+    """Check that every live leader can explain every task, counts usage correctly (I-41, I-45, I-60, I-65), and waits
+    for no worker that has been silent for long (LIV-1).
+    """
     for server in world.servers:
         leader = server.leader()
         if leader is None or is_spoiled(leader.shard):
@@ -103,7 +104,7 @@ def compare_tables(world: World, *, whole: bool) -> None:
 
 
 def _check_acknowledged(world: World, db: sqlite3.Connection) -> None:
-    """Runs acknowledged to a client are stored, unless the store itself lost them (I-01)."""
+    """Check that runs acknowledged to a client are stored, unless a restore lost them (I-01)."""
     ever = world.checker.ever
     stored = {run for (run,) in db.execute("SELECT id FROM runs UNION ALL SELECT id FROM runs_history")}
     missing = [run for run in ever.acknowledged if run not in stored and run not in ever.erased_runs]
@@ -111,7 +112,7 @@ def _check_acknowledged(world: World, db: sqlite3.Connection) -> None:
 
 
 def check_history(world: World) -> None:
-    """The table of transitions is, for each task, a path without a gap that ends where the task is (I-03, I-04)."""
+    """Check that each task's transitions are a path without a gap that ends in its state (I-03, I-04)."""
     db, model, require = world.truth.store._writer, world.checker.model, world.findings.require
     last: dict[str, tuple[int, str]] = {}
     for task_id, seq, _, start, end in db.execute(_HISTORY):
@@ -128,7 +129,7 @@ def check_history(world: World) -> None:
 
 
 def check_end(world: World) -> None:
-    """Everything has ended (L-1), held items were visible (L-4), and no result was lost (I-50)."""
+    """Check that everything has ended (L-1), held items were visible (L-4), and no result was lost (I-50)."""
     model, ever, require = world.checker.model, world.checker.ever, world.findings.require
     for run in model.runs.values():
         require(
@@ -152,7 +153,7 @@ def check_end(world: World) -> None:
 
 
 def check_visible(world: World) -> None:
-    """Every held run and quarantined task has a record that a person finds (L-4)."""
+    """Check that every held run and quarantined task has a record that users can find (L-4)."""
     model, require = world.checker.model, world.findings.require
     for run in model.runs.values():
         if run.held is not None:

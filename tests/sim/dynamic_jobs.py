@@ -11,9 +11,9 @@ from tests.sim.worker import Work
 
 SIZES = (0, 1, 2, 5, 12, 40)
 NOBODY = "nobody"
-"""Needed by a task that can't be added."""
+"""A dependency of a task that can't be added."""
 SMALL_LIMIT = 10
-"""Of a fan-out: some jobs exceed it."""
+"""Limit of a fan-out; some jobs exceed it."""
 
 
 def draw_growing(random: Random, spec: JobSpec, *, small: bool) -> JobSpec:
@@ -41,7 +41,7 @@ def _fan_out(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
 
 
 def _nested(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
-    """Many tasks that need all of many, and a task that needs all of these."""
+    """Two layers of many tasks, each of the second depending on all of the first, then a join."""
     return [
         _task(like, "t0", items=min(items, 5)),
         _task(like, "t1", "t0", for_each="outputs.t0.items"),
@@ -51,7 +51,7 @@ def _nested(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
 
 
 def _two_lists(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
-    """Two lists, and one that waits for both."""
+    """Two fan-outs, and a task that waits for both."""
     return [
         _task(like, "t0", items=items),
         _task(like, "t1", items=random.choice((0, 3))),
@@ -87,7 +87,7 @@ def draw_expansion(random: Random, like: TaskSpec, items: int) -> str:
 
 
 def encode_work(work: Work) -> msgspec.Raw:
-    """How a task behaves, for its definition."""
+    """The behavior of a task, as part of its definition."""
     return msgspec.Raw(msgspec.json.encode(work))
 
 

@@ -1,7 +1,7 @@
 """Failure modes shared by tasks, and the errors of their processes (RTY-1 to RTY-5).
 
-An ailment is something outside: a service that is down for a while, a wrong configuration, too little memory, a rate
-limit, data that no worker can digest. Each has a name that all its failures share and no other's do.
+A failure mode has a common external cause: a service that is down for a while, a wrong configuration, too little
+memory, a rate limit, data that fails on every worker. Its name is in all of its failures, and in no others.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ MIB = 1024 * 1024
 
 
 class Kind(StrEnum):
-    """The kind of failure that it causes."""
+    """The failure class that it causes."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
     RESOURCE = "resource"
-    """With less memory than it needs."""
+    """Fails with less memory than it needs."""
     RATE_LIMITED = "rate_limited"
     POISON = "poison"
-    """On every worker, and it looks transient."""
+    """Fails on every worker, with an error that looks transient."""
 
 
 class FailureMode(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class FailureMode(msgspec.Struct, frozen=True):
     """Memory that a task needs."""
 
     def strikes(self, now: float, memory_bytes: int) -> bool:
-        """Whether a process that ends now has failed of it."""
+        """Whether a process that ends now fails for this reason."""
         return now < self.until and (self.kind is not Kind.RESOURCE or memory_bytes < self.memory_bytes)
 
     def error(self, attempt: str) -> str:
@@ -49,7 +49,7 @@ class FailureMode(msgspec.Struct, frozen=True):
 
 
 def draw_failure_mode(random: Random, calm_at: float, memory_bytes: int) -> FailureMode:
-    """An ailment of a job."""
+    """A failure mode of a job."""
     kind = random.choice((Kind.TRANSIENT, Kind.TRANSIENT, *Kind))
     return FailureMode(
         kind=kind,
@@ -74,4 +74,4 @@ _SAYINGS = {
     Kind.RATE_LIMITED: ("RATE_LIMIT_EXCEEDED", "is asked too often"),
     Kind.POISON: ("ValueError", "is garbled"),
 }
-"""Error type, and words."""
+"""Error type and message."""

@@ -15,7 +15,7 @@ class Findings:
         self.made: Counter[str] = Counter()
         self.found: list[tuple[str, str]] = []
         self.only: frozenset[str] = frozenset()
-        """If given, other findings are ignored: two guards are off on purpose, and this is about one of them."""
+        """If given, other findings are ignored: two guards are off intentionally, and one of them is tested."""
         self._tell = found
 
     def require(self, invariant: str, holds: object, otherwise: str) -> None:
@@ -26,5 +26,5 @@ class Findings:
             self._tell()
 
     def count(self, invariant: str, times: int = 1) -> None:
-        """Evaluations that held."""
+        """Number of evaluations without a finding."""
         self.made[invariant] += times

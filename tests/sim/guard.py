@@ -28,7 +28,7 @@ _FORBIDDEN: tuple[tuple[Any, str], ...] = (
 
 
 class Escaped(AssertionError):
-    """Simulated code reached for the machine."""
+    """Simulated code tried to use the machine's clock, randomness or threads."""
 
 
 @contextmanager
@@ -75,15 +75,15 @@ def _recorder(log: Callable[[str, str, dict[str, object]], None]) -> type:
             pass
 
         def info(self, event: str, **fields: object) -> None:
-            """A thing that happens."""
+            """Log an ordinary event."""
             log("info", event, fields)
 
         def warning(self, event: str, **fields: object) -> None:
-            """A thing that happens under faults."""
+            """Log an event that faults cause."""
             log("warning", event, fields)
 
         def error(self, event: str, **fields: object) -> None:
-            """A thing that should not happen."""
+            """Log an event that should not happen."""
             log("error", event, fields)
 
         exception = error

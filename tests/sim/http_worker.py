@@ -1,11 +1,11 @@
 """Simulated HTTP workers (WRK-2): they claim work, start it, send heartbeats, and report results.
 
-They keep nothing on a disk: one that dies has forgotten all, and comes back under its name. They are careless in all
-the ways that the contract allows (docs/reference/http-workers.md), and some that it does not: they speak of attempts
-that have ended, or are another's.
+They store nothing: a worker that dies loses its state, and restarts under the same name. They misbehave in all ways
+that the contract allows (docs/reference/http-workers.md), and in some that it does not: they report on attempts that
+have ended or belong to others.
 
-They are there in about one seed of four. Everything that they do is drawn from generators of their own, so that the
-other seeds tell the stories that they told before there were any.
+About one seed of four has them. All their draws come from separate generators, so that the other seeds do the same as
+before these workers existed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 ONE_SEED_IN = 4
 _DRAW = "claimants 491534"
-"""The number was searched for: no seed has claimants that a plant began with, or that had failed once, before there
-were any. Those stories were searched for, too."""
+"""Chosen by search: no seed that was a regression, or the first seed of a mutation, before these workers existed has
+any of them."""
 DEFAULT_CLAIM_CAPACITY = Offer(1_000_000, 1_000_000 * MIB, disk_bytes=1_000_000_000 * MIB)
 """Default capacity of a worker that reports none: always enough for its open claims."""
 _POISONS = ('"\\u0000"', f'"{POISON}"')
 
 
 class Claimants:
-    """All of a seed: none, one or two."""
+    """All HTTP workers of a seed: none, one or two."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -111,14 +111,14 @@ class Claimant:
         self._silence = all_of_them.silence
         self._most = random.randint(1, 4)
         self._careless = random.choice((0.0, 0.1, 0.3))
-        """How likely it is to neglect an attempt in one way or another."""
+        """Probability of neglecting an attempt."""
         self._boots = 0
         self._saved = 0
         self._hands: set[str] = set()
         self._connections: set[Connection] = set()
 
     def boot(self) -> None:
-        """Start a process that knows nothing."""
+        """Start a process without state."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
         self._hands, self._connections = set(), set()
@@ -126,7 +126,7 @@ class Claimant:
         self.process.context.run(self._start)
 
     def kill(self) -> None:
-        """Kill the worker. A server that waits with it notices soon, or not at all."""
+        """Kill the worker. A server with an open claim of it notices soon, or not at all."""
         self.process.dead = True
         for connection in self._connections:
             if self._random.random() < 0.7:
@@ -215,7 +215,7 @@ class Claimant:
         work = read_work(bytes(one.work).decode())
         seconds = work.seconds * random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if world.is_calm():
-            seconds /= 10  # the rest ends soon
+            seconds /= 10  # the remaining attempts end soon
         gets_nowhere = bool(work.stalls) and random.random() < work.stalls and not world.is_calm()
         moves = seconds / 2 if gets_nowhere else seconds
         began, beats = world.loop.now, 0
@@ -315,7 +315,7 @@ class Claimant:
     # attempts of others
 
     async def _pester(self) -> None:
-        """Report on attempts that have ended or belong to others, like a server that is wrong about them."""
+        """Report on attempts that have ended or belong to others."""
         world, random = self._world, self._random
         while not world.is_calm():
             await asyncio.sleep(random.uniform(5.0, 40.0))

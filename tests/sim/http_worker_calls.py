@@ -1,7 +1,7 @@
 """Calls of HTTP workers to a server: the real routes, on the server that leads.
 
-What is played is the way there and back: a call may get lost, its answer may, and either may be late. Who closes the
-connection while a claim waits is noticed by the server, or not.
+The network is simulated: a call or its response may be lost or late. The server may notice or miss a connection that
+is closed while a claim waits.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Call = Callable[["Way"], Coroutine[Any, Any, Any]]
 
 
 class Connection:
-    """A request whose caller may go away."""
+    """A request whose caller may disconnect."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
 
     async def receive(self) -> dict[str, str]:
-        """Returns when the caller is gone."""
+        """Return when the caller has disconnected."""
         await self.closed.wait()
         return {"type": "http.disconnect"}
 
     def as_request(self) -> Request:
-        """As a route sees it."""
+        """The request, as a route sees it."""
         return cast("Request", self)
 
 
@@ -74,7 +74,7 @@ class Way:
         return {name: self._components[name] for name in signature(route).parameters if name in self._components}
 
     async def ask(self, shard: str, action: ClaimCall) -> ActionReply:
-        """Have the leader carry something out; the checker sees the question and the answer."""
+        """Let the leader execute an event; the checker sees the request and the reply."""
         leader, checker = self._server.leader(), self._world.checker
         if leader is None:
             raise NotLeading(f"nobody leads {shard} here")
@@ -99,7 +99,7 @@ class Way:
 
 
 class Calls:
-    """The ways to all servers."""
+    """Connections to all servers."""
 
     def __init__(self, world: World) -> None:
         self._world = world

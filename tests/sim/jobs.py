@@ -28,11 +28,11 @@ CONDITIONS: dict[str, Callable[[dict[str, Any], dict[str, Any]], bool] | None] =
 }
 """Conditions on edges, and their meaning; None: it can't be evaluated."""
 POISONS = ("adopt", "make", "decide", "place")
-"""Where the shard stumbles over a poisoned job."""
+"""Places at which the shard fails on a poisoned job."""
 
 
 def draw_job(random: Random, mix: Mix, number: int, *, small: bool = False) -> JobSpec:
-    """A definition of a random form; a small one is for schedules, which run it again and again."""
+    """A definition of a random form; small ones are for schedules, which run them repeatedly."""
     spec = _draw_plain(random, mix, number, small=small)
     later = Random(f"job:{mix.seed}:{number}:{small}")
     if later.random() < mix.growing and "-poison-" not in spec.name:
@@ -161,7 +161,7 @@ def _fan(random: Random) -> list[list[int]]:
 
 
 def _layers(random: Random) -> list[list[int]]:
-    """Any graph: each task needs some of those before it."""
+    """Any graph: each task depends on some earlier tasks."""
     return [random.sample(range(number), min(number, random.randint(0, 2))) for number in range(random.randint(3, 9))]
 
 

@@ -18,21 +18,21 @@ TIMEOUT_SECONDS = 5.0
 
 
 class SimLeaderClient:
-    """Whichever server leads."""
+    """The leader, on any server."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     async def ask(self, shard: str, action: ActionRequest) -> ActionReply:
-        """Have an act carried out where the leader is."""
+        """Execute an action on the leader."""
         return await self._call(shard, lambda leader: leader.ask(action))
 
     async def probe_file(self, shard: str, path: str) -> bool:
-        """Have a worker probe a file."""
+        """Let a worker probe a file."""
         return await self._call(shard, lambda leader: leader.links.probe_file(path))
 
     async def _call(self, shard: str, call: Callable[[Leader], Coroutine[Any, Any, Any]]) -> Any:
-        """A process of its own carries it out: it may be stalled or killed before there is an answer."""
+        """Execute the call in the leader's process, which may be stalled or killed before it replies."""
         for server in self._world.servers:
             leader = server.leader()
             if leader is not None:
@@ -48,7 +48,7 @@ class SimLeaderClient:
 
 
 async def carry(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
-    """Pass on the result of a call, or its fault, to a caller that may have gone."""
+    """Pass the result of a call, or its error, to a caller that may have disconnected."""
     try:
         result = await call
     except MainspringError as fault:

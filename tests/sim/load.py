@@ -1,4 +1,4 @@
-"""Load on the system: a client that submits runs, and people who cancel, pause, reopen and fix."""
+"""Load on the system: a client that submits runs, and users who cancel, pause, reopen and fix."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUIET_BEFORE_CALM = 40.0
 
 
 class Client:
-    """Submits jobs and runs, and keeps a ledger of every answer."""
+    """Submits jobs and runs, and records every reply."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -54,7 +54,7 @@ class Client:
         self._known: dict[str, JobRow] = {}
 
     async def run(self) -> None:
-        """Submit all that this seed has."""
+        """Submit all jobs and runs of the seed."""
         world, random = self._world, self._random
         last = world.mix.chaos_seconds - QUIET_BEFORE_CALM
         times = sorted(random.uniform(0.5, last) ** 2 / last for _ in range(world.mix.runs))
@@ -126,7 +126,7 @@ class Client:
             return
 
     async def define_again(self, job_id: str) -> None:
-        """Store a definition once more that a store without memory has lost."""
+        """Store a definition again that a restored store has lost."""
         await self._store.insert_job(self._known[job_id])
 
     async def define_timed(self, number: int, tenant: str) -> str:
@@ -163,7 +163,7 @@ class Client:
 
 
 class People:
-    """People acting on runs: at random during the faults, and to fix things afterwards."""
+    """Users who act on runs: randomly during the faults, and to resolve held items afterwards."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -172,7 +172,7 @@ class People:
         self._acted = 0
 
     async def meddle(self) -> None:
-        """Do things that people do."""
+        """Execute random actions of users."""
         world, random = self._world, self._random
         times = sorted(random.uniform(5.0, world.mix.chaos_seconds) for _ in range(world.mix.acts))
         for at in times:
@@ -182,7 +182,7 @@ class People:
                 self.ask(action)
 
     def resolve_faults(self) -> int:
-        """Resolve everything that only a person can; return the number."""
+        """Resolve everything that only a user can; return the number."""
         model = self._world.checker.model
         self._world.planner.resolve_faults()
         self._world.rulers.resolve_faults()
@@ -214,7 +214,7 @@ class People:
         return len(acts)
 
     def ask(self, action: ActionRequest) -> None:
-        """Ask whichever server leads, if one does."""
+        """Send an action to the leader, if there is one."""
         self._acted += 1
         about = AuditEntry(
             id=f"req_{self._acted:06}", tenant="everybody", actor=action.by, source="", action=type(action).__name__,

@@ -1,8 +1,8 @@
 """An event loop whose time is virtual and whose callbacks belong to processes that can be stalled and killed.
 
-Nothing waits: when nothing is ready, the clock jumps to the next timer. Which process a callback belongs to is read
-from its context (`PROCESS`), which tasks and timers inherit. So a stall stops everything of a process wherever it
-waits, as SIGSTOP does, and after a kill nothing of it runs, not even a `finally`.
+Nothing waits in real time: when nothing is ready, the clock jumps to the next timer. The process of a callback is in
+its context (`PROCESS`), which tasks and timers inherit. So a stall stops everything of a process wherever it waits, as
+SIGSTOP does, and after a kill nothing of it runs, not even a `finally`.
 
 1. Callbacks that are ready run in the order in which they became so; a process that wakes catches up in that order.
 2. There are no threads, sockets or signals here.
@@ -25,11 +25,11 @@ _T = TypeVar("_T")
 PASS_SECONDS = 1e-6
 MOST_STEPS_A_SECOND = 20_000
 _MOST_FINALLYS = 5
-"""One within the other, in a task that is left at the end."""
+"""Nested awaits in a task that is abandoned at the end."""
 
 
 class Process:
-    """Something that can be stalled or killed as a whole: a server, or a worker's agent."""
+    """A unit that can be stalled or killed: a server, or a worker's agent."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class Stuck(Exception):
-    """Nothing is left to happen, or far too much happens while no time passes."""
+    """Raised when no timer is left, or when too many callbacks run without time passing."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -100,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, _T], *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[_T]:
-        """Start a task, and keep hold of it: one that was killed must not be collected, or its `finally` would run."""
+        """Start a task, and keep a reference: a killed task must not be collected, or its `finally` would run."""
         task = asyncio.Task(coro, loop=self, name="task", context=context)
         self._kept.append(task)
         if len(self._kept) > self._prune_at:
@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.failures.append(f"{context.get('message')}: {_story(context.get('exception'))}")
 
     def get_debug(self) -> bool:
-        """No."""
+        """Debug mode is off."""
         return False
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
@@ -140,7 +140,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             asyncio.events._set_running_loop(None)
 
     def end(self) -> None:
-        """Let everything that is left fall silently: nothing that it does from now on has an effect."""
+        """Drop all remaining tasks without effect."""
         self.over = True
         self._queue.clear()
         self._timers.clear()
@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 try:
                     task.get_coro().close()
                 except RuntimeError:
-                    continue  # It waits for something in a `finally`: that has to be closed, too.
+                    continue  # It awaits in a `finally`, which has to be closed too.
                 break
         self._kept.clear()
         self.close()
@@ -161,7 +161,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not timers:
                 raise Stuck("nothing is left to happen")
             self.now = max(self.now, timers[0][0])
-        # Code takes a little time too: without that, a wait shorter than the clock can tell would never be over.
+        # Each callback takes a little time: a wait below the clock's resolution would never end otherwise.
         now = self.now = self.now + PASS_SECONDS
         if now >= self._second_ends:
             self._second_ends, self._steps_before = now + 1.0, self.steps

@@ -12,7 +12,7 @@ STRIKES = (
     "server_stalled", "server_killed", "server_stopped", "worker_stalled", "worker_killed", "worker_wiped",
     "partition", "link_cut", "store_gone", "store_slow", "store_clock_jumped", "store_failed_over",
 )  # fmt: skip
-"""Faults that strike from outside, at a time."""
+"""External faults, at random times."""
 
 CALL_FAULTS = ("call_slow", "call_refused", "call_unanswered", "call_late")
 """Faults of single calls to the store."""
@@ -31,13 +31,13 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     strikes: int
     weights: dict[str, float]
-    """Strikes and how likely each is."""
+    """External faults with their weights."""
     calls: dict[str, float]
-    """Faults of calls and how likely one is, per call that writes."""
+    """Faults of calls with their probability per call that writes."""
     duplicated: float
-    """How likely a message is to be delivered twice."""
+    """Probability that a message is delivered twice."""
     torn: float
-    """How likely a message is to end its session."""
+    """Probability that a message ends its session."""
     latency: float
     store_rate: float
     """Store seconds per second."""
@@ -46,19 +46,19 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     small_run: int
     """Runs of up to this many tasks are adopted without a bulk operation."""
     poison: float
-    """How likely a process is to leave something that can't be stored."""
+    """Probability that a process returns content that can't be stored."""
     poisoned_jobs: float
     failure: float
     stubborn: float
     crash_after_write: float
-    """How likely a worker is to die just after a write to its journal."""
+    """Probability that a worker dies just after a write to its spool."""
     stay: float
-    """Seconds that a finished run stays before it moves to history."""
+    """Seconds before a finished run moves to history."""
     saves: int
     """How often an attempt saves a checkpoint."""
     worker_acts: int
     leavings: int
-    """How often a worker leaves in order."""
+    """How often a worker leaves gracefully."""
     schedules: int
     schedule_acts: int
     """How often schedules are paused, resumed, triggered, backfilled or disabled."""
@@ -73,20 +73,20 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     with_failure_mode: float
     """Probability that a job has a common failure mode."""
     conditional: float
-    """How likely a job is to have tasks with conditions of their own."""
+    """Probability that a job has tasks with conditions of their own."""
     linear: float
     """Probability that a job uses linear delays."""
     since: float
     """Probability that a new schedule catches up on windows before its creation."""
     computed: float
-    """How likely a schedule is to compute parameters."""
+    """Probability that a schedule computes parameters."""
     kills: int
     corrections: int
-    """How often a person puts a checkpoint in the place of another."""
+    """How often a user replaces a checkpoint."""
     priorities: int
-    """How often a run gets another priority."""
+    """How often the priority of a run is changed."""
     retunings: int
-    """How often an operator sets other measures."""
+    """How often an operator changes settings."""
     sharing: SharingMix
 
 

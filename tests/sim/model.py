@@ -1,7 +1,7 @@
 """The expected content of the store: an independent model, built from the accepted batches.
 
-Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what can't be undone by a store
-that goes back in time: what clients and workers have seen.
+Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what a restore of the store
+can't undo: what clients and workers have seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Story(msgspec.Struct, frozen=True):
     alike: object = None
     """Signature of its last failure."""
     workers: frozenset[str] = frozenset()
-    """Where it failed so."""
+    """Workers on which it failed with this signature."""
     lost_on: frozenset[str] = frozenset()
 
 
@@ -48,18 +48,18 @@ class Fence(msgspec.Struct):
 
 
 class Model:
-    """Rows, as the accepted batches make them."""
+    """The rows that follow from the accepted batches."""
 
     def __init__(self) -> None:
         self.fence = Fence()
         self.jobs: dict[str, Job] = {}
         self.grown: dict[str, TaskSpec] = {}
-        """Tasks added by outputs, also after the output was replaced."""
+        """Tasks added by outputs, including replaced outputs."""
         self.definitions: dict[str, Job] = {}
-        """Also those that the store has lost: hosts may still know them."""
+        """Including those that a restore has lost: hosts may still know them."""
         self.runs: dict[str, Run] = {}
         self.tasks: dict[str, list[Task]] = {}
-        """By run and position."""
+        """Tasks by run and position."""
         self.born: dict[str, int] = {}
         """Positions of dynamic tasks, by id."""
         self.archived: dict[str, Run] = {}
@@ -70,7 +70,7 @@ class Model:
         self.counted: dict[tuple[str, int], int] = {}
         """Attempts that count, by task and generation."""
         self.leases: dict[str, dict[str, tuple[int, Resources]]] = {}
-        """By worker and lease: number of attempts, and resources."""
+        """Leases by worker and id: number of attempts, and resources."""
         self.workers: dict[str, WorkerRow] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
         """By task."""
@@ -151,11 +151,11 @@ class Model:
         return msgspec.structs.replace(shape, resources=more)
 
     def failed_lately(self, tenant: str) -> int:
-        """How many tasks of a tenant have failed for good: a seed is shorter than the hour that counts."""
+        """Number of permanently failed tasks of a tenant: a seed is shorter than the hour that counts."""
         return self.failures.get(tenant, 0)
 
     def put_task(self, task: Task) -> None:
-        """A task has a new row: keep attempts and leases right."""
+        """Store a new row of a task, and update attempts and leases."""
         tasks = self.tasks[task.run_id]
         old = tasks[task.position] if task.position < len(tasks) else None
         if old is None:
@@ -210,7 +210,7 @@ class Ever:
         self.terms: dict[int, int] = {}
         """Nonce to epoch."""
         self.attempts: dict[str, str] = {}
-        """Every attempt that was ever durable, and its worker."""
+        """Every attempt that was ever durable, with its worker."""
         self.task_of: dict[str, str] = {}
         self.ended: set[str] = set()
         self.late: set[str] = set()
@@ -219,38 +219,38 @@ class Ever:
         self.stops: set[str] = set()
         """Attempts whose task had a durable request to stop."""
         self.held: set[str] = set()
-        """Workers that were held, durably."""
+        """Workers with a durable hold."""
         self.saved: dict[str, set[str]] = {}
-        """Checkpoints saved by each attempt, kept or not."""
+        """Checkpoints saved by each attempt, stored or not."""
         self.put: dict[str, tuple[str, str | None]] = {}
-        """Documents that people have put in the place of a checkpoint, kept or not: of which task, for which digest."""
+        """Documents with which users replaced a checkpoint, stored or not: task and expected digest."""
         self.to_find: dict[str, str | None] = {}
         """Checkpoint that each attempt gets: the latest of its task at its creation."""
         self.cancelled: set[str] = set()
         self.paused: set[str] = set()
         self.began: dict[str, tuple[int, float]] = {}
-        """When each task was last known to run: the transition's number, and the loop's time."""
+        """Latest known start of each task: number of the transition, and the loop's time."""
         self.led_since: dict[int, float] = {}
-        """When each leader (by nonce) began."""
+        """Start of the term of each leader, by nonce."""
         self.moved: dict[tuple[int, str], tuple[float | None, float, float]] = {}
-        """How far each attempt is, when a leader (by nonce) first heard so, and when it heard what was before that.
-        None knows what another one hears."""
+        """Progress of each attempt: when a leader (by nonce) first received it, and when it received the previous one.
+        Leaders do not share this."""
         self.run_ends: dict[str, set[RunState]] = {}
-        """In which final states each run has been."""
+        """Final states that each run has had."""
         self.left: dict[str, tuple[str, Result]] = {}
-        """Results of processes: attempt to worker and result."""
+        """Results of processes: worker and result by attempt."""
         self.begun: dict[str, str] = {}
-        """Attempts that were started, and where."""
+        """Started attempts, with their workers."""
         self.wiped: set[str] = set()
         """Attempts on a lost disk."""
         self.erased_runs: set[str] = set()
         self.erased_attempts: set[str] = set()
         self.erased_entries: set[str] = set()
         self.asked: dict[str, int] = {}
-        """How often each act was asked for, by the id of its entry in the audit log."""
+        """Number of requests of each action, by the id of its audit entry."""
         self.since: dict[tuple[str, str], datetime] = {}
-        """By tenant and name: from when on windows of a new schedule are to count."""
+        """By tenant and name: the `since` of a new schedule."""
         self.acknowledged: dict[str, None] = {}
         self.restores = 0
         self.restored_at = -1.0
-        """When the store last went back, by the loop's time."""
+        """Time of the latest restore of the store, by the loop's clock."""

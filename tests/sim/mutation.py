@@ -1,4 +1,4 @@
-"""A mutation: a patch that takes one guard out of the real code, for the simulation only."""
+"""A mutation: a patch that disables one guard of the real code, in the simulation only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest import mock
 
 
 class Mutation(NamedTuple):
-    """A guard, how to take it out, and which findings count if not all do."""
+    """A guard, the patch that disables it, and the findings that count as detection."""
 
     guard: str
     takes_out: str
@@ -17,12 +17,12 @@ class Mutation(NamedTuple):
     first_seed: int = 1
     only: frozenset[str] = frozenset()
     seconds: float = 900.0
-    """The length of its worlds. A world without this guard may end late or never, so a short one shows it sooner."""
+    """Duration of its worlds. Without this guard a world may end late or never, so a short one detects it sooner."""
 
 
 @contextmanager
 def patched(*patches: Any) -> Iterator[None]:
-    """All of these at once."""
+    """Apply several patches."""
     with ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
@@ -30,14 +30,14 @@ def patched(*patches: Any) -> Iterator[None]:
 
 
 def without_handler(table: dict[Any, Any], key: object) -> Callable[[], AbstractContextManager[None]]:
-    """A patch under which an event or a timer changes nothing."""
+    """A patch that makes an event or a timer change nothing."""
     return lambda: patched(mock.patch.dict(table, {key: lambda turn, event: None}))
 
 
 def instead_of_handler(
     table: dict[Any, Any], key: object
 ) -> Callable[[Callable[..., object]], Callable[[], AbstractContextManager[None]]]:
-    """Decorator: a patch that puts this function in the place of a handler, which it gets as its first argument."""
+    """Decorator: a patch that replaces a handler by this function, which gets the handler as its first argument."""
 
     def decorate(replacement: Callable[..., object]) -> Callable[[], AbstractContextManager[None]]:
         real = table[key]
@@ -47,14 +47,14 @@ def instead_of_handler(
 
 
 def without(owner: object, name: str, result: object = None) -> Callable[[], AbstractContextManager[None]]:
-    """A patch under which a function does nothing."""
+    """A patch that makes a function do nothing."""
     return lambda: patched(mock.patch.object(owner, name, return_value=result))
 
 
 def instead_of(
     owner: object, name: str
 ) -> Callable[[Callable[..., object]], Callable[[], AbstractContextManager[None]]]:
-    """Decorator: a patch that puts this function in the place of another, which it gets as its first argument."""
+    """Decorator: a patch that replaces a function by this one, which gets the original as its first argument."""
 
     def decorate(replacement: Callable[..., object]) -> Callable[[], AbstractContextManager[None]]:
         def patch() -> AbstractContextManager[None]:

@@ -1,7 +1,7 @@
 """Mutation tests: guards are switched off one at a time, and the simulator must detect each.
 
-A plant is a patch that takes one guard out of the real code, for the simulation only. Compare-and-swap stands behind
-the fence: that is out of the way too, and only what compare-and-swap alone prevents counts as noticed.
+Compare-and-swap is a second protection behind the fence: its mutation disables the fence too, and only what
+compare-and-swap alone prevents counts as detection.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _no_number() -> AbstractContextManager[None]:
 
 
 def _no_attempt_check() -> AbstractContextManager[None]:
-    """A report is taken for the task that the attempt was of, whatever attempt that task is at now."""
+    """A report is accepted for the task of its attempt, even if the task has a newer attempt."""
     tasks: dict[str, str] = {}
     real = reports._find_held
 
@@ -70,7 +70,7 @@ def _no_attempt_check() -> AbstractContextManager[None]:
 
 
 def _no_swap() -> AbstractContextManager[None]:
-    """Rows of tasks are written by id alone; and since the fence keeps every stale writer out, there is none."""
+    """Rows of tasks are written by id alone, without a fence."""
 
     def change(db: Any, shard: str, changes: Sequence[TaskChange]) -> None:
         rows = sqlite_rows.TASKS
@@ -177,7 +177,7 @@ def _forget_holds(real: Any, self: Shard, *args: Any, **kwargs: Any) -> None:
 
 
 def without_timers_of_silence() -> AbstractContextManager[None]:
-    """The first of the two watches over workers is off: the second must do."""
+    """The first of the two watches over workers is off: the second must suffice."""
     return patched(mock.patch.object(liveness, "watch", return_value=None))
 
 
@@ -193,23 +193,23 @@ def _no_watch() -> AbstractContextManager[None]:
 MUTATIONS = (
     Mutation("term fence", "a commit is taken whatever its term", _no_fence, 3),
     Mutation("batch number", "a batch that had been written is written again", _no_number),
-    Mutation("attempt check", "a report counts for whatever attempt its task is at", _no_attempt_check, 3),
+    Mutation("attempt check", "a report counts for the current attempt of its task", _no_attempt_check, 3),
     Mutation(
         "compare-and-swap",
-        "a task's row is written whatever it was (and the fence is out of the way)",
+        "a task's row is written without comparison, and without the fence",
         _no_swap,
         10,
         only=frozenset({"I-06"}),
     ),
-    Mutation("durable before visible", "effects are let out before the commit", _visible_first),
+    Mutation("durable before visible", "effects are released before the commit", _visible_first),
     Mutation("dependency check", "a task is ready after any of its upstreams", _any_upstream),
-    Mutation("capacity check", "a worker's room is not looked at", _no_capacity),
-    Mutation("journal answer", "a worker forgets a result once it is sent", _forget_when_sent),
+    Mutation("capacity check", "a worker's free capacity is not checked", _no_capacity),
+    Mutation("journal answer", "a worker removes a result once it is sent", _forget_when_sent),
     Mutation("poison event", "a batch that the store refuses is dropped", _drop_rejected, 5),
-    Mutation("lease renewal", "a healthy leader is taken over from", _ignore_leases),
-    Mutation("worker hold", "a new leader does not know who is cordoned", _forget_holds, 6),
-    Mutation("checkpoint", "a new leader does not know what was saved", without(adoption, "restore_checkpoints"), 3),
-    Mutation("both watches", "nobody looks for silent workers", _no_watch, 3),
+    Mutation("lease renewal", "another server takes the lease of a healthy leader", _ignore_leases),
+    Mutation("worker hold", "a new leader does not know cordoned workers", _forget_holds, 6),
+    Mutation("checkpoint", "a new leader does not know saved checkpoints", without(adoption, "restore_checkpoints"), 3),
+    Mutation("both watches", "neither watch looks for silent workers", _no_watch, 3),
     *TIME_MUTATIONS,
     *ACTION_MUTATIONS,
     *SHARING_MUTATIONS,

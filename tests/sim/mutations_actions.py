@@ -31,7 +31,7 @@ def _audits_everything() -> AbstractContextManager[None]:
 
 
 def _stays_in_its_queue() -> AbstractContextManager[None]:
-    """A task whose priority is another keeps its place in the queue of the old one."""
+    """A task with a changed priority stays in the queue of the old one."""
 
     def change(self: FairQueues, task: Task, shape: Shape, was: Priority) -> None:
         self._count_out(was, task.tenant)
@@ -52,17 +52,21 @@ def _whatever_is_there(real: Any, turn: Turn, action: SaveCheckpoint) -> None:
 
 
 ACTION_MUTATIONS = (
-    Mutation("entry of a lookup", "an act whose run was looked up is not in the audit log", _silent_lookups),
-    Mutation("entry of a refusal", "what is refused is in the audit log as if it had been done", _audits_everything),
+    Mutation(
+        "entry of a lookup", "an action whose run was read from the store is not in the audit log", _silent_lookups
+    ),
+    Mutation(
+        "entry of a refusal", "a refused action is in the audit log as if it had been executed", _audits_everything
+    ),
     Mutation(
         "queue of a priority",
-        "a task that waits stays in the queue of its old priority",
+        "a queued task stays in the queue of its old priority",
         _stays_in_its_queue,
         3,
         only=frozenset({"I-62"}),
     ),
     Mutation(
-        "priority of a task", "a run gets another priority, and its tasks keep theirs", without(Turn, "set_priority")
+        "priority of a task", "the priority of a run changes, but not that of its tasks", without(Turn, "set_priority")
     ),
-    Mutation("expected checkpoint", "a person's document is kept whatever is there", _whatever_is_there),
+    Mutation("expected checkpoint", "a user's document is stored without comparing the version", _whatever_is_there),
 )

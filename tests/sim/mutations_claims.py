@@ -52,28 +52,32 @@ def _only(name: str) -> frozenset[str]:
 
 
 CLAIM_MUTATIONS = (
-    Mutation("whose a claimed attempt is", "another worker's word counts", _any_worker, 16, only=_only("I-13")),
-    Mutation("start of what is held", "what was taken back can be started", _always_starts, 29, only=_only("I-13")),
-    Mutation("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
-    Mutation("word of a claimed attempt", "its time continues despite heartbeats", _deaf, 66, only=_only("I-16")),
+    Mutation("owner of a claimed attempt", "reports of another worker count", _any_worker, 16, only=_only("I-13")),
     Mutation(
-        "silence about what was claimed",
-        "nobody waits for it to end",
+        "start of a recalled attempt", "a recalled attempt can be started", _always_starts, 29, only=_only("I-13")
+    ),
+    Mutation("size of a claim", "a claim gets one task more than requested", _one_more, 16, only=_only("WRK-2")),
+    Mutation(
+        "heartbeat of a claimed attempt", "its silence continues despite heartbeats", _deaf, 66, only=_only("I-16")
+    ),
+    Mutation(
+        "silence of a claimed attempt",
+        "it is never lost",
         without(claims, "_watch"),
         16,
         only=_only("LIV-1"),
     ),
     Mutation(
-        "call back of what was claimed",
-        "it stays until its time is up",
+        "recall of a claimed attempt",
+        "it is returned only when the claim expires",
         without(claims, "return_recalled"),
         142,
         _only("LIV-3"),
         seconds=200.0,
     ),
     Mutation(
-        "claim that nobody waits for",
-        "it is answered all the same",
+        "claim of a disconnected worker",
+        "it still gets tasks",
         without(PendingReplies, "_abandon_claim"),
         108,
         _only("LIV-3"),

@@ -33,7 +33,7 @@ from tests.sim.mutation import Mutation, instead_of, patched, without, without_h
 
 _P2 = frozenset({Priority.P2})
 _USE, _PREEMPTION = frozenset({"I-60"}), frozenset({"PLC-6"})
-"""Invariants that count as detection where another check would find it, too, and sooner."""
+"""Findings that count as detection, where another check would detect the mutation first."""
 
 
 def _for_anybody() -> AbstractContextManager[None]:
@@ -46,7 +46,7 @@ def _for_anybody() -> AbstractContextManager[None]:
 
 @instead_of(ShardMemory, "open_lease")
 def _counts_each(real: Any, self: ShardMemory, lease: Lease) -> None:
-    """Each task of a group takes up its tenant's use when it is placed."""
+    """Each task of a group counts as usage of its tenant when it is placed."""
     real(self, lease)
     self.leases._counts[lease.tenant] += len(lease.members) - 1
 
@@ -115,7 +115,7 @@ def _newest_first(real: Any, self: FairQueues, priority: Priority, tenant: str, 
 
 @instead_of(gates, "passes_over")
 def _passed_over(real: Any, turn: Turn, priority: Priority, tenant: str) -> bool:
-    """The first tenant of all gets nothing while others have something to place, or ever."""
+    """The first tenant gets nothing while others have tasks to place, or never."""
     return (tenant == "tenant0" and priority is Priority.P1) or real(turn, priority, tenant)
 
 
@@ -144,7 +144,7 @@ def _no_slots() -> AbstractContextManager[None]:
 
 @instead_of(concurrency_groups, "left")
 def _whole_limit(real: Any, memory: ShardMemory, group: Any, now: datetime) -> int:
-    """A shard goes by the group's number, whatever its own part of it is."""
+    """A shard uses the limit of the group instead of its own share."""
     if group.per_seconds is not None:
         return real(memory, group, now)
     return int(group.most - memory.limits.ledger.use.get(group.limit, 0))
@@ -198,11 +198,13 @@ def _at_risk_in_mind() -> AbstractContextManager[None]:
 SHARING_MUTATIONS = (
     Mutation("reservation", "reserved capacity is free for all tasks", _for_anybody, 2, only=_PREEMPTION),
     Mutation("a group counts once", "each task of a group counts as a lease of its tenant", _counts_each, 6, only=_USE),
-    Mutation("burst before guaranteed", "what is guaranteed goes first", _promised_first, 415, only=_PREEMPTION),
-    Mutation("P2 before P1", "a P0 takes from P1 first", _p1_first, 3),
-    Mutation("no level evicts itself", "a P1 takes room from P1, which takes it back", _own_level, 7, only=_PREEMPTION),
+    Mutation("burst before guaranteed", "guaranteed tasks are preempted first", _promised_first, 415, only=_PREEMPTION),
+    Mutation("P2 before P1", "a P0 preempts P1 first", _p1_first, 3),
+    Mutation(
+        "no level evicts itself", "a P1 preempts a P1, which preempts it in turn", _own_level, 7, only=_PREEMPTION
+    ),
     Mutation("guarantee of a victim", "reclaiming leaves others below their guarantee", _below_promises, 185),
-    Mutation("nothing without a gain", "a task is stopped whether or not that helps", _more_than_needed, 3),
+    Mutation("nothing without a gain", "a task is preempted even if that does not help", _more_than_needed, 3),
     Mutation(
         "time of a reservation",
         "a reservation never ends",
@@ -214,23 +216,23 @@ SHARING_MUTATIONS = (
         "reservation of a new leader", "a new leader does not know reservations", _kept_in_mind, 3, only=_PREEMPTION
     ),
     Mutation("strict priority", "the lowest priority is placed first", _lowest_first, 5, only=frozenset({"I-62"})),
-    Mutation("first come", "the youngest of a line is placed first", _newest_first, 2, only=frozenset({"PLC-4"})),
-    Mutation("first come, after a take-over", "lines are in the order of the tables", without(FairQueues, "sort"), 3),
+    Mutation("first come", "the youngest task of a queue is placed first", _newest_first, 2, only=frozenset({"PLC-4"})),
+    Mutation("first come, after a take-over", "queues are in the order of the tables", without(FairQueues, "sort"), 3),
     Mutation(
-        "no tenant is passed over", "P1 of one tenant never gets anything", _passed_over, 33, only=frozenset({"L-6"})
+        "no tenant is passed over", "P1 tasks of one tenant are never placed", _passed_over, 33, only=frozenset({"L-6"})
     ),
     Mutation("quota", "quotas are ignored", without(gates, "exceeds")),
     Mutation("freeze", "freezes of a tenant are ignored", without(gates, "freeze_over"), 2),
     Mutation("policy", "policies are ignored", _no_policies, 30),
     Mutation("zones of a pool", "zones of the pool are ignored", _no_zones, 35),
-    Mutation("slot of a group", "what is in does not count", _no_slots, 2),
-    Mutation("share of a group", "a shard uses the whole limit, whatever its part is", _whole_limit, 2),
-    Mutation("rate of a group", "what starts is not taken from the allowance", without(concurrency_groups, "spend"), 5),
+    Mutation("slot of a group", "admitted runs and tasks do not count", _no_slots, 2),
+    Mutation("share of a group", "a shard uses the whole limit instead of its share", _whole_limit, 2),
+    Mutation("rate of a group", "starts are not deducted from the allowance", without(concurrency_groups, "spend"), 5),
     Mutation("rules of a new leader", "a new leader begins without quotas and freezes", _old_rules),
-    Mutation("preempted tries", "a preempted attempt counts as a try", _counts_as_a_try),
-    Mutation("log of placements", "the log names another worker than the one that was chosen", _tells_of_another),
+    Mutation("preempted attempts", "a preempted attempt counts", _counts_as_a_try),
+    Mutation("log of placements", "the decision log names another worker than the chosen one", _tells_of_another),
     Mutation("grant of an escalation", "a run at risk gets P0 without a grant", _without_a_grant, 3),
     Mutation("at risk before late", "no run is ever at risk", _never_at_risk, 6),
-    Mutation("at risk is written", "that a run is at risk is not in its row", _at_risk_in_mind, 3),
-    Mutation("log of preemptions", "the log does not say who has to make room", without(decision_log, "preempts"), 2),
+    Mutation("at risk is written", "the row of a run at risk does not say so", _at_risk_in_mind, 3),
+    Mutation("log of preemptions", "the decision log does not list the victims", without(decision_log, "preempts"), 2),
 )

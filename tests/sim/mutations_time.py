@@ -31,7 +31,7 @@ from tests.sim.mutation import Mutation, instead_of, patched, without
 
 
 def _ruled(change: Any) -> AbstractContextManager[None]:
-    """A schedule decision is written differently from what was decided."""
+    """The written schedule decision differs from the decision."""
     real = Evaluation.decision
 
     def decision(self: Evaluation) -> ScheduleDecision:
@@ -162,28 +162,28 @@ def _never_linear(real: Any, tries: int, spec: Any, policy: Any, *args: Any) -> 
 
 
 TIME_MUTATIONS = (
-    Mutation("window cursor", "a window is fired, and is still to come", _cursor_stays, 3),
-    Mutation("windows of a failover", "only the latest window that is due is covered", _only_the_latest, 9),
+    Mutation("window cursor", "a fired window is planned again", _cursor_stays, 3),
+    Mutation("windows of a failover", "only the latest due window gets a fire", _only_the_latest, 9),
     Mutation("window's time", "windows are fired 3 s before their time", _too_early, 3),
-    Mutation("run of a fire", "what ran has no run", _no_runs),
-    Mutation("overlap", "nobody looks how many runs are going", _no_overlap),
-    Mutation("end of a run", "schedules don't hear of it", _deaf),
+    Mutation("run of a fire", "a fire with outcome `ran` has no run", _no_runs),
+    Mutation("overlap", "active runs are not counted", _no_overlap),
+    Mutation("end of a run", "schedules do not receive it", _deaf),
     Mutation(
         "fan-in",
-        "what needs a fan-out waits for the tasks that have been made",
+        "downstream tasks wait only for the tasks created so far",
         _those_made,
         4,
         only=frozenset({"I-40"}),
     ),
-    Mutation("retry budget", "nobody counts the retries of a run", _no_budget, 2),
+    Mutation("retry budget", "retries of a run are not counted", _no_budget, 2),
     Mutation("permanent failures", "they are retried", _permanent_again, 9),
     Mutation("circuits that close", "an open circuit stays open", _never_closed),
-    Mutation("circuits that open", "however many fail the same way, no circuit opens", _never_open, 7),
-    Mutation("circuits that hold", "an open circuit holds nothing back", _holds_nothing),
+    Mutation("circuits that open", "no circuit breaker opens, however many failures are the same", _never_open, 7),
+    Mutation("circuits that hold", "an open circuit breaker holds nothing", _holds_nothing),
     Mutation("quarantine", "a task fails the same way on every worker, and continues", _no_quarantine, 128),
     Mutation("time limit", "tasks are stopped after a fifth of their time", _short_limit),
-    Mutation("condition of a task", "a task is not asked whether it wants to run", without(progress, "decide_when"), 2),
-    Mutation("instant of a new schedule", "windows count from its creation on, whatever is said", _begins_now),
+    Mutation("condition of a task", "conditions of tasks are not evaluated", without(progress, "decide_when"), 2),
+    Mutation("instant of a new schedule", "windows count from its creation, not from `since`", _begins_now),
     Mutation("computed parameters", "they are those of the first window", _computed_for_the_first, 3),
-    Mutation("linear delay", "it grows by a factor as any other", _never_linear),
+    Mutation("linear delay", "it is multiplied by a factor like any other delay", _never_linear),
 )

@@ -1,6 +1,6 @@
 """A simulated neighbor pool: it takes its share of group limits, uses it for a while, and lowers it when asked to.
 
-Its shard is led by nobody else, and holds nothing but shares. What it does reaches the store without faults.
+It is the only leader of its shard, which consists of shares only. Its calls reach the store without faults.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALL_DAY = timedelta(days=2)
 
 
 class Neighbor:
-    """Wants something of each concurrency group now and then."""
+    """Requests a share of each concurrency group from time to time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class Neighbor:
             self._term = at_once(store.campaign(NEIGHBOR, NEIGHBOR, _NONCE, _ALL_DAY))
 
     async def run(self) -> None:
-        """Take, and give back, every few seconds; in the calm give all back."""
+        """Take or return shares every few seconds; after the faults, return all."""
         world = self._world
         while world.mix.sharing.neighbor:
             await asyncio.sleep(self._random.uniform(0.5, 4.0))

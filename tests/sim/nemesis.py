@@ -22,7 +22,7 @@ class Nemesis:
         self._random = Random(f"nemesis:{world.mix.seed}")
 
     async def run(self) -> None:
-        """Strike as often as the mix says."""
+        """Inject faults at the rates of the mix."""
         world, random = self._world, self._random
         kinds, weights = list(world.mix.weights), list(world.mix.weights.values())
         times = sorted(random.uniform(3.0, world.mix.chaos_seconds - 5.0) for _ in range(world.mix.strikes))
@@ -39,7 +39,7 @@ class Nemesis:
         self._later(self._random.choice((0.5, 5.0, 30.0, 90.0)), worker.boot)
 
     def restart(self, server: SimServer) -> None:
-        """A server is stopped in order, and started again a little later."""
+        """Stop a server cleanly, and start it again a little later."""
         server.stop()
         server.host = None
         world = self._world

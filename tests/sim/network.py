@@ -1,8 +1,8 @@
 """The network between workers and servers: sessions that deliver in order, late, twice, or not at all.
 
-A session is like a TCP connection: what is delivered is in order, and a session may end at any moment with messages in
-flight either way, of which the first few may still arrive, even after the worker has opened another session. A
-partition holds everything back until it heals.
+A session is like a TCP connection: messages arrive in order, and a session may end at any moment. Of the messages in
+flight, the first few may still arrive, even after the worker has opened another session. A partition delays everything
+until it heals.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Network:
         self._blocked: dict[tuple[str, str], float] = {}
 
     def partition(self, worker: str, server: str, until: float) -> None:
-        """Let nothing through between the two for a while."""
+        """Start a partition between the two."""
         self._blocked[worker, server] = until
 
     def blocked_until(self, worker: str, server: str) -> float:
-        """When messages between the two get through again."""
+        """End of the partition between the two."""
         return self._blocked.get((worker, server), 0.0)
 
     def connect(self, worker: SimWorker, server: SimServer, hello: Register) -> Session:
@@ -66,13 +66,13 @@ class Session:
         self.down = Direction(network, self, worker.process)
 
     def tear(self) -> None:
-        """Break the connection: some messages in flight are lost, and both ends notice sooner or later."""
+        """Break the connection: some messages in flight are lost, and each end notices later or not at all."""
         self.is_over = True
         self.up.tear()
         self.down.tear()
 
     def arrived(self, direction: Direction, frame: Frame) -> None:
-        """A frame has reached its end of the wire."""
+        """Deliver a frame."""
         if direction is self.up:
             self.server.receive(self, frame)
         else:
@@ -92,7 +92,7 @@ class Direction:
         self._held: list[Frame] = []
 
     def send(self, frame: Frame) -> None:
-        """Put a frame on the wire."""
+        """Send a frame."""
         if self._torn_at is not None:
             return
         world, random = self._network.world, self._network.random
@@ -111,7 +111,7 @@ class Direction:
                 self._session.tear()
 
     def tear(self) -> None:
-        """A prefix of the messages in flight may still arrive; then the end is noticed, or not at all."""
+        """Deliver a prefix of the messages in flight; then the receiver may notice the end."""
         if self._torn_at is not None:
             return
         world, random = self._network.world, self._network.random

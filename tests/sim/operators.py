@@ -21,17 +21,17 @@ _NOBODYS = digest_of("nobody has saved this")
 
 
 class Operators:
-    """They cause no faults; every request gets a reply, and is in the audit log."""
+    """Operators. They cause no faults; every request gets a reply, and is in the audit log."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"operators:{world.mix.seed}")
         self._put = 0
         self._seen: dict[str, str] = {}
-        """The checkpoint of a task as last seen, perhaps long ago."""
+        """The checkpoints that they have read, possibly outdated."""
 
     async def run(self) -> None:
-        """Do each thing at its time."""
+        """Execute actions at random times."""
         world, random, mix = self._world, self._random, self._world.mix
         planned_actions = [self._kill] * mix.kills + [self._save] * mix.corrections
         planned_actions += [self._reprioritize] * mix.priorities + [self._retune] * mix.retunings
@@ -54,7 +54,7 @@ class Operators:
             self._ask(KillTask(run_id=task.run_id, task_id=task.id, by=by, again=again, grace_seconds=grace))
 
     def _save(self) -> None:
-        """Replace a checkpoint, with an expectation that may be wrong."""
+        """Replace a checkpoint, possibly with a wrong expected version."""
         random, checker = self._random, self._world.checker
         task = self._any_task()
         if task is None:
@@ -103,7 +103,7 @@ class Operators:
         self._world.loop.call_soon(server.host.update_settings, scheduler_settings, context=server.process.context)
 
     def _any_task(self) -> Task | None:
-        """A task, usually one that is not over."""
+        """A task, usually an unfinished one."""
         random, model = self._random, self._world.checker.model
         runs = [tasks for tasks in model.tasks.values() if tasks]
         if not runs:

@@ -1,7 +1,7 @@
 """Poisoned jobs: an exception at a chosen place in the handling of their events.
 
-They stand for bugs of ours that only some data meets. A poisoned job's name says where; once the world is calm, the bug
-counts as fixed.
+They simulate bugs that only some data triggers. The name of a poisoned job states the place. When the faults end, the
+bug counts as fixed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.shard.tasks import adoption, progress
 
 
 class Stumbled(Exception):
-    """The bug that a poisoned job meets."""
+    """The bug that a poisoned job triggers."""
 
 
 @contextmanager
@@ -29,10 +29,10 @@ def poisoned(
     made: Callable[[str, Shard, Batch], None],
     loaded: Callable[[], None],
 ) -> Iterator[None]:
-    """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it.
+    """Make the shard fail on poisoned jobs while `is_active`, and report that to `met`.
 
-    `made` gets each batch, with its cause (`handle_alone`: of one event alone, after something went wrong),
-    `loaded` of each time that a shard is made of its rows.
+    `made` gets each batch, with its cause (`handle_alone`: made from a single event, after a failed commit),
+    `loaded` each shard that is loaded from its rows.
     """
 
     def stumble(job: Job, where: str) -> None:

@@ -1,7 +1,6 @@
 """Rule operators: quotas, P0 grants, freezes, groups, policies, the pool.
 
-They write through the port, as the API does, and are never in the way of the calm: then they resume what no other user
-could.
+They write through the port, as the API does. After the faults they remove all restrictions, so that everything can end.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 
 GROUPS = ("license", "partner")
 LARGEST = Resources(cpu_millis=2000, memory_bytes=2 << 30)
-"""The largest request of a task: quotas after the faults allow that much."""
+"""The largest request of a task, which quotas allow after the faults."""
 _EU = {"region": "eu"}
 
 
 class RuleOperators:
-    """Decide something at random times, and in the calm once more."""
+    """Change rules at random times, and once more after the faults."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -48,7 +47,7 @@ class RuleOperators:
         self._let_go = False
 
     async def run(self) -> None:
-        """Decide each thing at its time; some of it before anything else happens."""
+        """Change rules at random times; some of them before anything else happens."""
         world, random, mix = self._world, self._random, self._world.mix.sharing
         acts: list[Callable[[], Coroutine[Any, Any, Any]]] = [self._set_quota] * mix.quotas
         acts += [self._freeze] * mix.freezes + [self._define] * mix.group_acts + [self._describe] * mix.policies
@@ -60,19 +59,19 @@ class RuleOperators:
             world.loop.create_task(self._decide(action))
 
     def resolve_faults(self) -> None:
-        """Nothing stays frozen, forbidden, too small or slow for ever. Repeated for servers that missed it."""
+        """Remove freezes, policies and small limits. Repeated for servers that missed it."""
         self._world.loop.create_task(self._resolve_faults(), context=self._world.loop.outside)
 
     async def _decide(self, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
             await action()
         except Unavailable:
-            return  # Whether it was decided shows in the rules.
+            return  # The outcome is visible in the rules.
         self._world.trace.note("ruled", action.__name__.strip("_"))
         self._refresh()
 
     def _refresh(self) -> None:
-        """The server that was asked reads the rules at once, if it is still there."""
+        """Let the called server read the rules immediately, if it still runs."""
         server = self._random.choice(self._world.servers)
         if server.rules is not None and not server.process.dead:
             self._world.loop.create_task(_quietly(server.rules.refresh), context=server.process.context)

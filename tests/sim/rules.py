@@ -1,6 +1,6 @@
 """The rules, implemented a second time: for the checks, which do not use the code under test.
 
-Quotas: only what is said counts. A guarantee is kept to as long as no promised resource is exceeded.
+Quotas: only specified resources count. A tenant is within its guarantee while it exceeds no guaranteed resource.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.sim.model import Model
 
 _NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
 _SOON = timedelta(seconds=5)
-"""The rest of a recalled group ends soon, unless it has run for longer than this."""
+"""A recalled group ends soon, unless its running task has run for longer than this."""
 
 
 class LeaseView(msgspec.Struct, kw_only=True):
-    """One live lease, as the rows say."""
+    """A live lease, according to the rows."""
 
     worker: str
     tenant: str
@@ -31,10 +31,10 @@ class LeaseView(msgspec.Struct, kw_only=True):
     resources: Resources
     tasks: list[Task]
     recalled: bool = False
-    """Its rest was called back: that is in no row, only its leader knows. One task of it may be left by then."""
+    """Its unstarted tasks were recalled, which only the leader knows: it is in no row. One running task may be left."""
 
     def is_going(self, now: datetime) -> bool:
-        """Whether its capacity will soon be free: all of it was asked to stop, or its rest was recalled."""
+        """Whether its capacity will soon be free: all tasks were asked to stop, or recalled."""
         if all(map(is_asked_to_go, self.tasks)):
             return True
         return self.recalled and not any(
@@ -49,7 +49,7 @@ def is_asked_to_go(task: Task) -> bool:
 
 
 def lease_views(model: Model, recalled: frozenset[str] = frozenset()) -> dict[str, LeaseView]:
-    """All live leases; `recalled` are those whose rest was recalled."""
+    """All live leases. `recalled`: those with recalled tasks."""
     found: dict[str, LeaseView] = {}
     for task in model.live.values():
         lease = found.get(task.lease_id or "")
@@ -65,7 +65,7 @@ def lease_views(model: Model, recalled: frozenset[str] = frozenset()) -> dict[st
 
 
 def use_by_tenant(leases: dict[str, LeaseView]) -> dict[str, tuple[Resources, int]]:
-    """Resources and number of each tenant's leases."""
+    """Resources and number of the leases of each tenant."""
     found: dict[str, tuple[Resources, int]] = {}
     for lease in leases.values():
         use, count = found.get(lease.tenant, (ZERO_RESOURCES, 0))
@@ -104,7 +104,7 @@ def exceeded(quota: Quota, use: Resources, count: int) -> str | None:
 
 
 def frozen(rules: SharingRules, tenant: str, job: str, now: datetime) -> str | None:
-    """The freeze that holds back a tenant's job."""
+    """The freeze that applies to a tenant's job."""
     for row in rules.freezes:
         over = row.until is not None and row.until <= now
         mine = {FreezeKind.TENANT: tenant, FreezeKind.JOB: f"{tenant}/{job}"}.get(row.kind, row.subject)
@@ -132,13 +132,13 @@ def limits_of_task(model: Model, task: Task) -> list[str]:
 
 
 def limits_of_run(model: Model, run_id: str) -> list[str]:
-    """The limits that a run counts by."""
+    """The limits that a run counts against."""
     tenant = model.runs[run_id].tenant
     return [f"group:{tenant}/{name}" for name in dict.fromkeys(model.job_of(run_id).spec.groups)]
 
 
 def has_begun(model: Model, run_id: str) -> bool:
-    """Whether something of a run was placed since it was adopted."""
+    """Whether a task of a run was placed since its adoption."""
     since = model.runs[run_id].adopted_at
     return since is not None and any(
         task.assigned_at is not None and task.assigned_at >= since for task in model.tasks[run_id]
@@ -148,7 +148,7 @@ def has_begun(model: Model, run_id: str) -> bool:
 def hindered(
     model: Model, task: Task, rules: SharingRules, now: datetime, use: dict[str, tuple[Resources, int]]
 ) -> str | None:
-    """Rules or run states that may keep a QUEUED task from being placed. Errs on the side of too many."""
+    """Rules or run states that may keep a QUEUED task from being placed: rather too many than too few."""
     run, job = model.runs[task.run_id], model.job_of(task.run_id).spec
     shape = model.shape_of(task)
     if run.paused or run.held is not None or run.cancelled_by is not None or run.failed_task or run.timed_out:

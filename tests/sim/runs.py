@@ -24,7 +24,7 @@ LEAST_FAULTS = 10
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A seed, and whether a second run of it was the same (None: it was run once)."""
+    """A seed, and whether its second run was the same (None: it was run once)."""
 
     result: SeedResult
     same: bool | None = None
@@ -55,7 +55,7 @@ def run_seeds(seeds: Sequence[int], processes: int, seconds: float) -> int:
 
 
 def run_planted(processes: int) -> int:
-    """Take each guard out, and run seeds until that is noticed."""
+    """Disable each guard, and run seeds until that is detected."""
     missed = 0
     width = max(len(plant.guard) for plant in MUTATIONS)
     print(f"{'guard':{width}}  caught by  seed  seeds needed  what the simulator saw")
@@ -84,7 +84,7 @@ def _catch(number: int, processes: int) -> tuple[int, int, tuple[str, str]] | No
 
 
 def run_planted_seed(plant: Mutation, seed: int, *, verbose: bool = False) -> SeedResult:
-    """Run one seed without a guard, in a world of the plant's length."""
+    """Run one seed without a guard, for the duration of the mutation."""
     with plant.patch():
         return run_seed(seed, seconds=plant.seconds, verbose=verbose, only=plant.only)
 

@@ -37,7 +37,7 @@ _ACTS = ("pause", "pause", "resume", "resume", "trigger", "trigger_past", "backf
 
 
 class Planner:
-    """Acts on schedules, each act at its time."""
+    """Executes actions on schedules at random times."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class Planner:
         self._acted = 0
 
     async def run(self) -> None:
-        """Follow the mix: first some schedules, then acts and events between them."""
+        """Follow the mix: first some schedules, then actions and events between them."""
         random, mix = self._random, self._world.mix
         if not mix.schedules:
             return
@@ -79,7 +79,7 @@ class Planner:
                 loop.create_task(self._try("retire", row, partial(self._book.change, row.id, spec, by="person:mender")))
 
     def is_over(self) -> bool:
-        """Whether nothing is planned any more, nothing rests, and every end of a run is noted."""
+        """Whether nothing more is planned, nothing is paused, and every end of a run is recorded."""
         model = self._world.checker.model
         rows = [row for row in model.schedules.values() if row.deleted_at is None]
         return next(self._unheard(), None) is None and all(
@@ -180,7 +180,7 @@ class Planner:
             self._world.trace.note("schedule.act", f"{action} {row.id}")
 
     async def _send(self) -> None:
-        """Some events in one request, sent again until there is an answer, and sometimes once more after that."""
+        """Send some events in one request, repeated until there is a reply, and sometimes once more."""
         random, world = self._random, self._world
         self._acted += 1
         now = world.store_clock.wall()

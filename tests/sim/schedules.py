@@ -25,7 +25,7 @@ _INTERVALS = (7, 20, 30, 45, 90)
 
 
 def draw_schedule(random: Random, name: str, job: str, others: list[str], now: datetime) -> ScheduleSpec:
-    """A definition. `others` are jobs of earlier schedules, that this one may wait for."""
+    """A definition. `others`: jobs of earlier schedules, for which it may wait."""
     trigger = _draw_trigger(random, now)
     waits = bool(others) and random.random() < 0.3 and not isinstance(trigger, EventTrigger | ManualTrigger)
     within = random.choice((None, None, 120.0))
@@ -52,7 +52,7 @@ def add_computed(spec: ScheduleSpec) -> ScheduleSpec:
 
 
 def computed_for(window_at: datetime) -> dict[str, str]:
-    """Compute these parameters in a second way."""
+    """Compute these parameters without the expression engine."""
     day = window_at - timedelta(days=1)
     fraction = f".{window_at.microsecond:06}" if window_at.microsecond else ""
     return {

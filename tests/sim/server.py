@@ -36,7 +36,7 @@ _DAYS = [name for name in Retention.__struct_fields__ if name.endswith("_days")]
 
 
 class SimServer:
-    """One server process after another, under one name."""
+    """A server: successive processes with one name."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class SimServer:
         self.received: list[str] = []
 
     def boot(self) -> None:
-        """Start a process. Nothing is left of an older one."""
+        """Start a process without state of the previous one."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
         self.process.context.run(self._start)
@@ -62,7 +62,7 @@ class SimServer:
         self.host = None
 
     def stop(self) -> None:
-        """Ask the process to hand over and end."""
+        """Stop the process cleanly."""
         if self.host is not None:
             self._world.loop.call_soon(self.host.stop, context=self.process.context)
 
@@ -73,7 +73,7 @@ class SimServer:
         return self.host.leaders.get(SHARD)
 
     def receive(self, session: Session, frame: list[Any]) -> None:
-        """Something came in on a session."""
+        """Receive messages of a session."""
         first = frame[0]
         if isinstance(first, Register):
             self._accept(session, first)
@@ -154,7 +154,7 @@ class SimServer:
         return self._nonces.getrandbits(62) + 1
 
     def _watched_group(self, receiver: GroupReceiver) -> GroupReceiver:
-        """A receiver of many rows, seen by the checker."""
+        """Wrap a receiver of many rows for the checker."""
 
         async def receive(rows: Sequence[OutboxRow]) -> None:
             for row in rows:
@@ -164,7 +164,7 @@ class SimServer:
         return receive
 
     def _watched(self, receiver: Receiver) -> Receiver:
-        """A receiver, seen by the checker."""
+        """Wrap a receiver for the checker."""
 
         async def receive(row: OutboxRow) -> None:
             self._world.checker.schedule_outbox(row)

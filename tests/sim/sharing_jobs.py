@@ -1,4 +1,4 @@
-"""Sharing properties of a seed's jobs: sizes, groups, labels for policies, affinity; and the crowd."""
+"""Sharing properties of a seed's jobs: sizes, groups, labels for policies, affinity; and the stream of small runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _sized(random: Random, task: TaskSpec) -> TaskSpec:
 
 
 def _affinity(random: Random, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
-    """Some tasks must be near another one of their run, or apart from it. No label or zone is in the way of that."""
+    """Add affinity or anti-affinity to some tasks, which have no labels or zones that conflict with it."""
     plain = [replace(task, labels={}, zone=None) for task in tasks]
     for number, task in enumerate(plain):
         other = random.choice(plain).name

@@ -11,7 +11,7 @@ ALL_SHARED = 10
 SHARED_EVERY = 5
 """The first seeds, and then each fifth, may have rules: a seed with rules takes nearly twice as long as one without."""
 NOTHING_SHARED = 0.2
-"""The part of these that has none all the same."""
+"""The fraction of these seeds without rules."""
 
 
 class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,27 +32,27 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     group_acts: int = 0
     """How often one is defined, changed or dropped."""
     policies: int = 0
-    """How often a policy, or the pool, is described otherwise."""
+    """How often a policy or the pool is changed."""
     affinity: float = 0.0
-    """How likely a job is to have tasks that are near others or apart from them."""
+    """Probability that a job has tasks with affinity or anti-affinity."""
     sizes: bool = False
-    """Whether tasks ask for different amounts of memory."""
+    """Whether tasks request different amounts of memory."""
     set_spool_full: int = 0
     """Number of runs of small tasks in sequence, so that no large capacity ever becomes free."""
     neighbor: bool = False
-    """Whether another pool takes its part of the groups' limits."""
+    """Whether another pool takes shares of the groups' limits."""
     grace_seconds: float = 30.0
     kept_seconds: float = 60.0
     keep_after_seconds: float = 5.0
     defragment: bool = False
     decisions_kept: int = 10
-    """Of 1,000 placements."""
+    """Sampled decisions per 1,000 placements."""
     deadlines: float = 0.0
     """Probability that a job has a deadline."""
     grants: int = 0
-    """How often a tenant is granted P0, or not any more."""
+    """How often P0 is granted to a tenant, or revoked."""
     bookings: float = 0.0
-    """How likely a quota is to have something booked."""
+    """Probability that a quota has bookings."""
 
 
 def draw_sharing(seed: int) -> SharingMix:

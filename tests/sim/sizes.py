@@ -29,11 +29,11 @@ CIRCUITS: dict[str, float] = {
     "RETRY_HOLD_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10,
     "JOB_PROBE_INTERVAL_SECONDS": 8.0, "IDLE_CLOSE_SECONDS": 60.0,
 }  # fmt: skip
-"""So soon it is tried here whether a circuit may close."""
+"""Times of circuit breakers, shorter than in production."""
 
 
 def tuning_of(mix: SharingMix) -> SchedulerSettings:
-    """The measures of a seed."""
+    """The settings of a seed."""
     return replace(
         SLOW,
         preemption_grace_seconds=mix.grace_seconds,

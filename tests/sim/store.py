@@ -1,8 +1,8 @@
 """The simulated store: the real SQLite adapter, called synchronously, and each host's view of it.
 
-`Truth` is the store itself. Every call that it carries out is shown to the checker. `HostStore` is a host's way to it:
-a call travels, is carried out, and its answer travels back. It may be slow, get lost on the way there or back, or be
-carried out long after the host has given up: as on a network, a host can't tell these apart.
+`Truth` is the store itself. It shows every executed call to the checker. `HostStore` is a host's connection to it:
+call or response may be slow or lost, and a call may be executed long after the host has given up. As on a network, a
+host can't tell these apart.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RULES = frozenset({
 
 
 def at_once(call: Coroutine[Any, Any, _T]) -> _T:
-    """Carry out a call that never waits."""
+    """Execute a coroutine that never waits."""
     try:
         call.send(None)
     except StopIteration as done:
@@ -77,7 +77,7 @@ class Truth:
         return at_once(self.store.rules())
 
     def restore(self, snapshot: sqlite3.Connection) -> None:
-        """Go back to a snapshot."""
+        """Restore a snapshot."""
         self.store.restore(snapshot)
         snapshot.close()
 
@@ -233,7 +233,7 @@ class HostStore:
         return None
 
     def _arrive(self, answer: asyncio.Future[Any], name: str, args: Any, kwargs: Any, fate: str | None) -> None:
-        """The call has reached the store, or not."""
+        """Execute the call, or lose it."""
         if fate == "call_refused":
             _settle(answer, Unavailable("the call did not get through"))
             return

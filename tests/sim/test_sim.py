@@ -1,6 +1,6 @@
 """A sample of the simulator for every test run: some seeds, those that once failed, and some mutations.
 
-`make sim` runs thousands of seeds, `make sim-faults` takes out every guard. A seed that fails is kept here.
+`make sim` runs thousands of seeds, `make sim-faults` disables every guard. Seeds that fail are added here.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def test_a_seed_is_deterministic() -> None:
         ("expected checkpoint", 1, "WRK-7"),
         ("quota", 1, "ADM-5"),
         ("slot of a group", 2, "PLC-12"),
-        ("preempted tries", 3, "PLC-6"),
+        ("preempted attempts", 3, "PLC-6"),
         ("grant of an escalation", 3, "PLC-11"),
         ("first come, after a take-over", 3, "PLC-4"),
         ("log of placements", 1, "PLC-8"),
-        ("whose a claimed attempt is", 16, "I-13"),
-        ("start of what is held", 29, "I-13"),
+        ("owner of a claimed attempt", 16, "I-13"),
+        ("start of a recalled attempt", 29, "I-13"),
         ("size of a claim", 16, "WRK-2"),
-        ("call back of what was claimed", 142, "LIV-3"),
-        ("claim that nobody waits for", 108, "LIV-3"),
+        ("recall of a claimed attempt", 142, "LIV-3"),
+        ("claim of a disconnected worker", 108, "LIV-3"),
     ],
 )
 def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> None:
@@ -122,10 +122,10 @@ def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> N
     ],
 )
 def test_a_missing_sharing_guard_is_detected_by_its_own_check(guard: str, invariant: str, story: str) -> None:
-    """No placement beyond capacity; use is what is leased, a group once; burst before guaranteed; nobody evicts each
-    other by turns; reservations are made and released; strict priority; first come; nobody waits for ever.
+    """No placement beyond capacity; usage equals leases, a group once; burst before guaranteed; no mutual preemption;
+    reservations are made and released; strict priority; first come; no tenant starves.
 
-    Each plant begins with a seed that shows it.
+    The first seed of each mutation detects it.
     """
     plant = next(plant for plant in MUTATIONS if plant.guard == guard)
 
@@ -137,7 +137,7 @@ def test_a_missing_sharing_guard_is_detected_by_its_own_check(guard: str, invari
 
 @pytest.mark.parametrize("seed", [1015, 1022])
 def test_the_second_check_alone_finds_every_silent_worker(seed: int) -> None:
-    """LIV-1: either of the two is enough."""
+    """LIV-1: either of the two watches suffices."""
     with without_timers_of_silence():
         result = run_seed(seed, seconds=SHORT)
 

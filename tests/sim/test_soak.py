@@ -11,14 +11,14 @@ import pytest
 SEEDS_OF_A_WHOLE_SOAK = 10_000
 """A hundredth of them keeps two cores busy for about two minutes."""
 PARTS = 8
-"""So that a runner with two processes shares them out, and says how far it is."""
+"""Number of parts, so that two test processes share the work and report progress."""
 
 
 @pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_seeds_hold_every_invariant(part: int) -> None:
-    """The simulator in a process of its own (the order of sets depends on its hash seed), a part of the seeds each."""
+    """Each part of the seeds runs in a separate process: the order of sets depends on its hash seed."""
     scale = float(os.environ.get("SOAK_SCALE", "1"))
     seeds = max(1, round(SEEDS_OF_A_WHOLE_SOAK * scale / PARTS))
     arguments = ["--first", str(1 + part * seeds), "--seeds", str(seeds), "--processes", "1"]

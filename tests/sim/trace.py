@@ -9,7 +9,7 @@ from tests.sim.loop import VirtualLoop
 
 
 class Trace:
-    """Everything that happened, in order."""
+    """All events, in order."""
 
     def __init__(self, loop: VirtualLoop, *, verbose: bool) -> None:
         self.faults: Counter[str] = Counter()
@@ -19,7 +19,7 @@ class Trace:
         self._hash = blake2b(digest_size=16)
 
     def note(self, what: str, detail: str) -> None:
-        """Something happened."""
+        """Record an event."""
         self.events[what] += 1
         line = f"{self._loop.now:.6f} {what} {detail}"
         self._hash.update(line.encode("utf-8", "replace"))
@@ -27,15 +27,15 @@ class Trace:
             print(line)
 
     def say(self, what: str, fields: dict[str, object]) -> None:
-        """Something for a reader, and no part of the trace."""
+        """Print a line that is not part of the trace."""
         if self.verbose:
             print(f"{self._loop.now:.6f} {what}", " ".join(f"{key}={value}" for key, value in fields.items()))
 
     def fault(self, kind: str, detail: str = "") -> None:
-        """A fault was injected."""
+        """Record an injected fault."""
         self.faults[kind] += 1
         self.note("fault", f"{kind} {detail}")
 
     def digest(self) -> str:
-        """Equal for two runs of a seed, if the simulation is deterministic."""
+        """Hash of the trace: equal for two runs of a seed if the simulation is deterministic."""
         return self._hash.hexdigest()

@@ -1,8 +1,8 @@
-"""A simulated worker: the real state machine, with a simulated journal, processes and sessions.
+"""A simulated worker: the real state machine, with a simulated spool, processes and sessions.
 
-A crash ends the agent and its guard with all their processes. The journal survives it, or is lost with the disk. An
-agent that has heard nothing for 10 s starts nothing more; after 15 s it looks for another server. Its guard runs the
-members of a lease one after another.
+A crash ends the agent and its supervisor with all their processes. The spool survives it, or is lost with the disk. An
+agent that has received nothing for 10 s starts nothing more; after 15 s it looks for another server. Its supervisor
+runs the members of a lease one after another.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LONGEST_BACKOFF = 5.0
 
 
 class Work(msgspec.Struct, frozen=True):
-    """How a task behaves, as its definition says."""
+    """The behavior of a task, from its definition."""
 
     seconds: float = 1.0
     fails: float = 0.0
     stubborn: bool = False
     failure_mode: FailureMode | None = None
     items: int | None = None
-    """How many its output lists, for others to fan out over; fewer than none: something that is no list."""
+    """Length of the list in its output, for fan-outs; negative: not a list."""
     grows: str | None = None
     """The expansion in its output, as JSON."""
     stalls: float = 0.0
@@ -49,7 +49,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class SimWorker(SimulatedWorker):
-    """One agent after another, on one machine."""
+    """A worker: successive agents on one machine."""
 
     def __init__(self, world: World, name: str, offer: Offer, labels: dict[str, str], zone: str) -> None:
         super().__init__(name, offer, labels, zone)
@@ -76,7 +76,7 @@ class SimWorker(SimulatedWorker):
         self.process.context.run(self._start)
 
     def crash(self, *, wiped: bool) -> None:
-        """The agent dies with its processes; `wiped`: so does its disk."""
+        """Kill the agent with its processes. `wiped`: the disk is lost too."""
         self.process.dead = True
         if wiped:
             self.spool.clear()
@@ -103,7 +103,7 @@ class SimWorker(SimulatedWorker):
         return [] if self.process.dead else [attempt for attempt in self.running if attempt in self._begun]
 
     def save(self, attempt: str, document: str) -> None:
-        """A process saves a checkpoint."""
+        """Save a checkpoint of a process."""
         self.execute(self.state_machine.checkpoint_saved(attempt, document))
 
     def leave(self) -> None:
@@ -140,11 +140,11 @@ class SimWorker(SimulatedWorker):
             await asyncio.sleep(longest * (0.5 + 0.5 * self._random.random()))
 
     def next_session(self) -> str:
-        """Name of the session that opens: restarts count, too."""
+        """Name of the new session, which counts restarts."""
         return f"{self.name}:{self._boots}.{self._sessions}"
 
     async def _serve(self) -> bool:
-        """Keep one session for as long as it lasts; False if it never was any good."""
+        """Serve one session until it ends; False if it was never accepted."""
         world = self._world
         server: SimServer = self._random.choice(world.servers)
         hello = self.register()
@@ -190,11 +190,11 @@ class SimWorker(SimulatedWorker):
         return True
 
     def prolong(self, instruction: Prolong) -> None:
-        """Note the new time limit."""
+        """Record the new time limit."""
         self._world.trace.note("prolonged", f"{instruction.attempt} {instruction.because}")
 
     def file_exists(self, path: str) -> bool:
-        """Files have telling names."""
+        """Answer a file probe by the name of the file."""
         return path == "there"
 
     # the supervisor, and its processes
@@ -214,7 +214,7 @@ class SimWorker(SimulatedWorker):
         self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._process_begun, assignment)
 
     def withdraw(self, attempts: Iterable[str]) -> None:
-        """The supervisor answers after a moment."""
+        """Reply of the supervisor, after a moment."""
         self._world.loop.call_later(0.001, super().withdraw, attempts)
 
     def end(
@@ -231,7 +231,7 @@ class SimWorker(SimulatedWorker):
         work = read_work(assignment.work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if self._world.is_calm():
-            seconds /= 10  # the rest ends soon
+            seconds /= 10  # remaining processes end soon
         gets_nowhere = work.stalls and self._random.random() < work.stalls and not self._world.is_calm()
         if work.stalls:
             self._move(attempt, 0, seconds / 2 if gets_nowhere else seconds)
@@ -240,7 +240,7 @@ class SimWorker(SimulatedWorker):
         self.execute(self.state_machine.started(attempt))
 
     def _move(self, attempt: str, percent: int, left: float) -> None:
-        """Report progress every few seconds, as long as the process moves."""
+        """Report progress every few seconds, unless the process has stalled."""
         if attempt in self.running and left > 0:
             self.state_machine.progressed(attempt, float(percent % 100), "")
             self._world.loop.call_later(3.0, self._move, attempt, percent + 1, left - 3.0)
@@ -281,6 +281,6 @@ def output_of(work: Work, random: Random) -> str:
 
 
 def read_work(text: str) -> Work:
-    """Behavior of a task. A task added by an output has it in the text of a real kind of work."""
+    """Behavior of a task. Tasks added by outputs have it in the text of a real kind of work."""
     fields = msgspec.json.decode(text)
     return msgspec.convert(fields.get("args", fields), type=Work)

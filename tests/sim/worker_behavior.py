@@ -17,7 +17,7 @@ _BAD_DOCUMENTS = ('"\\u0000"', "{not json", f'"{POISON}"', '"\ud800"')
 
 
 class WorkerBehavior:
-    """Causes no faults, and never delays the end of a seed."""
+    """Random behavior. It causes no faults, and never delays the end of a seed."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -25,7 +25,7 @@ class WorkerBehavior:
         self._saved = 0
 
     async def run(self) -> None:
-        """Follow each whim at its time."""
+        """Act at random times."""
         world, random = self._world, self._random
         mix = world.mix
         worker_behavior = [self._save] * mix.saves + [self._look_after] * mix.worker_acts + [self._leave] * mix.leavings
@@ -36,7 +36,7 @@ class WorkerBehavior:
             whim()
 
     def _save(self) -> None:
-        """An attempt that runs somewhere saves something, not always anything that can be kept."""
+        """Save a checkpoint of some running attempt, possibly an invalid one."""
         world, random = self._world, self._random
         worker = random.choice(world.workers)
         attempts = worker.processes()

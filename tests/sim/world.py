@@ -1,4 +1,4 @@
-"""One seed: a world is drawn, faults are injected, they end, and everything must come to an end."""
+"""One seed: draw a world, inject faults, stop them, and check that everything ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.sim.worker_behavior import WorkerBehavior
 
 LEASE_SECONDS = 5.0
 LONGEST_CALM = 900.0
-"""How long after the faults everything must have ended (L-1)."""
+"""Time after the faults until everything must have ended (L-1)."""
 LOOK_SECONDS = 5.0
 COMPARE_SECONDS = 30.0
 
@@ -57,7 +57,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class World:
-    """Everything of one seed."""
+    """The world of one seed."""
 
     def __init__(self, mix: Mix, *, verbose: bool = False, only: frozenset[str] = frozenset()) -> None:
         self.mix = mix
@@ -95,7 +95,7 @@ class World:
         return self.loop.now >= self.calm_at
 
     def run(self) -> None:
-        """Let it all happen."""
+        """Run the seed."""
         at_once(self.truth.store.ensure_shard(SHARD))
         self.neighbor.settle()
         for server in self.servers:
@@ -127,7 +127,7 @@ class World:
         self.findings.count("L-5")
 
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """A log event of the real code."""
+        """Record a log event of the real code."""
         self.trace.say(f"log.{event}", fields)
         if level == "error" or event == "schedule.pause_broken":
             self.findings.require("CRASH", False, f"{event} {fields}")
@@ -149,7 +149,7 @@ class World:
                 check_world.compare_tables(self, whole=False)
 
     async def _watch(self) -> None:
-        """Wait for the end of the faults, fix what only a person can, and check that everything ends."""
+        """Wait for the end of the faults, resolve everything that needs a user, and check that everything ends."""
         await asyncio.sleep(self.calm_at)
         self.trace.note("calm", "")
         await asyncio.sleep(LEASE_SECONDS / self.mix.store_rate + 3.0)
