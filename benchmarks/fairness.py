@@ -3,15 +3,14 @@
 Engine, store and messages are real; workers are virtual, and tasks take their declared time. Three measurements, each
 on its own store:
 
-- Ten tenants of unequal weight, tasks of 1 to 4 cores that take half a second to three, more of everybody's than the
-  fleet can hold. What each has, as its dominant share over time, is compared with what its weight gives it.
-- P0 runs of one tenant, one after another, among ordinary work of others; then the same with 500,000 P2 runs of one
-  tenant waiting, of 2 to 4 seconds, whose quota lets it have 90 % of the fleet. From the acknowledged submission to
-  the durable assignment. `p0_noise_ms` is how far the quiet p95 moves by itself, from one part of its probes to
-  another.
-- A tenant with a guarantee of half the fleet comes back while another's burst has all of it, with tasks that run
-  for minutes and use all of their grace. From its submission until it has what it was promised: that is one grace,
-  and what is done before and after it, for which `allowed_s` has a second more than the grace.
+- Ten tenants of unequal weight, with tasks of 1 to 4 cores that take half a second to three seconds, more than the
+  fleet can run. The dominant share of each over time is compared with its weighted share.
+- P0 runs of one tenant, sequentially, among ordinary work of others; then the same with 500,000 waiting P2 runs of one
+  tenant, of 2 to 4 seconds, whose quota allows 90 % of the fleet. From the acknowledged submission to the durable
+  assignment. `p0_noise_ms` is the variation of the quiet p95 between parts of its probes.
+- A tenant with a guarantee of half the fleet submits work while another's burst uses all of it, with tasks that run
+  for minutes and use all of their grace period. From its submission until it has its guarantee: one grace period, plus
+  the time before and after it, for which `allowed_s` adds one second.
 
     python -m benchmarks.fairness --store postgres -o json
 """
@@ -53,7 +52,7 @@ SURPLUS = 1.6
 WARM_UP_SECONDS = 6.0
 POLL_INTERVAL_SECONDS = 0.1
 FLOOD_SECONDS = (2.0, 2.5, 3.0, 3.5, 4.0)
-"""Of different durations, or all would keep ending at the same time."""
+"""Of different durations: otherwise all would end at the same time."""
 FLOOD_PART = 100
 GRACE_SECONDS = 5
 ALLOWANCE_SECONDS = 1.0
@@ -110,7 +109,7 @@ async def give(store: Store, tenant: str, quota: Quota) -> None:
 
 
 async def submit_mixed(store: Store, tenant: str, tasks: int) -> None:
-    """This many tasks of all sizes, in turn."""
+    """This number of tasks of all sizes, in turn."""
     for _ in range(max(1, tasks // (20 * len(SIZES)))):
         for size in SIZES:
             await submit(store, 20, [tenant], spec=job(*size))
@@ -201,7 +200,7 @@ async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
 
 
 async def _submit_flood(store: Store, runs: int) -> None:
-    """This many runs of one tenant, of all durations in turn."""
+    """This number of runs of one tenant, of all durations in turn."""
     for number in range(0, runs, FLOOD_PART):
         seconds = FLOOD_SECONDS[number // FLOOD_PART % len(FLOOD_SECONDS)]
         await submit(store, min(FLOOD_PART, runs - number), ["flood"], spec=job(4, 4, seconds))

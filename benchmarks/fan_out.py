@@ -2,16 +2,16 @@
 
     python -m benchmarks.fan_out --store postgres -o json
 
-What is measured, on a worker that has nothing else to do (8 slots for the fan-out, as many as cores for P0):
+Measured on an otherwise idle worker (8 slots for the fan-out, one per core for P0):
 
-    fan_out_1000_s       from sending the submission to the moment at which the fan-in is called: one task that gives a
+    fan_out_1000_s       from sending the submission to the call of the fan-in: one task that returns a
                          list, a task for each of its 1,000 items, and one that waits for them all
-    from_list_1000_s     the same from the moment at which the list was given
-    p0_start_ms_quiet    from a P0 submission's answer to the call, of another tenant, with nothing else to do
-    p0_start_ms_flood    the same while fan-outs of 10,000 are made and run: the worker and its tasks share the cores
-                         with the server, and the wait for a core is in it
-    p0_assigned_ms_..    the same two from the submission's answer to the durable assignment, with played workers:
-                         what the scheduler itself makes a P0 wait
+    from_list_1000_s     the same from the return of the list
+    p0_start_ms_quiet    from the response to a P0 submission to the call, of another tenant, on an idle system
+    p0_start_ms_flood    the same while fan-outs of 10,000 are created and run: worker and tasks share the cores
+                         with the server, and waiting for a core counts
+    p0_assigned_ms_..    the same two from the response to the durable assignment, with virtual workers:
+                         the part of the scheduler
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _measure(client: Client, job: str) -> tuple[float, float]:
 
 
 def _probe(client: Client, job: str) -> Iterator[float]:
-    """Seconds from the answer to a P0 submission to its call, one after another."""
+    """Seconds from the response to a P0 submission to its call, sequentially."""
     for _ in range(PROBES):
         run = client.submit(job, priority="P0")
         answered = time.time()

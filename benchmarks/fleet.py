@@ -4,8 +4,8 @@ The real run has a real host, store, links and worker logic in real time, withou
 with the same ids, so that every task takes the same time, and both are evaluated by the same code. The load exceeds the
 fleet's capacity, so that tasks wait for capacity and not for the scheduler.
 
-`agree` is whether p50 and p95 of each priority, and of each tenant, differ by at most a quarter or 150 ms, the part of
-the cores in use by at most 0.05, and the tenants that differ by more than that come in the same order.
+`agree` is whether p50 and p95 of each priority and tenant differ by at most a quarter or 150 ms, the utilization by at
+most 0.05, and tenants with clearly different waits are in the same order.
 
     python -m benchmarks.fleet --store sqlite -o json
 """

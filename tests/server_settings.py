@@ -1,6 +1,6 @@
-"""Settings of servers that tests and benchmarks start: no limits that a test is not about.
+"""Settings of servers in tests and benchmarks: limits that are not under test are high.
 
-A test about a limit sets that limit itself.
+A test of a limit sets it explicitly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ GENEROUS = {
     "actions_per_second": "1000000",
     "p0_needs_grant": "0",
 }
-"""By name, as `--set` says it."""
+"""Values by name, as for `--set`."""
 SET_GENEROUS = tuple(word for name, value in GENEROUS.items() for word in ("--set", f"{name}={value}"))
-"""As words of a command."""
+"""The same as command-line arguments."""

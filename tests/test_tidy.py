@@ -288,7 +288,7 @@ def test_a_lock_that_fits_one_machine_is_noticed(line: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_project_keeps_every_rule(part: str) -> None:
-    """A file is parsed once, tried with all the rules, and let go: the trees of all files together are large."""
+    """Parse a file once, and apply all rules: the syntax trees of all files together would be large."""
     _assert_none(complaint for source in _sources(part, ".py", ".sql") for complaint in _try_rules(source))
 
 

@@ -57,7 +57,7 @@ class RunningSystem(NamedTuple):
 
 
 def first_task(running: RunningSystem) -> float:
-    """Let one task run through everything; return when it began."""
+    """Run one task, and return its start time."""
     running.workers.start_all(running.worker_services)
     running.marks.clear()
     if "enqueue" in running.driver.actions:
@@ -68,14 +68,14 @@ def first_task(running: RunningSystem) -> float:
 
 
 def drains(running: RunningSystem) -> Figures:
-    """The best of several drains, with what it took to enqueue its tasks."""
+    """The best of several drains, with the enqueue rate of its tasks."""
     found: Figures = {}
     for number in range(running.sizes.drains):
         fresh = _drain_of_a_queue(running) if "enqueue" in running.driver.actions else _drain_by_request(running)
         if not found or _is_better(fresh, found):
             found |= fresh
         if number == 0 and found[Measure.STARTED].value < _slow(running.sizes):
-            break  # it took so long that once is enough
+            break  # a long drain is not repeated
     return found
 
 
@@ -222,7 +222,7 @@ def _wait_for_records(running: RunningSystem) -> float | None:
 
 
 def _wait_for(running: RunningSystem, number: int, seconds: float, poll_seconds: float = _POLL_SECONDS) -> float:
-    """When this task began."""
+    """Start time of this task."""
     give_up_at = time.monotonic() + seconds
     while not (moment := running.marks.get(number)):
         if time.monotonic() > give_up_at:

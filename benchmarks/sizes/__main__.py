@@ -3,19 +3,18 @@
     python -m benchmarks.sizes -o json
     python -m benchmarks.sizes --only waiting tenants --largest 10000 --visits 1
 
-At every size, on a PostgreSQL of its own, no-op tasks are drained and P0 runs are timed (`sizes/site.py`) while a lot
-of one thing stands there and everything else is as usual (`sizes/dimensions.py`). The stores of a dimension stay open,
-and are visited in turn, several times: whatever else the machine does meanwhile touches all sizes alike. A size that
-was disturbed on every visit is visited again, as often again at most. The best visit counts. What it cost at the
-smallest size is 1:
+At every size, on a separate PostgreSQL, no-op tasks are drained and P0 runs are timed (`benchmarks/sizes/site.py`),
+while one dimension grows and everything else is constant (`benchmarks/sizes/dimensions.py`). The stores of a dimension
+stay open and are measured in turn, several times, so that other load on the machine affects all sizes. A size that was
+disturbed each time is measured again. The best measurement counts. The cost at the smallest size is 1:
 
-    <dimension>_throughput_worst    how many times as long a task takes at the worst size
-    <dimension>_latency_worst       the same of the P0's wait
-    <dimension>_cpu_worst           the same of the CPU time of a task, ours and the store's
+    <dimension>_throughput_worst    largest ratio of the time of a task
+    <dimension>_latency_worst       the same for the latency of P0
+    <dimension>_cpu_worst           the same for the CPU time of a task, with that of the store
     within                          no throughput and no latency is worse than 1.5
 
-Results go to stdout, and as sizes.json, sizes.md and sizes.svg to the folder of --out; progress goes to stderr. All of
-it takes about 25 minutes, two of them for ten million rows.
+Results go to stdout, and as sizes.json, sizes.md and sizes.svg to the folder of --out; progress goes to stderr. A run
+takes about a quarter of an hour, longer on a busy machine.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ async def run(dimensions: list[Dimension], tasks: int, probes: int, visits: int)
 
 
 async def _measure(dimension: Dimension, tasks: int, probes: int, visits: int) -> tuple[Series, dict[str, str]]:
-    """Measure at all sizes of a dimension; also what the stores promise."""
+    """Measure all sizes of a dimension; also return the durability of the stores."""
     found: dict[int, list[Visit]] = {size: [] for size in dimension.sizes}
     async with AsyncExitStack() as stack:
         sites = {}
@@ -96,7 +95,7 @@ async def _measure(dimension: Dimension, tasks: int, probes: int, visits: int) -
 
 
 def main() -> None:
-    """Measure what was asked for, and write it down."""
+    """Measure the selected dimensions, and write the report."""
     options = _options()
     configure_logging("text", "warning")
     tune_garbage_collector()  # as a server does

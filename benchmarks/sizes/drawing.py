@@ -29,12 +29,12 @@ def svg(report: Report) -> str:
 
 
 def top_of(series: Series) -> float:
-    """The upper end of the scale of ratios: all have room, and so has the limit."""
+    """The upper end of the scale of ratios: above all values and the limit."""
     return max(_MIN_TOP, float(math.ceil(max(ratio(point) for point in series.points for _, ratio in _LINES.values()))))
 
 
 def abscissa(size: int, smallest: int) -> float:
-    """Where a size stands on a scale without a zero: nothing is a power of ten before the smallest."""
+    """Position of a size on a logarithmic scale; zero is a power of ten before the smallest."""
     return float(size) if size else smallest / 10
 
 

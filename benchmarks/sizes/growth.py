@@ -38,14 +38,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     cpu_us_per_task: float
     store_cpu_us_per_task: float
     throughput_ratio: float
-    """How many times as long a task takes as at the smallest size. Each ratio is above 1 where this one is worse."""
+    """Time of a task relative to the smallest size. Each ratio is above 1 if this size is worse."""
     latency_ratio: float
     cpu_ratio: float
     """Of both processes together."""
     foreign_cores: float
     """Cores used by other processes during the quietest visit."""
     disturbed: bool
-    """So much that it is marked."""
+    """Whether that is enough to mark it."""
     tasks_per_s_by_visit: list[float]
     latency_ms_p50_by_visit: list[float]
 

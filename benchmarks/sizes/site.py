@@ -125,7 +125,7 @@ class Deployment:
             before = seen
 
     async def _drain(self, leader: Leader, tasks: int) -> Meter:
-        """Submit this many tasks, and wait for their end."""
+        """Submit this number of tasks, and wait for their end."""
         runs = _runs(self._jobs, NOOP, tasks, await self.store.time())
         left = {run.id for run in runs}
         done = asyncio.Event()
@@ -205,7 +205,7 @@ async def _make_runs(
 
 
 def _runs(jobs: Sequence[tuple[str, str]], spec: JobSpec, number: int, now: datetime) -> list[Run]:
-    """This many runs, round robin by tenant."""
+    """This number of runs, round robin by tenant."""
     return [
         Run(
             id=new_id("run", now, _random),

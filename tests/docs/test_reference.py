@@ -1,4 +1,4 @@
-"""Generated pages are what the generator makes of the code."""
+"""Generated pages are current."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m tests.golden            rewrite them all (`make golden`)
     python -m tests.golden wire cli   rewrite these
 
-`tests/golden/test_golden.py` fails if a file in `expected/` is not what the code makes, and shows the difference. A
-rename inside the program changes none of them. Commit an intended change together with the code: reviewers read the
+`tests/golden/test_golden.py` fails if a file in `expected/` differs from the code, and shows the difference. Internal
+renames change none of them. Commit an intended change together with the code: reviewers read the
 diff of the golden file, and the changelog mentions it.
 
 Generated pages of docs/reference are compared by tests/docs/test_reference.py:

@@ -127,7 +127,7 @@ def settings_text() -> str:
 
 
 def variables_text() -> str:
-    """Each variable of the environment that the program reads or gives to tasks; options of commands are in cli.txt."""
+    """Each environment variable that the program reads or sets for tasks; options of commands are in cli.txt."""
     found = {name for _, text in _texts() for name in _VARIABLE.findall(text)}
     for source in sources():
         found |= set(_read_from_environment(source))

@@ -23,7 +23,7 @@ _MOST_LINES = 200
 def openapi_text() -> str:
     """The OpenAPI document with sorted keys; short values are on one line.
 
-    Examples are left out, and an answer that is a problem is what it says.
+    Examples are omitted, and a problem response is shortened to its description.
     """
     document = msgspec.json.decode(msgspec.json.encode(openapi.document(endpoints(), "VERSION")))
     return "\n".join(written(_short(document))) + "\n"

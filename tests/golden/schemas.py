@@ -52,7 +52,7 @@ _TYPES = """
 async def postgres_text(url: str) -> str:
     """The tables, indexes, constraints, types and functions of an empty database that has been migrated.
 
-    Parts of tables are left out: they are made by day, and like their table.
+    Partitions by day are omitted: they are like their table.
     """
     store = await PostgresStore.connect(url)
     await store.close()

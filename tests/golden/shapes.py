@@ -1,7 +1,7 @@
 """The encoded shape of a type, with an example.
 
-A field of an object has its key in the JSON. A field of an array has its position, and its name in the program, so that
-two fields that change places are noticed: if only a name differs and the bytes do not, nothing has changed outside.
+A field of an object has its key in the JSON. A field of an array has its position and its name in the code, so that
+swapped fields are noticed: if only a name differs and the bytes do not, the format has not changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING: frozenset[str] = frozenset()
 def encoded_lines(
     title: str, kind: object, *, example: object = None, left_out: AbstractSet[str] = _NOTHING
 ) -> Iterator[str]:
-    """The block of a message that is sent as msgpack: its shape, the example as JSON, the bytes of the example.
+    """The block of a msgpack message: its shape, the example as JSON, the bytes of the example.
 
     Fields that are `left_out` are never sent.
     """

@@ -1,4 +1,4 @@
-"""The words of the field in American spelling: no riddles, no private vocabulary (docs/glossary.md).
+"""Standard terms in American spelling: no riddles, no private vocabulary (docs/glossary.md).
 
 A pattern begins and ends at a word boundary. `_` separates words, so identifiers are covered too. A blank matches any
 white space, including the end of a line. A pattern begins with literal text, which makes the search fast.

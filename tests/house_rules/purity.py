@@ -28,7 +28,7 @@ def only_the_clock_reads_time(source: Source) -> Iterator[Complaint]:
 
 
 def only_ids_draw_randomness(source: Source) -> Iterator[Complaint]:
-    """Only `ids.py` uses the machine's randomness. A seeded `Random` may be passed around."""
+    """Only `ids.py` uses the machine's randomness. A seeded `Random` may be passed as an argument."""
     if not source.is_under("mainspring") or source.is_under("mainspring.protocol.ids"):
         return
     for node, name in source.references:

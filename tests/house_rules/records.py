@@ -1,4 +1,4 @@
-"""What must be written out: error codes, names on the wire, costs of migrations, hashes of dependencies."""
+"""Written records: error codes, names on the wire, costs of migrations, hashes of dependencies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def errors_have_codes(source: Source) -> Iterator[Complaint]:
 
 
 def wire_names_are_explicit(source: Source) -> Iterator[Complaint]:
-    """A name that leaves the process is a string in the code: renaming a class or member does not change it."""
+    """A name on the wire or in rows is a string in the code: renaming a class or member does not change it."""
     if not source.is_under("mainspring"):
         return
     for node in ast.walk(source.tree):

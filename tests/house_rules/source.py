@@ -52,12 +52,12 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The file's lines, the first of them at 0."""
+        """The file's lines, counted from 0."""
         return self.text.splitlines()
 
     @property
     def module(self) -> str:
-        """The name that the file is imported by."""
+        """The name of the file as a module."""
         parts = PurePosixPath(self.path).with_suffix("").parts
         parts = parts[1:] if parts[0] == "src" else parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

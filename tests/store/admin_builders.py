@@ -1,4 +1,4 @@
-"""Structs for tests of the audit log, tenants, settings and webhooks: only what a test is about has to be said."""
+"""Structs for tests of the audit log, tenants, settings and webhooks, with defaults for everything else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def a_webhook(**changes: Any) -> WebhookRow:
 
 
 def a_delivery(webhook: WebhookRow, **changes: Any) -> DeliveryRow:
-    """A message that is to be sent."""
+    """A webhook message to deliver."""
     values: dict[str, Any] = {
         "id": f"msg_{new_number():08}", "webhook_id": webhook.id, "tenant": webhook.tenant, "type": "run.failed",
         "subject": "run_1", "body": "{}", "created_at": NOW, "state": "waiting", "tries": 0, "status": None,

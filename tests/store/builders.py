@@ -1,4 +1,4 @@
-"""Structs for tests: only what a test is about has to be said."""
+"""Structs for tests, with defaults for everything that a test is not about."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ NOW = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 """Some instant of the past."""
 
 JOB = JobRow(id="job_0", tenant="builders", name="any", version=1, definition="{}")
-"""What runs are of, if a test does not say. The stores of the fixtures have it; `Leader.of` brings it."""
+"""Default job of runs. The stores of the fixtures have it; `Leader.of` creates it."""
 
 UNHURRIED = Limits(lock=60.0, idle_in_transaction=70.0, statement=80.0, deadline=90.0, long_deadline=100.0)
-"""For a store whose answers are compared: a busy machine may take its time. Goes with a lease of an hour."""
+"""Long timeouts for a store whose answers are compared, on a busy machine. Use with a lease of an hour."""
 
 _numbers = count(1)
 
 
 def new_number() -> int:
-    """A number that nobody else has."""
+    """A unique number."""
     return next(_numbers)
 
 
@@ -48,7 +48,7 @@ def a_job(**changes: Any) -> JobRow:
 
 
 def a_run(**changes: Any) -> Run:
-    """A run that waits to be adopted."""
+    """A run in intake."""
     values: dict[str, Any] = {
         "id": f"run_{new_number():012x}-{new_number():016x}", "shard": "main", "tenant": "acme", "job_id": JOB.id,
         "priority": Priority.P1, "params": '{"day":"2026-11-15"}', "task_count": 1, "submitted_by": "ann",
@@ -63,7 +63,7 @@ def adopted(run: Run, **changes: Any) -> Run:
 
 
 def ended(run: Run, **changes: Any) -> Run:
-    """The same run, over."""
+    """The same run, ended."""
     return adopted(run, **({"state": RunState.SUCCEEDED, "ended_at": NOW} | changes))
 
 
@@ -77,13 +77,13 @@ def a_task(run: Run, position: int = 0, **changes: Any) -> Task:
 
 
 def a_change(task: Task, **changes: Any) -> TaskChange:
-    """That task, one step further, against what it was."""
+    """A change of that task to its next state."""
     new = msgspec.structs.replace(task, **({"state": TaskState.QUEUED, "seq": task.seq + 1} | changes))
     return TaskChange(new, task.state, task.seq)
 
 
 def a_transition(task: Task, **changes: Any) -> Transition:
-    """The record of a step."""
+    """A transition."""
     values: dict[str, Any] = {
         "task_id": task.id, "run_id": task.run_id, "tenant": task.tenant, "generation": 1, "seq": task.seq,
         "attempt": 0, "start": None, "end": task.state, "at": NOW, "by": "shard", "because": "it is new",
@@ -102,7 +102,7 @@ def an_attempt(task: Task, **changes: Any) -> Attempt:
 
 
 def a_decision(task: Task, **changes: Any) -> Decision:
-    """What was decided about a task."""
+    """A decision about a task."""
     values: dict[str, Any] = {
         "id": f"dec_{new_number():012x}-{new_number():016x}", "at": NOW, "kind": DecisionKind.PLACED,
         "shard": task.shard, "tenant": task.tenant, "task_id": task.id, "run_id": task.run_id, "name": task.name,
@@ -115,7 +115,7 @@ def a_decision(task: Task, **changes: Any) -> Decision:
 
 
 def an_artifact(task: Task, path: str = "report.csv", **changes: Any) -> ArtifactRow:
-    """A file that an attempt of a task left."""
+    """An artifact of an attempt."""
     values: dict[str, Any] = {
         "run_id": task.run_id, "task_id": task.id, "attempt_id": "att_1", "path": path, "task": task.name,
         "partition": None, "tenant": task.tenant, "size_bytes": 7, "sha256": "0" * 64, "location": f"file:///srv/{path}",
@@ -125,7 +125,7 @@ def an_artifact(task: Task, path: str = "report.csv", **changes: Any) -> Artifac
 
 
 def an_outgoing(**changes: Any) -> OutboxRow:
-    """A notification to the outside."""
+    """An outbox row."""
     number = new_number()
     values: dict[str, Any] = {
         "id": f"out_{number}", "key": f"key_{number}", "kind": "run.ended", "payload": "{}", "created_at": NOW,
@@ -143,7 +143,7 @@ class Leader:
 
     @classmethod
     async def of(cls, store: Store, shard: str = "main", *, ttl: timedelta = HOUR) -> Leader:
-        """Make the shard and the job of all runs known, and take the shard's lead."""
+        """Create the shard and the job of all runs, and become the shard's leader."""
         await store.ensure_shard(shard)
         await store.insert_job(JOB)
         term = await store.campaign(shard, "host-1", new_number(), ttl)
@@ -157,7 +157,7 @@ class Leader:
         return at
 
     async def adopt(self, *runs: Run, tasks: int = 1) -> list[Task]:
-        """Submit runs, adopt them, and make their tasks."""
+        """Submit runs, adopt them, and create their tasks."""
         await self.store.insert_runs(runs)
         new_tasks = [a_task(run, position) for run in runs for position in range(tasks)]
         await self.commit(

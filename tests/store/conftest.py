@@ -30,7 +30,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
         await store.close()
 
     def migrate(url: str) -> None:
-        # On a thread of its own: the first test with a database may be inside an event loop.
+        # In a thread: the first test with a database may be inside an event loop.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(lambda: asyncio.run(connect_once(url))).result()
 
@@ -39,7 +39,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """A store that nobody has used: it has the job of all runs."""
+    """A new store, with the job of all runs."""
     opened: Store
     match request.param:
         case "sqlite":
@@ -54,7 +54,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def look(store: Store, query: str) -> list[tuple[Any, ...]]:
-    """What a query finds, beneath the port: for what the port writes and does not read."""
+    """Run a query below the port: for data that the port writes and does not read."""
     if isinstance(store, SqliteStore):
         return await store._read(lambda db: db.execute(query).fetchall())
     assert isinstance(store, PostgresStore)
@@ -63,7 +63,7 @@ async def look(store: Store, query: str) -> list[tuple[Any, ...]]:
 
 
 async def execute(store: Store, statement: str) -> list[tuple[Any, ...]]:
-    """Carry out a statement beneath the port, and return the rows that it returns: for making many rows at once."""
+    """Execute a statement below the port, and return its rows: to insert many rows at once."""
     if isinstance(store, SqliteStore):
         return await store._write(lambda db: db.execute(statement).fetchall())
     return await look(store, statement)

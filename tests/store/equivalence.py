@@ -13,13 +13,13 @@ from tests.store.builders import HOUR, UNHURRIED
 
 
 async def empty(store: PostgresStore) -> None:
-    """Take everything away that an example has left, and the job that the template has."""
+    """Delete the rows of an example, and the job of the template."""
     async with store._maintenance.connection() as connection:
         await connection.execute("SELECT reset.content(); DELETE FROM jobs")
 
 
 def play_on_both(machine: type[RuleBasedStateMachine], postgres_url: str, *, examples: int, steps: int) -> None:
-    """Run a machine with a `postgres` store and a `run_async`, in a loop that outlives the single examples."""
+    """Run a machine with a `postgres` store and a `run_async`, in one loop for all examples."""
     with asyncio.Runner() as runner:
         store = runner.run(PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR))
         inside: dict[str, Any] = {"postgres": store, "run_async": staticmethod(runner.run)}

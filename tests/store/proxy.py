@@ -1,4 +1,4 @@
-"""A proxy between a store and PostgreSQL that can swallow everything, or lose one answer."""
+"""A proxy between a store and PostgreSQL that can drop everything, or lose one response."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _PORT = 5432
 
 
 class Proxy:
-    """What happens to the bytes that pass. Both ends are Unix sockets."""
+    """Faults of the connection. Both ends are Unix sockets."""
 
     def __init__(self, real: Path) -> None:
         self._real = real
         self._connections: set[asyncio.Task[None]] = set()
         self.swallow = False
-        """Take everything from both sides and pass nothing on: a network that is silently gone."""
+        """Drop everything in both directions: a network that fails silently."""
         self.lose_answer_to: bytes | None = None
-        """When the client has sent this, pass it on, wait for the server's answer, and hang up instead of giving it."""
+        """When the client has sent this: forward it, wait for the response of the server, then close the connection."""
         self.answers_lost = 0
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client until one side hangs up."""
+        """Serve one client until either side closes the connection."""
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -35,7 +35,7 @@ class Proxy:
                 directions.create_task(self._requests(reader, server_writer, asked))
                 directions.create_task(self._answers(server_reader, writer, asked))
         except* (ConnectionError, _HungUp, asyncio.CancelledError):
-            pass  # however it ended, both sides are closed now
+            pass  # both sides are closed now in any case
         finally:
             self._connections.discard(task)
             server_writer.close()
@@ -64,19 +64,19 @@ class Proxy:
         raise _HungUp
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
 
 class _HungUp(Exception):
-    """One side is gone."""
+    """One side has closed its connection."""
 
 
 @asynccontextmanager
 async def proxied(url: str, directory: Path) -> AsyncIterator[tuple[str, Proxy]]:
-    """A proxy before the server at `url`, and the address to reach it by."""
+    """A proxy for the server at `url`, with its own URL."""
     parts = urlsplit(url)
     (host,) = parse_qs(parts.query)["host"]
     proxy = Proxy(Path(host) / f".s.PGSQL.{_PORT}")

@@ -1,4 +1,4 @@
-"""Schedules, fires, events and alerts for tests, and simple ways to decide."""
+"""Schedules, fires, events and alerts for tests, and simple evaluations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def a_schedule(**changes: Any) -> ScheduleRow:
-    """A schedule of the job of all runs that has been due for long."""
+    """A long overdue schedule of the job of all runs."""
     number = new_number()
     values: dict[str, Any] = {
         "id": f"sched_{number:012x}", "tenant": JOB.tenant, "name": f"nightly-{number}", "job": JOB.name, "version": 1,
@@ -48,7 +48,7 @@ def a_change_of(schedule: ScheduleRow, **changes: Any) -> ScheduleChange:
 
 
 def a_fire(schedule: ScheduleRow, **changes: Any) -> FireRow:
-    """A window that nothing came of."""
+    """A fire without a run."""
     window_at = changes.get("window_at", NOW)
     values: dict[str, Any] = {
         "schedule_id": schedule.id, "window_at": window_at, "last_window_at": window_at, "outcome": Outcome.SKIPPED,
@@ -68,7 +68,7 @@ def a_backfill(schedule: ScheduleRow, **changes: Any) -> BackfillRow:
 
 
 def an_event(**changes: Any) -> EventRow:
-    """An event that came in."""
+    """A received event."""
     values: dict[str, Any] = {
         "tenant": JOB.tenant, "source": "/files", "id": f"e{new_number()}", "type": "file.arrived", "at": NOW,
         "received_at": NOW,
@@ -79,7 +79,7 @@ def an_event(**changes: Any) -> EventRow:
 
 
 def an_alert(**changes: Any) -> AlertRow:
-    """An episode that begins."""
+    """A new alert episode."""
     number = new_number()
     values: dict[str, Any] = {
         "id": f"alert_{number:012x}", "key": f"quarantined:task_{number}", "kind": "quarantined", "severity": "high",
@@ -89,13 +89,13 @@ def an_alert(**changes: Any) -> AlertRow:
 
 
 async def given(store: Store, *schedules: ScheduleRow) -> None:
-    """Keep schedules."""
+    """Insert schedules."""
     for schedule in schedules:
         await store.insert_schedule(schedule, a_change_of(schedule))
 
 
 async def given_fires(store: Store, schedule: ScheduleRow, *fires: FireRow, **more: Any) -> None:
-    """Have a schedule settled with these fires."""
+    """Evaluate a schedule, with these fires as the decision."""
     await store.evaluate_schedules(
         [schedule.id], rule(lambda case: ScheduleDecision(schedule=case.schedule, fires=fires, **more))
     )
@@ -104,12 +104,12 @@ async def given_fires(store: Store, schedule: ScheduleRow, *fires: FireRow, **mo
 def rule(
     decide: Callable[[ScheduleSnapshot], ScheduleDecision],
 ) -> Callable[[EvaluationBatch], Sequence[ScheduleDecision]]:
-    """Decide each case by itself."""
+    """Evaluate each schedule separately."""
     return lambda evaluation_batch: [decide(case) for case in evaluation_batch.cases]
 
 
 def fire_once(case: ScheduleSnapshot) -> ScheduleDecision:
-    """Run the window that is due, as simply as can be: the next one never is."""
+    """Run the due window; there is no next one."""
     assert case.schedule.next_at is not None
     assert case.job is not None
     run = a_run(job_id=case.job.id, schedule_id=case.schedule.id, window_at=case.schedule.next_at)

@@ -1,4 +1,4 @@
-"""Structs for tests of who may use what: only what a test is about has to be said."""
+"""Structs for tests of sharing rules, with defaults for everything that a test is not about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.core.schedules.time_zones import EPOCH
 from tests.store.builders import HOUR, NOW
 
 LIMIT = "group:acme/database"
-"""The limit that `a_group` is."""
+"""The key of the limit of `a_group`."""
 
 _KEPT = {"version": 0, "updated_at": EPOCH, "updated_by": "token:ann"}
 
@@ -40,7 +40,7 @@ def a_policy(**changes: Any) -> Policy:
 
 
 def a_quota(**changes: Any) -> QuotaRow:
-    """A quota, raised for an hour, and more of it booked for each night."""
+    """A quota, raised for an hour, with a nightly booking."""
     quota = Quota(weight=2.5, max_tasks=10, guaranteed=Resources(cpu_millis=8_000), burst=Ceiling(gpus=1))
     raised = QuotaOverride(quota=Quota(max_tasks=100), until=NOW + HOUR, by="token:bob", why="end of year")
     nightly = Booking(
@@ -54,13 +54,13 @@ def a_quota(**changes: Any) -> QuotaRow:
 
 
 def a_grant(**changes: Any) -> P0Grant:
-    """A tenant may ask for P0."""
+    """A P0 grant."""
     values: dict[str, Any] = {"tenant": "acme", "by": "token:ann", "why": "on call", "since": EPOCH, "until": None}
     return P0Grant(**(values | changes))
 
 
 def a_group(**changes: Any) -> GroupRow:
-    """A group of which three may run at a time."""
+    """A concurrency group with a limit of three."""
     values: dict[str, Any] = {
         "tenant": "acme", "name": "database", "most": 3, "per_seconds": None, "note": "", **_KEPT,
     }  # fmt: skip
@@ -68,7 +68,7 @@ def a_group(**changes: Any) -> GroupRow:
 
 
 def a_freeze(**changes: Any) -> FreezeRow:
-    """A tenant is frozen."""
+    """A freeze of a tenant."""
     values: dict[str, Any] = {
         "kind": FreezeKind.TENANT, "subject": "acme", "by": "token:ann", "why": "a leak", "since": EPOCH,
         "until": NOW + HOUR,
@@ -77,18 +77,18 @@ def a_freeze(**changes: Any) -> FreezeRow:
 
 
 def a_share(**changes: Any) -> ShareRow:
-    """A part of a limit."""
+    """A share of a limit."""
     values: dict[str, Any] = {"limit": LIMIT, "holder": "main", "granted": 1, "needed": 1}
     return ShareRow(**(values | changes))
 
 
 def a_tally(**changes: Any) -> FailureCountRow:
-    """What failed in some five minutes."""
+    """The failure count of five minutes."""
     values: dict[str, Any] = {"shard": "main", "tenant": "acme", "since": NOW, "failures": 1}
     return FailureCountRow(**(values | changes))
 
 
 def a_request(**changes: Any) -> RateRequest:
-    """A request for one of five per hour."""
+    """A request for one allowance of a rate of five per hour."""
     values: dict[str, Any] = {"limit": "submissions:acme", "most": 5, "per_seconds": 3_600.0, "wanted": 1}
     return RateRequest(**(values | changes))

@@ -1,4 +1,4 @@
-"""Episodes of alerts (OBS-6): one is open under a key, and what is sent about it is written with it."""
+"""Alert episodes (OBS-6): at most one is open per key, and its notices are written with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.store.schedule_builders import an_alert
 
 
 async def sent(store: Store) -> list[str]:
-    """The ids of what is in the outbox, in order."""
+    """The ids of the outbox rows, in order."""
     return [id for (id,) in await look(store, "SELECT id FROM outbox ORDER BY seq")]  # noqa: A001
 
 

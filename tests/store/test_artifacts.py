@@ -1,4 +1,4 @@
-"""Files that attempts left (WRK-11): written with the result, listed for people, gone with the history of the run."""
+"""Artifacts (WRK-11): written with the result, listed, and deleted with the history of the run."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_those_of_a_term_that_is_over_are_not_written(store: Store) -> Non
 
 
 async def test_old_ones_stay_as_long_as_their_run_is_kept(store: Store) -> None:
-    """A run of months leaves a file on its first day, and moves to history on its last."""
+    """A run of several months stores a file on its first day, and moves to history on its last."""
     leader = await Leader.of(store)
     run = a_run()
     (task,) = await leader.adopt(run)

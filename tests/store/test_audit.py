@@ -1,4 +1,4 @@
-"""The audit log: entries are written with what they tell of, and listed. Chains are in `test_audit_chains.py`."""
+"""The audit log: entries are written with their change, and listed. Chains are in `test_audit_chains.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING = AuditFilter()
 
 
 async def told(store: Store, wanted: AuditFilter = EVERYTHING) -> list[str]:
-    """The ids of all entries, the oldest first."""
+    """The ids of all entries, oldest first."""
     return [row.id for row in reversed(await store.list_audit(wanted, None, 1000))]
 
 

@@ -1,4 +1,4 @@
-"""Chains of the audit log: sealed in order by any sealer, checked from end to end, swept from the beginning."""
+"""Chains of the audit log: sealed in order by any sealer, verified completely, pruned from the beginning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.store.test_audit import EVERYTHING, seal_all, told
 
 
 async def faults(store: Store, tenant: str = "acme", page: int = 2) -> list[AuditFault]:
-    """What is wrong with a chain, read in small parts."""
+    """The faults of a chain, read in small parts."""
     check, found, after = ChainCheck(tenant), list[AuditFault](), 0
     while rows := await store.audit_chain(tenant, after, page):
         found.extend(check.faults_in(rows))
@@ -41,7 +41,7 @@ async def faults(store: Store, tenant: str = "acme", page: int = 2) -> list[Audi
 
 
 async def tamper(store: Store, statement: str) -> None:
-    """Change a row behind the store's back."""
+    """Change a row below the port."""
     if isinstance(store, SqliteStore):
         await store._write(lambda db: db.execute(statement))
     else:
@@ -129,7 +129,7 @@ async def test_several_servers_that_seal_at_once_make_one_chain(store: Store) ->
 
 
 async def test_an_entry_whose_transaction_ends_late_is_sealed_late(postgres_url: str) -> None:
-    """An entry is written and not committed when newer ones are sealed."""
+    """An entry is not committed yet when newer ones are sealed."""
     store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     early, late = an_entry(id="req_early"), an_entry(id="req_late")
     async with store._pool.connection() as connection:
@@ -227,11 +227,11 @@ async def test_an_entry_whose_number_says_that_it_is_not_sealed_is_refused_by_th
         await tamper(store, "UPDATE audit SET seq = 0 WHERE tenant = 'acme' AND seq = 5")
 
 
-# sweeping
+# pruning
 
 
 async def age(store: Store, to: datetime, where: str) -> None:
-    """Let sealed entries be as old as that."""
+    """Set the age of sealed entries."""
     at = f"'{to.isoformat()}'"
     if isinstance(store, SqliteStore):
         at = str(int(to.timestamp()) * 1_000_000)

@@ -1,4 +1,4 @@
-"""What attempts save for the next ones, and workers that are held back: written by batches, loaded with the shard."""
+"""Checkpoints, and holds of workers: written by batches, loaded with the shard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.store.test_liveness import a_worker
 
 
 def a_checkpoint(task: Task, document: str = '{"row":1}', **changes: Any) -> Checkpoint:
-    """Something that an attempt saved."""
+    """A saved checkpoint."""
     values: dict[str, Any] = {
         "task_id": task.id, "run_id": task.run_id, "attempt_id": "att_1", "document": document, "saved_at": NOW,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Open circuits (RTY-4) and usual durations, which batches write and a leader loads."""
+"""Open circuit breakers (RTY-4) and usual durations: written by batches, loaded by a leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.store.builders import HOUR, NOW, Leader, a_run, adopted
 
 
 def a_breaker(**changes: Any) -> BreakerRow:
-    """A circuit that is open."""
+    """An open circuit breaker."""
     values: dict[str, Any] = {
         "shard": "main", "kind": "signature", "subject": "abc", "because": "no route to host", "opened_at": NOW,
     }  # fmt: skip
@@ -24,7 +24,7 @@ def a_breaker(**changes: Any) -> BreakerRow:
 
 
 def a_duration(**changes: Any) -> DurationRow:
-    """How long a task takes."""
+    """A row of durations."""
     values: dict[str, Any] = {
         "shard": "main", "tenant": "acme", "job": "report", "task": "extract", "count": 3, "p50_seconds": 1.5,
         "p90_seconds": 2.0, "p99_seconds": 1e-3, "samples": (1.5, 2.0, 0.25), "updated_at": NOW,

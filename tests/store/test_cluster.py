@@ -1,4 +1,4 @@
-"""Servers that share a store: who is there, and settings that all of them agree on."""
+"""Servers that share a store: their registrations, and the values that all of them agree on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.builders import HOUR, NOW
 
 
 def a_server(name: str, **changes: Any) -> ServerRow:
-    """A server, as it describes itself."""
+    """The registration of a server."""
     values: dict[str, Any] = {
         "name": name, "address": f"http://{name}:8484", "version": "1.0", "started_at": NOW, "last_heartbeat_at": NOW,
     }  # fmt: skip

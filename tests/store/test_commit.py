@@ -46,7 +46,7 @@ EVERYTHING = [
 
 
 async def all_rows(store: Store) -> dict[str, list[str]]:
-    """Everything that is stored, but for the lease of the shard."""
+    """All rows, except the lease of the shard."""
     found = {table: sorted(map(repr, await look(store, f"SELECT * FROM {table}"))) for table in EVERYTHING}
     found["shards"] = [repr(shard.batch_no) for shard in await store.shards()]
     return found
@@ -322,7 +322,7 @@ async def test_after_a_refusal_the_same_number_can_be_used_for_another_batch(sto
 
 
 async def test_the_tasks_of_a_run_are_those_whose_id_begins_with_its_id(store: Store) -> None:
-    """It is how they are found; so a task with another id is refused."""
+    """Tasks of a run are found by the prefix of their ids, so a task with another id is refused."""
     leader = await Leader.of(store)
     run = a_run()
 

@@ -1,4 +1,4 @@
-"""What content a store takes and gives back unchanged, and what it refuses, having written nothing."""
+"""Content that a store returns unchanged, and content that it refuses without writing anything."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_commit_raises_rejected_having_written_nothing(store: Store, where
 
 
 def poisoned(where: str, bad: str, run: Any, task: Any) -> dict[str, list[Any]]:
-    """A part of a batch with a bad text in it, among good ones."""
+    """A part of a batch with one invalid text among valid ones."""
     parts: dict[str, tuple[str, list[Any]]] = {
         "run": ("runs", [adopted(run, because=bad)]),
         "new_task": ("new_tasks", [a_task(run, 1), a_task(run, 2, because=bad)]),
@@ -214,7 +214,7 @@ async def test_a_rejected_batch_can_be_fixed_and_sent_under_the_same_number(stor
 async def test_content_that_is_refused_is_fenced_all_the_same_if_the_term_is_over(
     store: Store, because: str, beside: bool
 ) -> None:
-    """A former leader drops everything; the faults of its batch do not matter."""
+    """A former leader is fenced, whatever the faults of its batch."""
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
     change = a_change(task)

@@ -1,4 +1,4 @@
-"""Rows that nobody can read (F46), and runs too large to be moved at once (OPS-7)."""
+"""Unreadable rows (F46), and runs too large to be moved at once (OPS-7)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_run_that_has_moved_can_be_named_again(store: Store) -> None:
 
 
 async def write(store: Store, statement: str) -> None:
-    """Change rows without the port, as by hand."""
+    """Change rows below the port, as by hand."""
     if isinstance(store, SqliteStore):
         await store._run("write", lambda: store._writer.execute(statement))
         return

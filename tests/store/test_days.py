@@ -1,4 +1,4 @@
-"""Tables by day on PostgreSQL: days are made ahead, and dropped whole."""
+"""Tables partitioned by day on PostgreSQL: partitions are created in advance, and dropped as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGE = 30 * DAY
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
@@ -30,20 +30,20 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def admin(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
 
 
 async def days(store: PostgresStore, table: str) -> set[str]:
-    """The days that a table has, without the default partition."""
+    """The days of a table's partitions, without the default one."""
     found = await look(store, f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{table}'::regclass")
     return {name.removeprefix(f"{table}_") for (name,) in found} - {"default"}
 
 
 async def rows_by_partition(store: PostgresStore, table: str) -> dict[str, int]:
-    """How many rows each partition has."""
+    """The number of rows of each partition."""
     found = await look(store, f"SELECT tableoid::regclass::text, count(*) FROM {table} GROUP BY 1")
     return {name.removeprefix(f"{table}_"): rows for name, rows in found}
 
@@ -53,7 +53,7 @@ def named(instant: datetime) -> str:
 
 
 async def make_day(admin: Connection, table: str, instant: datetime) -> None:
-    """Make a day of the past, which `prepare_days` has no reason to."""
+    """Create a partition of a past day, which `prepare_days` does not do."""
     start = instant.replace(hour=0, minute=0, second=0, microsecond=0)
     await admin.execute(
         f"""CREATE TABLE {table}_{named(instant)} PARTITION OF {table}
@@ -82,7 +82,7 @@ async def test_prepare_days_makes_today_and_the_days_ahead_in_every_table_by_day
 async def test_servers_that_start_together_wait_for_the_one_that_makes_the_days(
     postgres_url: str, admin: Connection
 ) -> None:
-    """However long it takes, a server does not fail for it. The short timeout for locks holds again for tables."""
+    """The first migration may take long without a failure; the short lock timeout applies to later ones."""
     store = await PostgresStore.connect(postgres_url, limits=Limits(lock=0.01))
     waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
     try:
@@ -128,7 +128,7 @@ async def test_rows_in_the_default_partition_move_when_their_day_is_made(store: 
     await store.prepare_days(2)
 
     assert await rows_by_partition(store, "transitions") == {
-        "default": 2,  # that of the adoption, and the one that lies further ahead
+        "default": 2,  # that of the adoption, and one further ahead
         **{named(now + ahead * DAY): 1 for ahead in range(3)},
     }
     assert await rows_by_partition(store, "attempts") == {named(now): 1}
@@ -163,7 +163,7 @@ async def test_prune_drops_whole_days(store: PostgresStore, admin: Connection) -
         )
 
     pruned = await store.prune("transitions", AGE)
-    assert (pruned.days, pruned.rows, pruned.more) == (1, 2, False)  # and those of the adoptions, which are in no day
+    assert (pruned.days, pruned.rows, pruned.more) == (1, 2, False)  # two rows in the default partition
     assert await days(store, "transitions") == {named(young)}
     pruned = await store.prune("history", AGE)
     assert (pruned.days, pruned.rows, pruned.more) == (2, 0, False)
@@ -172,7 +172,7 @@ async def test_prune_drops_whole_days(store: PostgresStore, admin: Connection) -
 
 async def test_a_day_is_dropped_only_when_all_of_it_is_old(store: PostgresStore, admin: Connection) -> None:
     now = await store.time()
-    border = now - AGE  # half of this day is old, or less
+    border = now - AGE  # at most half of this day is old
     await make_day(admin, "transitions", border)
 
     await store.prune("transitions", AGE)

@@ -1,4 +1,4 @@
-"""Tasks that failed for good (RTY-5), wherever their run is."""
+"""Permanently failed tasks (RTY-5), of active runs and in history."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.store.builders import HOUR, NOW, Leader, a_change, a_job, a_run, a_ta
 
 
 async def given_dead(leader: Leader, run: Run, *tasks: Task) -> None:
-    """A run whose tasks are like this."""
+    """A run with tasks in this state."""
     await leader.store.insert_runs([run])
     await leader.commit(new_tasks=list(tasks))
 
 
 def dead(run: Run, position: int, at: datetime, **changes: object) -> Task:
-    """A task that failed."""
+    """A failed task."""
     return a_task(run, position, **({"state": TaskState.FAILED, "ended_at": at} | changes))
 
 

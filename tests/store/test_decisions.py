@@ -1,4 +1,4 @@
-"""The log of decisions (PLC-8), which batches write and people list."""
+"""The decision log (PLC-8): written by batches, and listed."""
 
 from __future__ import annotations
 

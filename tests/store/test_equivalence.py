@@ -1,4 +1,4 @@
-"""Both stores give the same answers: SQLite, which most tests use, is a true picture of PostgreSQL."""
+"""Both stores give the same answers: SQLite, which most tests use, behaves like PostgreSQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAYBE = st.none() | INSTANTS
 
 
 class TwoStores(RuleBasedStateMachine):
-    """The same calls on both. Each has to answer, or to refuse, like the other."""
+    """The same calls on both stores. Both must return the same result, or raise the same error."""
 
     run_async: Callable[[Coroutine[Any, Any, Any]], Any]
     postgres: PostgresStore
@@ -63,7 +63,7 @@ class TwoStores(RuleBasedStateMachine):
             self.run_async(self.sqlite.close())
 
     def both(self, call: Call) -> Any:
-        """What both answered; or the kind of error that both raised."""
+        """Return the result of both, or the type of the error that both raised."""
         answers = [self.run_async(outcome(call(store))) for store in (self.sqlite, self.postgres)]
         assert answers[0] == answers[1]
         return answers[0]
@@ -90,7 +90,7 @@ class TwoStores(RuleBasedStateMachine):
             self.both(lambda store: store.release(term))
 
     def commit(self, batch: Batch, number: int | None = None) -> bool:
-        """Commit to both; whether they took it."""
+        """Commit to both, and return whether they accepted it."""
         if self.term is None:
             self.campaign(HOUR)
         assert self.term is not None
@@ -210,7 +210,7 @@ class TwoStores(RuleBasedStateMachine):
         ]
         self.commit(Batch(workers=[worker], checkpoints=saved))
 
-    # what no shard decides
+    # without a shard
 
     @rule(token=st.builds(a_token, id=st.sampled_from("tu"), hash=st.sampled_from("hi"), name=TEXTS))
     def keep_a_token(self, token: TokenRow) -> None:
@@ -257,7 +257,7 @@ class TwoStores(RuleBasedStateMachine):
     def prune(self, what: str, age: timedelta) -> None:
         self.both(lambda store: store.prune(what, age))
 
-    # what can be seen
+    # queries
 
     @rule()
     def see_the_same(self) -> None:
@@ -325,17 +325,17 @@ class TwoStores(RuleBasedStateMachine):
 
 
 def without_clock(workers: list[WorkerRow]) -> list[WorkerRow]:
-    """Except the times of heartbeats: each store has its own clock."""
+    """Compare workers without the times of heartbeats: each store has its own clock."""
     return [replace(worker, last_heartbeat_at=worker.since) for worker in workers]
 
 
 def without_time(jobs: Iterable[JobRow]) -> list[JobRow]:
-    """But for when they were made."""
+    """Compare without creation times."""
     return [replace(job, created_at=None) for job in jobs]
 
 
 async def outcome(call: Coroutine[Any, Any, Any]) -> Any:
-    """What a call returns, or the kind of error that it raises."""
+    """The result of a call, or the type of its error."""
     try:
         return await call
     except MainspringError as error:
@@ -347,5 +347,5 @@ def test_both_stores_answer_alike(postgres_url: str) -> None:
 
 
 def test_final_states_in_the_schema_are_those_of_core() -> None:
-    """The index of active runs has the list in it; a new state needs a migration."""
+    """The index of active runs contains the list of states; a new state needs a migration."""
     assert sorted(FINAL_RUN) == ["CANCELLED", "FAILED", "PARTIAL", "SUCCEEDED", "TIMED_OUT"]

@@ -46,7 +46,7 @@ class TwoOffices(RuleBasedStateMachine):
             self.run_async(self.sqlite.close())
 
     def both(self, call: Call) -> Any:
-        """What both answered; or the kind of error that both raised."""
+        """Return the result of both, or the type of the error that both raised."""
         answers = [timeless(self.run_async(outcome(call(store)))) for store in (self.sqlite, self.postgres)]
         assert answers[0] == answers[1]
         return answers[0]
@@ -133,7 +133,7 @@ class TwoOffices(RuleBasedStateMachine):
         self.both(lambda store: self.chain(store, tenant))
 
     async def audit(self, store: Store) -> Any:
-        """The same entries; not their order, which is that of a clock."""
+        """The same entries; their order depends on the clock."""
         return sorted((row.id, row.tenant, row.object) for row in await store.list_audit(AuditFilter(), None, 100))
 
     async def heads(self, store: Store) -> Any:
@@ -144,7 +144,7 @@ class TwoOffices(RuleBasedStateMachine):
 
 
 def timeless(answer: Any) -> Any:
-    """An answer of a store without the times that its clock gave."""
+    """A result without the times of the store's clock."""
     if isinstance(answer, list):
         return [timeless(one) for one in answer]
     times = {"created_at", "updated_at", "last_at"}.intersection(getattr(answer, "__struct_fields__", ()))

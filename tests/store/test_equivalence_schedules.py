@@ -37,7 +37,7 @@ WINDOWS = [NOW + n * MINUTE for n in range(4)]
 
 
 class TwoBooks(RuleBasedStateMachine):
-    """The same calls on both."""
+    """The same calls on both stores."""
 
     run_async: Callable[[Coroutine[Any, Any, Any]], Any]
     postgres: PostgresStore
@@ -60,7 +60,7 @@ class TwoBooks(RuleBasedStateMachine):
             self.run_async(self.sqlite.close())
 
     def both(self, call: Call) -> Any:
-        """What both answered; or the kind of error that both raised."""
+        """Return the result of both, or the type of the error that both raised."""
         answers = [self.run_async(outcome(call(store))) for store in (self.sqlite, self.postgres)]
         assert answers[0] == answers[1]
         return answers[0]
@@ -76,7 +76,7 @@ class TwoBooks(RuleBasedStateMachine):
         self.keep(schedule)
 
     def keep(self, schedule: ScheduleRow) -> None:
-        """Insert a schedule, and remember it if both took it."""
+        """Insert a schedule, and record it if both accepted it."""
         if self.both(lambda store: store.insert_schedule(schedule, a_change_of(schedule))) is None:
             self.schedules.append(schedule)
 
@@ -94,7 +94,7 @@ class TwoBooks(RuleBasedStateMachine):
     async def evaluated(
         self, store: Store, mode: str, drawn: list[Any], limit: int, ids: list[str], events: list[Any]
     ) -> Any:
-        """What was known, what was decided and what came of it, but for the time: each store has its own."""
+        """Compare input, decision and result, without the time: each store has its own clock."""
         known: list[ScheduleSnapshot] = []
 
         def decide(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
@@ -146,14 +146,14 @@ class TwoBooks(RuleBasedStateMachine):
         self.both(lambda store: store.backfills(schedule.id, 10))
 
     async def events(self, store: Store) -> Any:
-        """But for when they came."""
+        """Compare without the time of receipt."""
         found = await store.list_events(None, None, None, 20)
         return [replace(event, received_at=event.at) for event in found]
 
 
 @st.composite
 def decisions(draw: st.DrawFn) -> Callable[[ScheduleSnapshot], ScheduleDecision]:
-    """Something to decide about whatever schedule: the same each time that it is asked."""
+    """A deterministic decision for any schedule."""
     window_at, fate = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(Outcome))
     state = draw(st.none() | st.sampled_from(RunState))
     run = a_run(params=draw(st.sampled_from(["{}", "é", "\0"])))

@@ -1,5 +1,6 @@
-"""Sharing rules, limits and their notifications: both stores give the same answers (as
-`test_alike.py`)."""
+"""Sharing rules, limits and their notifications: both stores give the same answers (`test_equivalence.py` has the
+rest).
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ class TwoFleets(RuleBasedStateMachine):
             self.run_async(self.sqlite.close())
 
     def both(self, call: Call) -> Any:
-        """What both answered; or the kind of error that both raised."""
+        """Return the result of both, or the type of the error that both raised."""
         answers = [timeless(self.run_async(outcome(call(store)))) for store in (self.sqlite, self.postgres)]
         assert answers[0] == answers[1]
         return answers[0]
@@ -193,7 +194,7 @@ class TwoFleets(RuleBasedStateMachine):
 
 
 def timeless(answer: Any) -> Any:
-    """An answer of a store without the times that its clock gave."""
+    """A result without the times of the store's clock."""
     if isinstance(answer, list):
         return [timeless(one) for one in answer]
     fields = getattr(answer, "__struct_fields__", ())

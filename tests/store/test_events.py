@@ -1,4 +1,4 @@
-"""Events that come in (TRG-7): kept once, and settled with the schedules that wait for them."""
+"""Received events (TRG-7): stored once, and evaluated with the schedules that wait for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fire_for_each(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecisio
 
 
 async def kept(store: Store) -> list[EventRow]:
-    """All events, the latest first."""
+    """All events, latest first."""
     return await store.list_events(None, None, None, 100)
 
 

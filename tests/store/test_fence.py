@@ -1,8 +1,8 @@
-"""The fence, against a real PostgreSQL: the obvious ways to keep an old leader from writing fail, ours holds (I-24).
+"""The fence on a real PostgreSQL: the obvious ways to keep a former leader from writing fail, ours works (I-24).
 
 A zombie believes that it still leads in epoch 1. A successor takes over, and may or may not touch the row that the
-zombie is about to write. Both work on connections of their own, statement by statement, and every order of their
-statements is tried. The rule is broken if the zombie's write is committed after the successor's election was.
+zombie is about to write. Each has its own connection and executes its statements one by one; every order of their
+statements is tried. The rule is violated if the zombie's write is committed after the successor's election.
 
     Zombie                         Successor
     [check the term]               elect: epoch 2
@@ -34,13 +34,13 @@ OURS = (
 )
 
 TOGETHER = (f"WITH fence AS ({OURS[0]}) {WRITE.replace('WHERE', 'FROM fence WHERE')}",)
-"""How a short batch is written: the fence and the rows in one statement, each part of which reads from the fence."""
+"""A short batch: the fence and the rows in one statement, each part of which reads from the fence."""
 
 TAKING = (
     _IS_LED.replace("$1", "'main'").replace("$2", "1").replace("$3", "11"),
     WRITE,
 )
-"""How a share of a limit is taken: a share lock on the lease holds as well, at the price of a MultiXact for each
+"""Taking a share of a limit: a share lock on the lease works as well, at the price of a MultiXact for each
 transaction when several connections write. A batch also renews the lease."""
 
 WEAK = {
@@ -52,7 +52,7 @@ WEAK = {
     "the row as it was": (f"{WRITE} AND seq = 0",),
     "EXISTS, token and the row as it was": (f"{WRITE} AND token <= 1 AND seq = 0 AND EXISTS ({CHECK})",),
 }
-"""What the zombie does before it commits, each statement in order. A statement that finds no row makes it give up."""
+"""The zombie's statements before its commit, in order. If a statement finds no row, the zombie gives up."""
 
 ELECT = """
     UPDATE shards
@@ -68,23 +68,23 @@ SUCCESSOR = {
 
 
 class Story(NamedTuple):
-    """What happened in one order of the statements."""
+    """The result of one order of the statements."""
 
     order: str
     elected_at: int | None
-    """The number of the step after which the election was committed."""
+    """The step after which the election was committed."""
     zombie_wrote_at: int | None
 
     @property
     def breaks_the_rule(self) -> bool:
-        """The zombie's write came true after another leader had been elected."""
+        """The zombie's write was committed after another leader had been elected."""
         return (
             self.elected_at is not None and self.zombie_wrote_at is not None and self.elected_at < self.zombie_wrote_at
         )
 
 
 class Actor:
-    """Carries out its statements one by one on its own connection. A statement may have to wait for a lock."""
+    """Executes statements one by one on its own connection. A statement may wait for a lock."""
 
     def __init__(self, connection: Connection, isolation: str, statements: tuple[str, ...]) -> None:
         self._connection = connection
@@ -96,11 +96,11 @@ class Actor:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether all statements were executed."""
         return self._running is None and (self.gave_up or not self._left)
 
     async def step(self, watcher: Connection) -> bool:
-        """Carry out the next statement, or see whether the last one continues by now; False if it still waits."""
+        """Execute the next statement, or check whether the last one has finished; False if it still waits."""
         if self._running is None:
             if self.is_done:
                 return True
@@ -129,7 +129,7 @@ class Actor:
 
 
 class Stage:
-    """Two actors, an observer, and a row that both want."""
+    """Two actors, an observer, and a row that both actors write."""
 
     def __init__(self, zombie: Connection, successor: Connection, watcher: Connection) -> None:
         self._zombie = zombie
@@ -137,7 +137,7 @@ class Stage:
         self._watcher = watcher
 
     async def play(self, isolation: str, zombie: tuple[str, ...], successor: tuple[str, ...], order: str) -> Story:
-        """Let both carry out their statements in this order ("zs..": zombie, successor, ..)."""
+        """Let both execute their statements in this order ("zs..": zombie, successor, ..)."""
         await self._watcher.execute(
             """UPDATE shards
                SET leader = 'zombie', epoch = 1, nonce = 11, batch_no = 0, lease_until = 'epoch', ttl = '0';
@@ -179,7 +179,7 @@ def orders(zombie: int, successor: int) -> Iterator[str]:
 
 @pytest.fixture
 async def stage(postgres_url: str) -> AsyncIterator[Stage]:
-    """A stage on a database of its own."""
+    """A stage on a separate database."""
     connections = [await asyncpg.connect(postgres_url) for _ in range(3)]
     await connections[2].execute(
         """CREATE TABLE item (id int PRIMARY KEY, value text, token int, seq int);
@@ -217,7 +217,7 @@ async def test_a_weak_shape_lets_the_zombie_write(stage: Stage, isolation: str, 
 
 
 async def test_exists_is_fooled_even_when_it_waits_for_the_row_of_the_new_leader(stage: Stage) -> None:
-    """The zombie waits for the row, and then continues with the lease as it was when it began to wait."""
+    """The zombie waits for the row, and then continues with the lease as of the start of the wait."""
     story = await stage.play(
         "READ COMMITTED", WEAK["EXISTS in the write"], SUCCESSOR["touches the row with its election"], "sszsz"
     )
@@ -229,14 +229,14 @@ async def test_exists_is_fooled_even_when_it_waits_for_the_row_of_the_new_leader
 async def test_no_isolation_level_is_a_fence_for_a_row_that_the_new_leader_has_not_touched(
     stage: Stage, isolation: str
 ) -> None:
-    """It is a legal order, as if the zombie had come first; it is not what happened."""
+    """A valid serial order, as if the zombie had been first, but not the real one."""
     story = await stage.play(isolation, WEAK["check, then write"], SUCCESSOR["leaves the row alone"], "zsszz")
 
     assert story.breaks_the_rule
 
 
 async def test_a_session_lock_is_no_fence_because_a_session_ends_without_its_owner_noticing(postgres_url: str) -> None:
-    """A pool gives the zombie another connection, and nothing tells it that the lock has gone with the first one."""
+    """A pool gives the zombie another connection, without notice that the lock was lost with the first one."""
     first, second, successor = [await asyncpg.connect(postgres_url) for _ in range(3)]
     await second.execute("CREATE TABLE item (id int PRIMARY KEY, value text); INSERT INTO item VALUES (1, '')")
     assert await first.fetchval("SELECT pg_try_advisory_lock(1)"), "the zombie leads"
@@ -251,7 +251,7 @@ async def test_a_session_lock_is_no_fence_because_a_session_ends_without_its_own
 
 
 async def test_a_session_lock_keeps_everybody_out_while_its_owner_sleeps(postgres_url: str) -> None:
-    """A stopped process keeps its session: nothing would ever end the zombie's lead."""
+    """A stopped process keeps its session, so the zombie's term would never end."""
     sleeper, successor = [await asyncpg.connect(postgres_url) for _ in range(2)]
     await sleeper.execute("SELECT pg_advisory_lock(1)")
 

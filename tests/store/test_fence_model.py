@@ -1,16 +1,16 @@
-"""The fence as a model: small enough to try everything that can happen, in any order, with pauses anywhere.
+"""The fence as a model, small enough to explore every order of steps, with pauses anywhere.
 
 Two schedulers, two rows, a few elections and writes. A lease can end at any moment, because a scheduler can be paused
-at any moment. Each looks at a row, decides, and writes; what has to be true for a write to go through is the protocol.
+at any moment. Each reads a row, decides, and writes; the protocol is the condition under which a write is accepted.
 
 Three things must never happen:
 
-    stale   a write of a term that is over
-    lost    a write that was decided on something else than what the row holds
+    stale   a write of a term that has ended
+    lost    a write that was decided on an outdated row
     hole    a write that follows another one, which the store has forgotten
 
-And the store may go back to an earlier moment (a failover that lost its last commits, a restored backup), which is why
-a term needs a nonce and batches need numbers. test_fence.py tries the SQL; this is the idea.
+The store may also be restored to an earlier state (a failover that lost its last commits, a backup), which is why a
+term needs a nonce and batches need numbers. `test_fence.py` tests the SQL; this is the concept.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROWS = 2
 
 
 class Row(NamedTuple):
-    """A row: which write made it what it is, and the epoch of that write."""
+    """A row: the latest write, and its epoch."""
 
     write: int = 0
     token: int = 0
 
 
 class Disk(NamedTuple):
-    """What is stored, and lost when the store goes back."""
+    """The stored state, which a restore resets."""
 
     epoch: int = 0
     nonce: int = 0
@@ -41,18 +41,18 @@ class Disk(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """What one scheduler believes."""
+    """The state of one scheduler."""
 
     epoch: int = 0
     nonce: int = 0
     batch: int = 0
     seen: tuple[int, Row] | None = None
-    """The row that it has looked at, and what it saw."""
+    """The row that it has read, and its content then."""
     checked: bool = False
 
 
 class World(NamedTuple):
-    """Everything at one moment."""
+    """The state of the model."""
 
     disk: Disk = Disk()
     schedulers: tuple[Scheduler, ...] = (Scheduler(), Scheduler())
@@ -71,34 +71,34 @@ def _row(scheduler: Scheduler, disk: Disk) -> Row:
 
 
 def no_check(_scheduler: Scheduler, _disk: Disk) -> bool:
-    """Just write."""
+    """Write unconditionally."""
     return True
 
 
 def check_then_write(scheduler: Scheduler, _disk: Disk) -> bool:
-    """The lease was looked at, in an earlier step."""
+    """The lease was checked in an earlier step."""
     return scheduler.checked
 
 
 def token_of_the_row(scheduler: Scheduler, disk: Disk) -> bool:
-    """The row refuses tokens that are older than the newest one that it has seen."""
+    """The row refuses tokens older than its newest one."""
     return _row(scheduler, disk).token <= scheduler.epoch
 
 
 def token_and_value_of_the_row(scheduler: Scheduler, disk: Disk) -> bool:
-    """And it must be as it was."""
+    """The same, and the row must be unchanged."""
     return (
         token_of_the_row(scheduler, disk) and scheduler.seen is not None and scheduler.seen[1] == _row(scheduler, disk)
     )
 
 
 def epoch_in_the_transaction(scheduler: Scheduler, disk: Disk) -> bool:
-    """The lease is looked at in the transaction that writes."""
+    """The lease is checked in the transaction that writes."""
     return disk.epoch == scheduler.epoch
 
 
 def epoch_and_nonce_in_the_transaction(scheduler: Scheduler, disk: Disk) -> bool:
-    """The same, with a nonce that nobody else has."""
+    """The same, with a unique nonce."""
     return (disk.epoch, disk.nonce) == (scheduler.epoch, scheduler.nonce)
 
 
@@ -108,13 +108,13 @@ def epoch_nonce_and_number_in_the_transaction(scheduler: Scheduler, disk: Disk) 
 
 
 def ours(scheduler: Scheduler, disk: Disk) -> bool:
-    """The same, and the row must be as it was: the compare-and-swap."""
+    """The same, and the row must be unchanged: compare-and-swap."""
     assert scheduler.seen is not None
     return epoch_nonce_and_number_in_the_transaction(scheduler, disk) and scheduler.seen[1] == _row(scheduler, disk)
 
 
 class Bounds(NamedTuple):
-    """How far to look."""
+    """Limits of the exploration."""
 
     elections: int
     writes: int
@@ -126,7 +126,7 @@ GOES_BACK = Bounds(elections=2, writes=2, store_goes_back=True)
 
 
 def what_goes_wrong(protocol: Protocol, bounds: Bounds) -> dict[str, list[str]]:
-    """Try everything. For each thing that must never happen, the shortest way that leads to it."""
+    """Explore all states, and return the shortest path to each violation."""
     found: dict[str, list[str]] = {}
     start = World()
     came_from: dict[World, tuple[World, str] | None] = {start: None}
@@ -143,7 +143,7 @@ def what_goes_wrong(protocol: Protocol, bounds: Bounds) -> dict[str, list[str]]:
 
 
 def steps(world: World, protocol: Protocol, bounds: Bounds) -> Iterator[tuple[str, World, list[str]]]:
-    """All that can happen next, and what would be wrong with it."""
+    """All next states, with their violations."""
     disk = world.disk
     for index, scheduler in enumerate(world.schedulers):
         name = f"s{index}"
@@ -175,7 +175,7 @@ def _write(world: World, index: int, protocol: Protocol) -> Iterator[tuple[str, 
     if not protocol(scheduler, disk):
         yield f"s{index} is refused", _with(world, index, Scheduler()), []
         return
-    # The nonce is what really tells terms apart, whether or not a protocol looks at it.
+    # The nonce is what distinguishes terms, whether or not a protocol checks it.
     faults = ["stale"] if disk.nonce != scheduler.nonce else []
     faults += ["lost"] if disk.rows[at] != seen else []
     faults += ["hole"] if not faults and disk.batch < scheduler.batch else []
@@ -225,9 +225,9 @@ def test_the_shortest_way_around_a_check_before_the_write() -> None:
 @pytest.mark.parametrize(
     ("protocol", "faults"),
     [
-        (epoch_in_the_transaction, {"stale", "lost", "hole"}),  # the same epoch is handed out twice
-        (epoch_and_nonce_in_the_transaction, {"lost", "hole"}),  # a leader remembers what the store has forgotten
-        (epoch_nonce_and_number_in_the_transaction, {"lost"}),  # a leader that was replaced looked at a later time
+        (epoch_in_the_transaction, {"stale", "lost", "hole"}),  # the same epoch is assigned twice
+        (epoch_and_nonce_in_the_transaction, {"lost", "hole"}),  # a leader knows a write that the store has lost
+        (epoch_nonce_and_number_in_the_transaction, {"lost"}),  # a replaced leader read at a later time
         (ours, set()),
     ],
 )

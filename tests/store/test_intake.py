@@ -14,7 +14,7 @@ P0, P1, P2 = Priority
 
 
 async def ids(store: Store, *wants: IntakeRequest) -> list[str]:
-    """The ids of the runs that intake gives."""
+    """The ids of the runs in intake."""
     return [run.id for run in await store.intake("main", wants)]
 
 
@@ -161,7 +161,7 @@ async def test_on_work_calls_soon_after_runs_were_inserted(store: Store) -> None
 
 
 async def test_on_work_gives_no_runs_that_were_there_already(store: Store) -> None:
-    """Not those of a call that is repeated, nor of a key that was used before: they may be adopted by now."""
+    """Not those of a repeated call or a reused key: they may be adopted already."""
     record_heartbeats: list[Sequence[Run]] = []
     key, run, keyed = IdempotencyKey(tenant="acme", key="k", body_hash="h"), a_run(), a_run()
     await store.insert_runs([run])

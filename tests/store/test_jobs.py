@@ -1,4 +1,4 @@
-"""Versions of jobs, jobs that are deleted, and results of runs by day."""
+"""Versions of jobs, deleted jobs, and results of runs by day."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_job_with_schedules_is_not_deleted_and_they_are_named(store: Sto
 
 
 def run_of(job_id: str, random: Random) -> Run:
-    """An ended run of some day, that took some time."""
+    """An ended run with this day and duration."""
     due_at = MIDNIGHT + random.uniform(0, 4) * DAY
     started_at = due_at + timedelta(seconds=random.uniform(-5, 5000)) if random.random() < 0.8 else None
     ended_at = (started_at or due_at) + timedelta(seconds=random.lognormvariate(3, 3))
@@ -143,7 +143,7 @@ def run_of(job_id: str, random: Random) -> Run:
 
 
 def days_of(runs: list[Run], since: datetime, before: datetime) -> list[JobDay]:
-    """Results of runs, by day, counted one by one."""
+    """Compute the results of runs by day, for comparison."""
     by_day: dict[datetime, JobDay] = {}
     for run in runs:
         assert run.ended_at is not None

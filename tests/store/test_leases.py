@@ -1,4 +1,4 @@
-"""Terms: who leads a shard, and until when."""
+"""Terms: the leader of a shard, and the end of its lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.builders import HOUR, Leader, a_run, new_number
 from tests.store.conftest import look
 
 OVER = timedelta(0)
-"""A lease of this length is over as soon as it is given."""
+"""A lease of this duration expires immediately."""
 
 
 async def test_ensure_shard_makes_a_shard_known_led_by_nobody(store: Store) -> None:
@@ -197,7 +197,7 @@ async def test_commit_is_fenced_when_another_server_leads(store: Store) -> None:
 
 
 async def test_commit_is_fenced_when_the_same_epoch_was_handed_out_twice(store: Store) -> None:
-    """A store that lost its last moments knows nothing of the second epoch, and gives it to another leader."""
+    """A store that lost its last commits has lost the second epoch, and assigns it again to another leader."""
     leader = await Leader.of(store)
     forged = type(leader.term)(
         shard="main", epoch=leader.term.epoch, nonce=new_number(), batch_no=0, granted_at=leader.term.granted_at

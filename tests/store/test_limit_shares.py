@@ -1,4 +1,4 @@
-"""Parts of limits that shards hold, and what failed in them: taken behind the fence, lowered by batches, loaded."""
+"""Shares of limits and failure counts of shards: taken behind the fence, lowered by batches, loaded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_shares_are_listed_by_limit_and_holder(store: Store) -> None:
 
 
 async def test_a_share_that_is_asked_for_again_is_the_same(store: Store) -> None:
-    """The answer was lost."""
+    """The response was lost."""
     leader = await Leader.of(store)
 
     answers = [await store.take_share(leader.term, LIMIT, 5, 3) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What the API lists: runs, tasks and their stories, jobs, workers."""
+"""Lists of the API: runs, tasks and their histories, jobs, workers."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ async def test_a_task_is_found_by_its_id(store: Store) -> None:
     assert await store.find_task("no id of a task") is None
 
 
-# their stories
+# histories of tasks
 
 
 async def test_attempts_are_those_of_the_task_that_are_over_oldest_first(store: Store) -> None:

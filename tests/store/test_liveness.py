@@ -100,7 +100,7 @@ async def test_workers_are_pruned_when_they_have_been_lost_or_gone_for_so_long(s
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 async def test_who_notes_workers_never_waits_for_a_batch_that_writes_them(store: Store) -> None:
-    """Two that wait for each other's rows would end with a commit that fails."""
+    """Two writers that wait for each other's rows would end in a deadlock."""
     assert isinstance(store, PostgresStore)
     leader = await Leader.of(store)
     await leader.commit(workers=[a_worker("w1"), a_worker("w2")])

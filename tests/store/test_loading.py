@@ -1,4 +1,4 @@
-"""Loading what a shard keeps in memory."""
+"""Loading the memory of a shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema: it fits the structs, it is made once, it is not touched when it is not known."""
+"""The schema: it matches the structs, is created once, and an unknown one is not changed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
     "join_tokens": (JoinTokenRow, []),
     "worker_identities": (IdentityRow, []),
 }
-"""The struct of each table, and what the store adds for itself."""
+"""The struct of each table, and the additional columns of the store."""
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -181,7 +181,7 @@ asyncio.run(PostgresStore.connect(sys.argv[1]))
 async def test_a_migration_of_postgres_that_is_killed_in_the_middle_can_be_done_again(
     postgres_server: PostgresServer,
 ) -> None:
-    """The migration blocks at a table in its middle: another transaction is creating a table of that name."""
+    """The migration waits in the middle: another transaction is creating a table of the same name."""
     url = postgres_server.url(postgres_server.create_database())
     connection = await asyncpg.connect(url)
     block = connection.transaction()

@@ -1,4 +1,4 @@
-"""Notifications to the outside: at least once, in order, one at a time for each key."""
+"""The outbox: at-least-once delivery, in order, one at a time per key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OVER = timedelta(0)
 
 
 async def ids(store: Store, holder: str = "h1", limit: int = 100, lease: timedelta = HOUR) -> list[str]:
-    """The ids of what a holder gets."""
+    """The ids of the rows that a holder gets."""
     return [outgoing.id for outgoing in await store.claim_outbox(holder, limit, lease)]
 
 

@@ -1,4 +1,4 @@
-"""How statements are carried out: by looking rows up, whatever PostgreSQL knew when it planned (ADR 0012)."""
+"""Query plans: rows are found by an index, whatever the planner's statistics were (ADR 0012)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.store.builders import (
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
@@ -59,7 +59,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -67,7 +67,7 @@ async def other(postgres_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def reader(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection like those that the store reads with."""
+    """A connection with the settings of the store's readers."""
     connection = await open_connection(postgres_url, Limits())
     yield connection
     await connection.close(timeout=5)
@@ -101,7 +101,7 @@ async def test_changes_are_found_by_their_key_whatever_the_planner_knew(
 
 
 async def pages_of(connection: Connection, query: str, args: str) -> int:
-    """How many pages a query looks at, which is what its time depends on."""
+    """Number of pages that a query reads, which determines its time."""
     await connection.execute(f"PREPARE q AS {query}")
     plan = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE q({args})")
     await connection.execute("DEALLOCATE q")
@@ -110,7 +110,7 @@ async def pages_of(connection: Connection, query: str, args: str) -> int:
 
 
 async def multiply(connection: Connection, table: str, row: str, *, key: str = "id", **changes: str) -> None:
-    """Fill a table with 50,000 copies of the row with this key; `n`, in what is changed, is the number of the copy."""
+    """Fill a table with 50,000 copies of the row with this key; `n` in changed columns is the number of the copy."""
     names = await connection.fetch(
         "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 ORDER BY attnum", table
     )
@@ -125,7 +125,7 @@ async def multiply(connection: Connection, table: str, row: str, *, key: str = "
 async def test_runs_are_made_by_looking_up_keys_and_jobs(
     store: PostgresStore, other: Connection, postgres_url: str, statistics: str
 ) -> None:
-    """However many keys, jobs and runs there are: submissions have plans that are made once."""
+    """Submissions have generic plans, which must be fast for any number of keys, jobs and runs."""
     by_key = await open_connection(postgres_url, Limits(), by_key=True)
     run = a_run()
     await store.insert_runs([run], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
@@ -238,7 +238,7 @@ LARGE = (
 
 
 def test_no_query_reads_a_large_table_from_end_to_end() -> None:
-    """Each statement of a call of the port finds its rows by an index."""
+    """Check that each statement of a call of the port finds its rows by an index."""
     store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     statements = {
         name: value
@@ -257,19 +257,19 @@ def test_no_query_reads_a_large_table_from_end_to_end() -> None:
 
 
 def explain(db: sqlite3.Connection, statement: str) -> list[str]:
-    """How SQLite would carry a statement out."""
+    """SQLite's plan of a statement."""
     marks = [int(mark) for mark in re.findall(r"\?(\d+)", statement)]
     arguments = [None] * (max(marks) if marks else statement.count("?"))
     return [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)]
 
 
 async def pages_of_list(connection: Connection, wanted: listing.Listing) -> int:
-    """How many pages a list looks at."""
+    """Number of pages that a list reads."""
     return await pages_of(connection, wanted.sql, ", ".join(f"'{value}'" for value in wanted.parameters))
 
 
 def list_of_tasks(**wanted: object) -> listing.Listing:
-    """A list of tasks as PostgreSQL carries it out."""
+    """PostgreSQL's plan of a list of tasks."""
     return listing.tasks(TaskFilter(**wanted), 20, postgres_lists.DIALECT)  # type: ignore[arg-type]
 
 
@@ -277,7 +277,7 @@ def list_of_tasks(**wanted: object) -> listing.Listing:
 async def test_lists_look_only_at_what_they_show(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 runs of another tenant have ended, with their tasks, attempts and transitions."""
+    """50,000 ended runs of another tenant, with their tasks, attempts and transitions."""
     leader = await Leader.of(store)
     over, going_on = a_run(tenant="flood"), a_run(tenant="a")
     first, second = await leader.adopt(over, going_on)
@@ -321,7 +321,7 @@ async def test_lists_look_only_at_what_they_show(
 async def test_a_long_log_of_decisions_is_looked_at_where_it_is_asked_about(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 decisions about a task of another tenant, and one that is wanted."""
+    """50,000 decisions about a task of another tenant, and one to find."""
     await store.prepare_days(2)
     leader = await Leader.of(store)
     over, going_on = a_run(tenant="flood"), a_run(tenant="a")

@@ -1,4 +1,4 @@
-"""How the audit log, tenants and webhooks are looked up: whatever else there is, only what is asked for is read."""
+"""Query plans of the audit log, tenants and webhooks: only the requested rows are read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.store.test_tokens import a_token
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
@@ -34,7 +34,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -42,7 +42,7 @@ async def other(postgres_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def reader(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection like those that the store reads with."""
+    """A connection with the settings of the store's readers."""
     connection = await open_connection(postgres_url, Limits())
     yield connection
     await connection.close(timeout=5)
@@ -52,7 +52,7 @@ async def reader(postgres_url: str) -> AsyncIterator[Connection]:
 async def test_a_long_audit_log_costs_those_nothing_who_write_seal_and_look_at_it(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 entries of one tenant, as many chains; another tenant has three entries."""
+    """50,000 entries of one tenant and as many chains; another tenant has three entries."""
     await store.prepare_days(2)
     flood = an_entry(tenant="flood", object="run_flood")
     await store.record([flood, an_entry(), an_entry(), an_entry()])

@@ -1,4 +1,4 @@
-"""How lists of runs are carried out: along an index, a page at a time, whatever the planner knew (ADR 0012)."""
+"""Query plans of lists of runs: along an index, a page at a time, whatever the planner's statistics were (ADR 0012)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sqlite_counts_the_days_of_a_job_in_an_index_that_has_all_of_it() -> Non
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -76,14 +76,14 @@ async def other(postgres_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def reader(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection like those that the store reads with."""
+    """A connection with the settings of the store's readers."""
     connection = await open_connection(postgres_url, Limits())
     yield connection
     await connection.close(timeout=5)
 
 
 async def history_of(other: Connection, days: int) -> None:
-    """Make this number of days of history."""
+    """Create partitions for this number of days of history."""
     for number in range(days):
         day = date(2025, 3, 1) + timedelta(days=number)
         await other.execute(
@@ -93,7 +93,7 @@ async def history_of(other: Connection, days: int) -> None:
 
 
 def listed(wanted: RunFilter, jobs: list[str] | None = None) -> Listing:
-    """A list of runs as PostgreSQL carries it out."""
+    """PostgreSQL's plan of a list of runs."""
     return run_lists.runs(wanted, 20, jobs, postgres_lists.DIALECT)
 
 
@@ -101,7 +101,7 @@ def listed(wanted: RunFilter, jobs: list[str] | None = None) -> Listing:
 async def test_a_page_looks_at_few_pages_of_each_day_of_history(
     postgres_url: str, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 runs of one job and tenant are in 90 days of history, and as many in `runs`; of others there are a few."""
+    """50,000 runs of one job and tenant in 90 days of history, as many in `runs`, and a few of others."""
     store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     await history_of(other, DAYS)
     leader = await Leader.of(store)

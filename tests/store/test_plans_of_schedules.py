@@ -1,4 +1,4 @@
-"""How schedules, fires and dead letters are looked up: whatever else there is, only what is asked for is read."""
+"""Query plans of schedules, fires and dead letters: only the requested rows are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store.test_plans import multiply, pages_of, pages_of_list
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
@@ -33,7 +33,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -41,7 +41,7 @@ async def other(postgres_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def reader(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection like those that the store reads with."""
+    """A connection with the settings of the store's readers."""
     connection = await open_connection(postgres_url, Limits())
     yield connection
     await connection.close(timeout=5)
@@ -51,7 +51,7 @@ async def reader(postgres_url: str) -> AsyncIterator[Connection]:
 async def test_schedules_that_are_not_due_and_ended_fires_cost_an_evaluation_nothing(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
-    """50,000 schedules that are not due, 50,000 old fires of the one that is."""
+    """50,000 schedules that are not due, and 50,000 old fires of the one that is due."""
     due = a_schedule(event_type="file.arrived", after_job="load", has_waiting_windows=True)
     later = a_schedule(next_at=await store.time() + HOUR, job="load")
     await given(store, due, later)

@@ -1,4 +1,4 @@
-"""How limits and what waits are looked up: whatever else there is, only what is asked for is read."""
+"""Query plans of limits and of waiting runs: only the requested rows are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.store.test_plans import explain, multiply, pages_of
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
@@ -35,7 +35,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -70,7 +70,7 @@ async def test_runs_in_intake_are_counted_along_their_index_and_no_further_than_
 async def test_many_limits_cost_those_nothing_who_take_from_one(
     store: PostgresStore, other: Connection, postgres_url: str, statistics: str
 ) -> None:
-    """50,000 limits that count, with as many holders."""
+    """50,000 limits in use, with as many holders."""
     leader = await Leader.of(store)
     await store.take_rate_grants([a_request(limit="flood")])
     await store.take_share(leader.term, "held", 5, 1)

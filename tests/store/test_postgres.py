@@ -1,4 +1,4 @@
-"""What is special to PostgreSQL: connections that break, answers that get lost, leaders that fall asleep, plans."""
+"""PostgreSQL only: broken connections, lost responses, paused leaders, plans."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from tests.store.conftest import look
 from tests.store.proxy import Proxy, proxied
 
 QUICK = Limits(lock=0.2, idle_in_transaction=0.4, statement=0.8, deadline=1.0)
-"""The same order as in production, so that a test that has to wait for one waits a moment only."""
+"""Short timeouts in the same order as in production, so that a test that waits for one is fast."""
 
 SOON = replace(UNHURRIED, lock=QUICK.lock)
-"""For a test that waits for a lock, or for none of them: a busy machine may take its time for everything else."""
+"""For tests that wait for a lock, or for no timeout: a busy machine may be slow."""
 
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    """A store on a database of its own."""
+    """A store on a separate database."""
     opened = await PostgresStore.connect(postgres_url, limits=SOON, lease=HOUR)
     yield opened
     await opened.close()
@@ -61,19 +61,19 @@ async def behind_proxy(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, 
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the store, to the same database."""
+    """A separate connection to the store's database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
 
 
 async def writer_pid(store: PostgresStore, shard: str = "main") -> int:
-    """The server process that a shard's batches go through."""
+    """The server process of the connection that writes a shard's batches."""
     async with store._writers[shard].connection() as connection:
         return connection.get_server_pid()
 
 
-# answers that get lost
+# lost responses
 
 
 @pytest.mark.parametrize("kind", ["with rows", "empty"])
@@ -132,7 +132,7 @@ async def test_a_campaign_whose_answer_was_lost_is_recognized_by_its_nonce(
     assert (term.epoch, term.nonce) == (1, 7)
 
 
-# networks that swallow everything, connections that end
+# silent networks, closed connections
 
 
 async def test_what_may_take_long_is_not_bound_by_the_deadline_of_others(postgres_url: str) -> None:
@@ -156,7 +156,7 @@ async def test_a_call_that_gets_no_answer_ends_at_the_deadline(behind_proxy: tup
         pool._deadline = 0.2
 
     for call in (leader.commit(), store.time(), store.insert_runs([a_run()]), store.waiting("main", 5)):
-        async with asyncio.timeout(30):  # no other limit of this store ends so soon
+        async with asyncio.timeout(30):  # every other timeout of this store is longer
             with pytest.raises(Unavailable):
                 await call
 
@@ -277,7 +277,7 @@ async def test_a_leader_that_sleeps_inside_a_transaction_blocks_its_successor_fo
     fence = (leader.term.shard, leader.term.epoch, leader.term.nonce, 1)
     assert await sleeper.fetchval(postgres_batch.FENCE, *fence) is not None
 
-    # The sleeper has renewed its lease of no length in a transaction that it never ends.
+    # The paused leader has renewed its expired lease in a transaction that it never ends.
     term: Term | None = None
     async with asyncio.timeout(60):
         while term is None:
@@ -287,7 +287,7 @@ async def test_a_leader_that_sleeps_inside_a_transaction_blocks_its_successor_fo
                 continue  # the row is locked: that is what lock_timeout is for
 
     assert term.epoch == 2
-    async with asyncio.timeout(30):  # its locks go a moment before it does
+    async with asyncio.timeout(30):  # its locks are released a moment before it ends
         while await look(store, f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"):
             pass
     sleeper.terminate()
@@ -296,7 +296,7 @@ async def test_a_leader_that_sleeps_inside_a_transaction_blocks_its_successor_fo
 
 
 async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce(postgres_server: PostgresServer) -> None:
-    """The store is restored from a copy made before the last election, which therefore never happened."""
+    """The store is restored from a copy made before the last election, which is lost."""
     original = postgres_server.create_database()
     store = await PostgresStore.connect(postgres_server.url(original), limits=QUICK)
     await store.ensure_shard("main")

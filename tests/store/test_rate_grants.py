@@ -1,4 +1,4 @@
-"""Rates that hold for all servers together: taken durably, one at a time, by the store's clock."""
+"""Cluster-wide rates: allowances are taken durably, one at a time, by the store's clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.store.test_rules import write
 
 
 async def granted(store: Store, *requests: RateRequest) -> list[int]:
-    """How much each request was granted."""
+    """The granted allowance of each request."""
     return [answer.granted for answer in await store.take_rate_grants(requests)]
 
 
@@ -53,7 +53,7 @@ async def test_each_request_is_answered_in_order(store: Store) -> None:
 
 
 async def test_what_was_taken_counts_for_a_period_by_the_stores_time(store: Store) -> None:
-    """The period is so short that what was taken counts no more when the next call comes."""
+    """The period is so short that an allowance no longer counts at the next call."""
     for _ in range(3):
         assert await granted(store, a_request(wanted=5, per_seconds=1e-9)) == [5]
 
@@ -79,7 +79,7 @@ async def test_takes_that_count_no_more_are_deleted_with_the_next(store: Store) 
         await granted(store, a_request(per_seconds=1e-9))
 
     ((takes,),) = await look(store, "SELECT takes FROM rate_usage")
-    assert takes.count("[") == 2  # the list and one take
+    assert takes.count("[") == 2  # the list and one allowance
 
 
 async def test_of_a_limit_that_many_take_from_only_so_much_is_kept(store: Store) -> None:
@@ -123,7 +123,7 @@ class Taken(NamedTuple):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def servers(request: pytest.FixtureRequest) -> AsyncIterator[list[Store]]:
-    """Eight ways to the same store: on PostgreSQL, four connections of each of two servers."""
+    """Eight clients of the same store: on PostgreSQL, four connections of each of two servers."""
     opened: list[Store]
     if request.param == "sqlite":
         opened = [SqliteStore.open(":memory:", clock=SystemClock())]
@@ -136,7 +136,7 @@ async def servers(request: pytest.FixtureRequest) -> AsyncIterator[list[Store]]:
 
 
 async def test_eight_who_take_at_once_get_as_much_as_there_is_together(servers: list[Store]) -> None:
-    """They name the limits in any order, and the first time that there are such limits."""
+    """They name the limits in any order, and create them."""
 
     async def take(store: Store, limits: Sequence[str]) -> list[int]:
         requests = [a_request(limit=limit, most=50, wanted=2) for limit in limits]
@@ -150,7 +150,7 @@ async def test_eight_who_take_at_once_get_as_much_as_there_is_together(servers: 
 
 
 async def test_no_period_has_more_than_the_limit_for_all_servers(servers: list[Store]) -> None:
-    """Eight take as fast as they can, until they have had the limit five times over."""
+    """Eight clients take as fast as they can, until they have taken five times the limit."""
     most, period = 7, timedelta(seconds=0.1)
     taken: list[Taken] = []
 
@@ -163,6 +163,6 @@ async def test_no_period_has_more_than_the_limit_for_all_servers(servers: list[S
     await asyncio.gather(*(hammer(store) for store in servers))
 
     for first in taken:
-        # A take was at some moment between the two times. Those that were within one period for sure:
+        # An allowance was taken between the two times. These were certainly within one period:
         surely = [one.amount for one in taken if first.after <= one.after and one.before < first.after + period]
         assert sum(surely) <= most

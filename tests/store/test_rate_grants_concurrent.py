@@ -1,4 +1,4 @@
-"""What is taken from limits by one statement, on PostgreSQL: as if it had been taken under the locks."""
+"""Allowances taken by one statement on PostgreSQL: equivalent to those taken under locks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LIMIT = a_request().limit
 
 
 class Server:
-    """Takes from limits over a connection of its own, and counts what it says to the store."""
+    """Takes allowances over a separate connection, and counts its round trips."""
 
     def __init__(self, connection: asyncpg.Connection, clock: Clock) -> None:
         self.statements = 0
-        """How many the last take needed."""
+        """Round trips of the latest call."""
         self._connection = connection
         self._allowances = Allowances(clock)
 
@@ -34,12 +34,12 @@ class Server:
             return await self._allowances.take(self._connection, requests)
 
     async def granted(self, **changes: object) -> int:
-        """How much one request was granted."""
+        """The granted allowance of one request."""
         (answer,) = await self.take(a_request(**changes))
         return answer.granted
 
     async def takes(self) -> Sequence[Take]:
-        """What counts, as it is written down."""
+        """The stored allowances that count."""
         found = await self._connection.fetchval('SELECT takes FROM rate_usage WHERE "limit" = $1', LIMIT)
         return msgspec.json.decode(found, type=list[Take])
 
@@ -53,7 +53,7 @@ class Server:
 
 
 class StandingClock(SystemClock):
-    """A clock that stood still: by it, no time has passed since it was made."""
+    """A clock that stands still."""
 
     def __init__(self, behind: float = 0.0) -> None:
         self._stands_at = super().monotonic() - behind
@@ -65,7 +65,7 @@ class StandingClock(SystemClock):
 
 @pytest.fixture(autouse=True)
 def _ample_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, a statement arrives in time."""
+    """Let statements arrive in time, even on a slow machine."""
     monkeypatch.setattr(postgres_limits, "AHEAD", timedelta(seconds=0.9))
 
 
@@ -118,7 +118,7 @@ async def test_of_several_limits_all_are_taken_from_or_none(server: Server, othe
 
 
 async def test_a_take_is_never_older_than_the_store(server: Server) -> None:
-    """It counts for a period at least, and for a little longer at most."""
+    """An allowance counts for at least a period, and at most for a little longer."""
     await server.granted()
     before = await server.time()
     await server.granted()
@@ -146,7 +146,7 @@ async def test_who_is_refused_by_what_is_known_hears_it_from_the_store(server: S
 
 @pytest.mark.parametrize("seconds", [-3600, 3600])
 async def test_who_has_another_time_than_the_store_takes_under_the_locks(server: Server, seconds: int) -> None:
-    """The store's clock was set, or this machine slept: a take has the store's time all the same."""
+    """The store's clock was changed, or this machine was suspended: an allowance still has the store's time."""
     await server.granted()
     server._allowances._time.heard(await server.time() + timedelta(seconds=max(0, seconds)))
     if seconds < 0:
@@ -159,7 +159,7 @@ async def test_who_has_another_time_than_the_store_takes_under_the_locks(server:
 
 
 async def test_a_period_that_is_too_short_for_it_is_taken_from_under_the_locks(server: Server) -> None:
-    """Else a take would count for much longer than it should."""
+    """Otherwise an allowance would count for much too long."""
     short = 10 * postgres_limits.AHEAD.total_seconds()
     for _ in range(2):
         await server.granted(per_seconds=short)

@@ -1,4 +1,4 @@
-"""What people decide about who may use what: kept in versions, told of, and counted by one number."""
+"""Sharing rules: stored with versions, announced to servers, and counted by one number."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DROPS: dict[str, Drop] = {
 
 
 async def rows(store: Store, kind: str) -> Sequence[Any]:
-    """What the store has of one kind."""
+    """The stored rules of one kind."""
     found: Sequence[Any] = getattr(await store.rules(), kind)
     return found
 
@@ -247,7 +247,7 @@ async def test_a_rule_that_the_store_refuses_changes_nothing(store: Store, bad: 
 
 
 async def test_a_rule_that_nobody_can_read_keeps_no_other_back(store: Store) -> None:
-    """A later release has written it, or a hand."""
+    """Written by a later release, or by hand."""
     for tenant in ("acme", "other"):
         await store.put_quota(a_quota(tenant=tenant), None, an_entry())
     await write(store, """UPDATE quotas SET quota = '{"weight":1,"new":true}' WHERE tenant = 'acme'""")
@@ -256,7 +256,7 @@ async def test_a_rule_that_nobody_can_read_keeps_no_other_back(store: Store) -> 
 
 
 async def test_rules_are_as_they_were_at_one_moment(store: Store) -> None:
-    """A reader between two changes sees the number that belongs to them."""
+    """A reader between two changes gets the rules and the number of the same version."""
 
     async def change() -> None:
         for name in "abcdefgh":
@@ -273,7 +273,7 @@ async def test_rules_are_as_they_were_at_one_moment(store: Store) -> None:
 
 
 async def write(store: Store, statement: str) -> None:
-    """Change something by hand, beneath the port."""
+    """Change a row below the port, as by hand."""
     if isinstance(store, SqliteStore):
         await store._write(lambda db: db.execute(statement))
     else:

@@ -1,4 +1,4 @@
-"""Which runs a filter means: one rule in Python, and both stores must list and count the same."""
+"""Filters of runs: implemented again in Python, for comparison with the lists and counts of both stores."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILTERS = {
 
 
 def means(wanted: RunFilter, run: Run, job: JobRow, *, in_history: bool) -> bool:
-    """Whether a filter means a run."""
+    """Whether a filter matches a run."""
     labels = msgspec.json.decode(job.labels, type=dict[str, str])
     return (
         (wanted.tenant is None or run.tenant == wanted.tenant)
@@ -70,7 +70,7 @@ def means(wanted: RunFilter, run: Run, job: JobRow, *, in_history: bool) -> bool
 
 
 def ids_of(wanted: RunFilter, runs: dict[str, tuple[Run, JobRow, bool]]) -> list[str]:
-    """The ids of those that a filter means."""
+    """The ids of the matching runs."""
     return [run.id for run, job, archived in runs.values() if means(wanted, run, job, in_history=archived)]
 
 
@@ -88,7 +88,7 @@ async def some_jobs(store: Store) -> list[JobRow]:
 
 
 async def some_runs(store: Store) -> dict[str, tuple[Run, JobRow, bool]]:
-    """Runs of all states, made one a minute, half of those that are over in history; by id, the newest first."""
+    """Runs of all states, one created per minute, half of the ended ones in history; newest first."""
     leader, random = await Leader.of(store), Random(7)
     jobs = await some_jobs(store)
     runs: list[tuple[Run, JobRow, bool]] = []

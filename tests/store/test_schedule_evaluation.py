@@ -1,4 +1,4 @@
-"""Settling schedules: what is taken, what is known of it, and that what follows is written whole or not at all."""
+"""Evaluation of schedules: selection, context, and a decision that is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.store.test_damage import write
 
 
 class Watching:
-    """Leaves everything as it is, and remembers what it was asked."""
+    """Decides nothing, and records its input."""
 
     def __init__(self) -> None:
         self.evaluation_batches: list[EvaluationBatch] = []
@@ -49,13 +49,13 @@ class Watching:
 
     @property
     def case(self) -> ScheduleSnapshot:
-        """The one case that there was."""
+        """The only snapshot."""
         ((case,),) = [evaluation_batch.cases for evaluation_batch in self.evaluation_batches]
         return case
 
 
 async def case_of(store: Store, schedule: ScheduleRow) -> ScheduleSnapshot:
-    """What is known of a schedule when it is settled."""
+    """The context of an evaluation."""
     watching = Watching()
     await store.evaluate_schedules([schedule.id], watching)
     return watching.case
@@ -66,7 +66,7 @@ async def fires_of(store: Store, schedule: ScheduleRow) -> list[FireRow]:
     return await store.fires(FireFilter(schedule_id=schedule.id), 1000)
 
 
-# what is taken
+# selection
 
 
 async def test_what_is_due_is_taken_the_most_overdue_first(store: Store) -> None:
@@ -129,7 +129,7 @@ async def test_schedules_that_are_named_are_taken_and_what_is_not_there_is_left_
     assert (await store.evaluate_schedules([], watching)).schedules == 0
 
 
-# what is known
+# context
 
 
 async def test_a_case_has_the_latest_version_of_its_job(store: Store) -> None:
@@ -262,7 +262,7 @@ async def test_a_case_has_the_latest_fires_of_the_other_and_none_if_there_is_no_
     assert (await case_of(store, other)).other is None
 
 
-# what follows
+# decisions
 
 
 async def test_everything_that_was_decided_is_written_together(store: Store) -> None:
@@ -302,7 +302,7 @@ async def test_a_fire_takes_the_place_of_the_one_with_its_key(store: Store) -> N
 
 
 async def test_a_window_that_has_a_run_never_gets_another(store: Store) -> None:
-    """I-30, whatever is decided: the second settling leaves nothing."""
+    """I-30, for any decision: the second evaluation writes nothing."""
     schedule, first, second = a_schedule(), a_run(), a_run()
     await given(store, schedule)
     fire = a_fire(schedule, outcome=Outcome.RAN, run_id=first.id)
@@ -330,7 +330,7 @@ async def test_a_decision_about_a_schedule_outside_the_batch_is_refused(store: S
 
 
 class Halt(Exception):
-    """Decides no more."""
+    """Fails."""
 
 
 async def test_a_failed_evaluation_writes_nothing_and_can_be_repeated(store: Store) -> None:

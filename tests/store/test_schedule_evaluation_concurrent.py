@@ -1,4 +1,4 @@
-"""Several servers settle at once, or one is lost in the middle: nothing happens twice, nothing is left out (I-30)."""
+"""Concurrent evaluations, and servers lost in the middle: no window is fired twice, and none is left out (I-30)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def stores(postgres_url: str) -> AsyncIterator[Sequence[PostgresStore]]:
 
 @pytest.fixture
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
-    """A connection beside the stores, to the same database."""
+    """A separate connection to the stores' database."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close(timeout=5)
@@ -52,14 +52,14 @@ async def behind_proxy(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, 
 
 
 async def until_a_lock_is_awaited(connection: Connection) -> None:
-    """Until a session waits for a lock."""
+    """Wait until a session waits for a lock."""
     async with asyncio.timeout(10):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             await connection.fetchval("SELECT pg_sleep(0.01)")
 
 
 def fire_next(case: ScheduleSnapshot) -> ScheduleDecision:
-    """Run the window after the last one that was covered, whatever time it is: who sees an old state does it twice."""
+    """Run the window after the last covered one, at any time: with an outdated context it would run twice."""
     window_at = case.schedule.planned_through + MINUTE
     run = a_run(job_id=JOB.id, schedule_id=case.schedule.id, window_at=window_at)
     fire = a_fire(case.schedule, window_at=window_at, outcome=Outcome.RAN, run_id=run.id)

@@ -1,4 +1,4 @@
-"""A settling under a key is made once: the same key again answers with what was made the first time."""
+"""Evaluations with idempotency keys: a repeated key returns the first result."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OTHER_BODY = IdempotencyKey(tenant="acme", key="k", body_hash="another body")
 
 
 def rule_nothing(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
-    """The schedule moved since it was read."""
+    """The schedule was changed since it was read."""
     return []
 
 
 async def told(store: Store) -> int:
-    """How many entries the audit log has."""
+    """Number of entries of the audit log."""
     return len(await store.list_audit(AuditFilter(), None, 100))
 
 

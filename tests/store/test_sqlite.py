@@ -1,4 +1,4 @@
-"""What is special to SQLite: one process, one file, a crash at any moment, a clock that is given."""
+"""SQLite only: one process, one file, a crash at any moment, an injected clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.store.conftest import look
 
 
 class HandClock(SystemClock):
-    """A clock that a test moves."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
@@ -102,7 +102,7 @@ def test_a_store_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
 
 
 def test_a_mark_that_names_a_living_process_holds_nobody_off(tmp_path: Path) -> None:
-    """The number in it may have been given to another process since; only the kernel's lock counts."""
+    """Its pid may have been reused since; only the kernel's lock counts."""
     path = tmp_path / "store.db"
     (tmp_path / "store.db.lock").write_text(f"{os.getpid()}\n")
 
@@ -303,7 +303,7 @@ async def test_reading_does_not_wait_for_writing(tmp_path: Path) -> None:
     await store.close()
 
 
-# a clock that is given, and a store that goes back in time
+# an injected clock, and a restored store
 
 
 async def test_the_time_is_that_of_the_clock_that_was_given() -> None:
@@ -343,7 +343,7 @@ async def test_a_store_in_memory_can_go_back_to_a_snapshot() -> None:
 
 
 async def test_a_store_in_memory_can_go_back_as_often_as_a_simulator_wants() -> None:
-    """Statements that were prepared before must not be used after: SQLite 3.40 reads freed memory then."""
+    """Statements prepared before must not be used afterwards: SQLite 3.40 reads freed memory then."""
     store = SqliteStore.open(":memory:", clock=SystemClock(), run=inline)
     leader = await Leader.of(store)
     run = a_run()
@@ -373,7 +373,7 @@ async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce() -
 
 
 async def test_the_same_calls_leave_the_same_bytes() -> None:
-    """Nothing in it depends on chance or on the machine's clock, so that a simulator can repeat itself."""
+    """The store uses no randomness and not the machine's clock, so that simulations are reproducible."""
     snapshots = []
     for _ in range(2):
         seeded = random.Random(1)

@@ -1,4 +1,4 @@
-"""Making jobs and runs, once."""
+"""Creating jobs and runs, once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_job_with_the_definition_of_an_older_version_is_a_new_version(st
 
 
 async def test_a_job_inserted_again_with_its_id_is_the_one_that_is_there(store: Store) -> None:
-    """The answer was lost, and another client has made a version since."""
+    """The response was lost, and another client has created a version since."""
     mine = a_job(definition="[1]")
     first = await store.insert_job(mine)
     await store.insert_job(a_job(definition="[2]"))
@@ -158,7 +158,7 @@ async def test_one_key_used_by_many_at_once_makes_the_runs_of_one(store: Store) 
 
 
 async def test_no_run_is_made_of_a_job_that_is_not_in_the_store(store: Store) -> None:
-    """Of the good one beside it nothing is made either."""
+    """The valid one beside it is not created either."""
     good, orphan = a_run(), a_run(job_id="job_lost")
 
     with pytest.raises(JobMissing) as missing:

@@ -32,14 +32,14 @@ OLD = 40 * DAY
 
 
 async def count(store: Store, table: str) -> int:
-    """How many rows a table has."""
+    """Number of rows of a table."""
     ((rows,),) = await look(store, f"SELECT count(*) FROM {table}")
     assert isinstance(rows, int)
     return rows
 
 
 async def prune_all(store: Store, what: str) -> int:
-    """Prune until there is no more."""
+    """Prune until nothing is left to prune."""
     calls = 1
     while (await store.prune(what, AGE)).more:
         calls += 1
@@ -124,7 +124,7 @@ async def test_prune_takes_away_what_is_older_than_age_and_nothing_else(store: S
         "rejected_events",
         "artifacts",
     )
-    # The adoptions have transitions of their own, which are older than everything here.
+    # The transitions of the adoptions are older than everything here.
     assert [await count(store, table) for table in tables] == [4, 2, 2, 2, 2, 2, 2, 2]
 
     for what in PRUNABLE:

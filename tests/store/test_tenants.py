@@ -1,4 +1,4 @@
-"""Tenants and settings: described in versions, listed with or without a description."""
+"""Tenants and settings: versioned, and listed with or without a description."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def names(store: Store, after: str = "", limit: int = 100) -> list[str]:
 
 
 def only_named(name: str) -> TenantRow:
-    """A tenant that nobody has described."""
+    """A tenant without a description."""
     return TenantRow(
         name=name, title="", contact="", note="", version=0, created_at=EPOCH, created_by="", updated_at=EPOCH,
         updated_by="",

@@ -1,4 +1,4 @@
-"""Tokens: kept without the token itself, ended, noted as used."""
+"""Tokens: stored as a digest, revoked, with their last use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.store.conftest import execute
 
 
 def a_token(**changes: Any) -> TokenRow:
-    """A token that is good."""
+    """A valid token."""
     values: dict[str, Any] = {
         "id": f"tok{new_number()}", "hash": "ab12", "tenant": "acme", "roles": ("submitter", "viewer"),
         "name": "nightly", "created_by": "ann", "created_at": NOW, "expires_at": NOW + DAY,

@@ -1,4 +1,4 @@
-"""One row that can't be read never stops a pass: it is named and counted, and all others are used."""
+"""An unreadable row never stops a pass: it is logged, counted and skipped."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.store.test_damage import write
 from tests.store.test_liveness import a_worker
 
 NEVER = 2**62
-"""Microseconds: a time that no calendar has. SQLite keeps it; PostgreSQL's own types allow nothing like it."""
+"""Microseconds beyond any date. SQLite stores it; PostgreSQL's types refuse it."""
 
 
 class Found(NamedTuple):
-    """What a pass found, of what it should have."""
+    """The rows that a pass returned, and those that it should return."""
 
     good: list[str]
     found: list[str]
     kind: str
-    """Of the row that can't be read."""
+    """Id of the unreadable row."""
 
 
 Case = Callable[[Store], Awaitable[Found]]
@@ -190,7 +190,7 @@ async def _open_fire(store: Store, fire: FireRow) -> None:
 async def test_schedules_fire_though_one_has_a_fire_that_can_not_be_read(
     store: Store, spoil: Callable[[Store, FireRow], Awaitable[None]]
 ) -> None:
-    """It is put off by itself; no window of it is lost."""
+    """Only this schedule is postponed, and none of its windows is lost."""
     bad, good = a_schedule(has_waiting_windows=True), a_schedule(has_waiting_windows=True)
     await given(store, bad, good)
     for schedule in (bad, good):
@@ -215,7 +215,7 @@ async def test_schedules_fire_though_one_has_a_fire_that_can_not_be_read(
 
 
 async def test_an_end_whose_fire_can_not_be_read_keeps_no_other_from_being_noted(store: Store) -> None:
-    """D1 of the attempt to break it: one such row ended the sweeper for good, over every restart."""
+    """Before, one such row stopped the sweeper permanently, even after restarts."""
     good, bad = a_schedule(next_at=None), a_schedule(next_at=None)
     await given(store, good, bad)
     leader = await Leader.of(store)

@@ -1,4 +1,4 @@
-"""Telling others that there is work."""
+"""Wake-ups: notify other servers of new work."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class HandClock:
 
 
 async def evaluate_schedules() -> None:
-    """Let everybody run who can."""
+    """Run all tasks that are ready."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 class Wire:
-    """What was sent, instead of a database; it can be cut."""
+    """Records messages in place of a database; can be disconnected."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -68,7 +68,7 @@ class Wire:
 
 @pytest.fixture
 async def parts() -> AsyncIterator[tuple[Wakeups, HandClock, Wire]]:
-    """Wake-ups with a clock and a wire of the test's."""
+    """Wake-ups with the test's clock and connection."""
     clock, wire = HandClock(), Wire()
     wakeups = Wakeups(sender="me", clock=clock, send=wire.send, open_listener=wire.open_listener)
     yield wakeups, clock, wire
@@ -151,14 +151,14 @@ LISTENERS = """
 
 
 async def listening(connection: Connection, listeners: int) -> None:
-    """Come back when so many sessions listen: their last statement was LISTEN or the check that they are alive."""
+    """Wait for this number of listening sessions: their last statement was LISTEN or the keep-alive check."""
     async with asyncio.timeout(30):
         while await connection.fetchval(LISTENERS) < listeners:
             pass
 
 
 async def test_other_processes_hear_of_work(postgres_url: str) -> None:
-    """Two stores are as good as two processes: they share nothing but the database."""
+    """Two stores are equivalent to two processes: they share only the database."""
     mine, theirs = await PostgresStore.connect(postgres_url), await PostgresStore.connect(postgres_url)
     my_ear, their_ear = Ear(mine), Ear(theirs)
     watcher = await asyncpg.connect(postgres_url)

@@ -1,4 +1,4 @@
-"""Webhooks and their messages."""
+"""Webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.store.test_audit import told
 
 
 async def given_webhook(store: Store, **changes: object) -> WebhookRow:
-    """A webhook that is kept."""
+    """A stored webhook."""
     return await store.put_webhook(a_webhook(**changes), None, an_entry(action="put_webhook"))
 
 
 async def given_deliveries(store: Store, *deliveries: DeliveryRow) -> None:
-    """Messages that are to be sent."""
+    """Messages to deliver."""
     await store.add_deliveries(deliveries, [an_outgoing(id=f"out_{delivery.id}") for delivery in deliveries])
 
 
 async def outgoing(store: Store) -> list[str]:
-    """Ids of what is to be sent."""
+    """Ids of the messages to deliver."""
     return [row[0] for row in await look(store, "SELECT id FROM outbox ORDER BY seq")]
 
 

@@ -1,4 +1,4 @@
-"""Join tokens and the identities that are given for them: limited uses, one name each, and revocation."""
+"""Join tokens and worker identities: limited uses, one name each, and revocation."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def an_identity(token: JoinTokenRow, **changes: Any) -> IdentityRow:
 
 
 async def given(store: Store, **changes: Any) -> JoinTokenRow:
-    """A join token that is kept."""
+    """A stored join token."""
     row = a_join_token(**changes)
     await store.insert_join_token(row, an_entry())
     return row
 
 
 async def entries(store: Store, name: str) -> int:
-    """How many entries of the audit log are about this."""
+    """Number of audit entries of this object."""
     return len(await store.list_audit(AuditFilter(object=name), None, 100))
 
 

@@ -36,7 +36,7 @@ def settings() -> dict[str, str]:
 
 
 def install() -> None:
-    """Make its tables and its DAGs."""
+    """Create its tables and its DAGs."""
     dags = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     dags.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name(_DAGS), dags / _DAGS)
@@ -49,7 +49,7 @@ def become(words: list[str]) -> None:
 
 
 class Driver:
-    """Asks for runs of DAGs."""
+    """Requests runs of DAGs."""
 
     def __init__(self) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", given.port(), timeout=_WAIT_SECONDS)

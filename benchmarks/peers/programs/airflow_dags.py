@@ -1,4 +1,4 @@
-"""Airflow's DAGs. A copy of this file stands in its folder of DAGs."""
+"""Airflow's DAGs. This file is copied to its folder of DAGs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STEPS = 10
 
 
 def _conf(name: str) -> int:
-    """What the run was asked for with."""
+    """Parameters of the run."""
     return int(get_current_context()["dag_run"].conf[name])
 
 
@@ -28,7 +28,7 @@ def numbers() -> list[int]:
 
 @task
 def last() -> None:
-    """Says that it has begun, after others."""
+    """Record the start, after other tasks."""
     mark(_conf("first") + _conf("count"))
 
 

@@ -1,6 +1,6 @@
 """Dagster: jobs that the driver executes in its own process, with an instance that keeps everything in PostgreSQL.
 
-Dagster reads the annotations of ops when they are defined, so they are not put off here.
+Dagster reads the annotations of ops when they are defined, so they are not deferred here.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""DBOS. `install` makes its tables, `work NAME` is a worker of the queue; without arguments it is the driver.
+"""DBOS. `install` creates its tables, `work NAME` is a worker of the queue; without arguments it is the driver.
 
 The variant `queue` enqueues workflows for workers; `direct` starts them inside the driver.
 """
@@ -52,7 +52,7 @@ def spread(first: int, count: int) -> None:
 
 
 def launch(executor: str) -> None:
-    """Begin to be part of the system."""
+    """Launch DBOS in this process."""
     DBOS(
         config={
             "name": "peers",
@@ -67,7 +67,7 @@ def launch(executor: str) -> None:
 
 
 def listen() -> None:
-    """Make the queue known, and take from it."""
+    """Register the queue, and process it."""
     DBOS.register_queue(_QUEUE, worker_concurrency=_AT_A_TIME, polling_interval_sec=_POLL_INTERVAL_SECONDS)
 
 
@@ -109,7 +109,7 @@ class DirectDriver:
         return 0
 
     def start(self, first: int, count: int) -> None:
-        """Start some, and wait for nobody."""
+        """Start workflows without waiting."""
         for number in range(first, first + count):
             DBOS.start_workflow(noop, number)
 
@@ -123,7 +123,7 @@ class DirectDriver:
 
 
 def drive() -> None:
-    """Answer questions, in the way that the variant says."""
+    """Run the driver of the variant."""
     if given.VARIANT == "queue":
         queue = QueueDriver()
         answer_questions({"enqueue": queue.enqueue, "left": queue.left})

@@ -29,7 +29,7 @@ def enqueue(first: int, count: int) -> None:
 
 
 def chain(first: int, count: int) -> None:
-    """Messages of which each is sent by the one before it."""
+    """A pipeline: each message sends the next."""
     messages = [noop.message_with_options(args=(number,), pipe_ignore=True) for number in range(first, first + count)]
     dramatiq.pipeline(messages).run()
 

@@ -1,6 +1,6 @@
 """Huey: its tasks. Its own command is the worker and finds `huey` here; the driver is in `huey_driver.py`.
 
-They are apart because a message names the module of its task, and a program that is run has another name.
+They are separate files because a message contains the module name of its task, which differs in a main program.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def noop(number: int) -> None:
 
 @huey.task(name="last")
 def last(number: int, _results: object = None) -> None:
-    """The same after a group, whose results it is given."""
+    """The same after a group, with its results."""
     mark(number)

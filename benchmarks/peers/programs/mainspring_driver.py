@@ -66,7 +66,7 @@ class Driver:
             self._client.submit(self._noop, params={"number": number})
 
     def enqueue_many(self, first: int, count: int) -> None:
-        """The same by the request for many."""
+        """The same by the bulk request."""
         numbers = (msgspec.Raw(str(number).encode()) for number in range(first, first + count))
         requests = (RunRequest(job=self._noop, params={"number": number}) for number in numbers)
         for line in self._client.submit_many(requests):
@@ -77,12 +77,12 @@ class Driver:
         return int(any(True for state in _UNENDED for _ in self._client.runs(states=[state], limit=1)))
 
     def chain(self, first: int, count: int) -> None:
-        """A job in which each task needs the one before it."""
+        """A chain of tasks."""
         assert count == STEPS, count
         self._client.submit(self._chain, params={"first": first})
 
     def fan_out(self, first: int, count: int) -> None:
-        """A task for each item of a list, and one that needs them all."""
+        """A fan-out with a fan-in."""
         self._client.submit(self._fan_out, params={"first": first, "width": count})
 
 

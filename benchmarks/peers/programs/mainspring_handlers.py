@@ -18,5 +18,5 @@ def noop(number: int) -> None:
 
 @task
 def noop_from(first: int, number: int) -> None:
-    """The same for one of several tasks that are numbered together."""
+    """The same for one task of a sequence."""
     _MARKS.set(first + number)

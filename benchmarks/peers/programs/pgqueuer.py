@@ -1,4 +1,4 @@
-"""pgqueuer. `install` makes its tables, `work` is a worker; without arguments it is the driver."""
+"""pgqueuer. `install` creates its tables, `work` is a worker; without arguments it is the driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def work() -> None:
 
 
 async def install() -> None:
-    """Make its tables."""
+    """Create its tables."""
     connection = await asyncpg.connect(given.postgres())
     await Queries(AsyncpgDriver(connection)).install()
     await connection.close()
@@ -51,11 +51,11 @@ class Driver:
         self._loop.run_until_complete(self._singly(range(first, first + count)))
 
     def enqueue_many(self, first: int, count: int) -> None:
-        """A thousand with an insert."""
+        """A thousand per insert."""
         self._loop.run_until_complete(self._together(range(first, first + count)))
 
     def left(self) -> int:
-        """What is still in its queue: what is done is moved to its log."""
+        """Tasks in its queue: completed ones are moved to its log."""
         return int(self._loop.run_until_complete(self._connection.fetchval("SELECT count(*) FROM pgqueuer")))
 
     async def _singly(self, numbers: range) -> None:

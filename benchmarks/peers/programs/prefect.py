@@ -52,12 +52,12 @@ def spread(first: int, count: int) -> None:
 
 @flow
 def served(number: int) -> None:
-    """What the deployment runs."""
+    """The flow of the deployment."""
     mark(number)
 
 
 def start(first: int, count: int) -> None:
-    """Ask for runs of the deployment."""
+    """Request runs of the deployment."""
     for number in range(first, first + count):
         run_deployment("served/peers", parameters={"number": number}, timeout=0)
 

@@ -34,11 +34,11 @@ class Driver:
         self._loop.run_until_complete(self._singly(range(first, first + count)))
 
     def enqueue_many(self, first: int, count: int) -> None:
-        """A thousand with a call."""
+        """A thousand per call."""
         self._loop.run_until_complete(self._together(range(first, first + count)))
 
     def left(self) -> int:
-        """Jobs that are not done."""
+        """Unfinished jobs."""
         row = self._loop.run_until_complete(app.connector.execute_query_one_async(_LEFT))
         return int(row["count"])
 

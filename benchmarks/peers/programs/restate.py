@@ -1,4 +1,4 @@
-"""Restate: a service of handlers, served by hypercorn as `app`. `server` is its server; with no word it is the driver.
+"""Restate: a service of handlers, served by hypercorn as `app`. `server` is its server; by default it is the driver.
 
 The driver speaks plain HTTP by itself: a library for it would be the slowest part.
 """
@@ -77,7 +77,7 @@ class Driver:
         self._open = http.client.HTTPConnection(*self._address, timeout=_WAIT_SECONDS)
 
     def enqueue(self, first: int, count: int) -> None:
-        """One request each, after another if there is one, else by several clients."""
+        """One request each; several tasks are requested by several clients."""
         if count > 1:
             asyncio.run(self._by_clients(iter(range(first, first + count))))
             return
