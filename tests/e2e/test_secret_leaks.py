@@ -1,5 +1,5 @@
 """Canary secrets are planted wherever secrets are allowed, and tasks try to leak them; then all stored and sent data is
-searched for them: the database, logs, journals, supervisor files, API responses, processes (I-72, WRK-5).
+searched for them: the database, logs, spools, supervisor files, API responses, processes (I-72, WRK-5).
 
 Add a canary for each new kind of work, and for each new place of secrets.
 """

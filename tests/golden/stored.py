@@ -22,7 +22,7 @@ from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.work import work
 from mainspring.folder.state import index, records
 from mainspring.host.outbox import alert_episodes, webhooks
-from mainspring.mapreduce import answer_log as map_journal
+from mainspring.mapreduce import answer_log as map_answer_log
 from mainspring.mapreduce import attempt as map_attempt
 from mainspring.protocol import ids
 from mainspring.protocol.rest.runs import RunRequest
@@ -54,7 +54,7 @@ def documents_text() -> str:
     lines: list[str] = []
     for title, kind in DOCUMENTS.items():
         lines += document_lines(title, kind)
-    lines += encoded_lines("the worker's journal: a record", instructions.Record)
+    lines += encoded_lines("the worker's spool: a record", instructions.Record)
     run = example_of(Run)
     assert isinstance(run, Run)
     ended = run_ended_message(run, AT)
@@ -79,7 +79,7 @@ DOCUMENTS: dict[str, object] = {
     f"a worker, {supervisor_settings.SETTINGS_FILE}": supervisor_settings.SupervisorSettings,
     "a task, MAINSPRING_CONTEXT": task_context.SavedContext,
     "a task, MAINSPRING_PROGRESS": attempt_files.Progress,
-    "a prompt for each item, its journal": map_journal._Line,
+    "a prompt for each item, its answer log": map_answer_log._Line,
     "a prompt for each item, MAINSPRING_FAILURE": map_attempt.Failed,
 }
 

@@ -341,7 +341,7 @@ class Checker:
         self.ever.begun[attempt] = worker
 
     def process_left(self, worker: str, result: Result) -> None:
-        """A process has ended, and its result is in the journal."""
+        """A process has ended, and its result is in the spool."""
         self.ever.left[result.attempt] = (worker, result)
         self._world.trace.note("left", f"{result.attempt} {result.outcome}")
 

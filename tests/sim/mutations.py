@@ -204,7 +204,7 @@ MUTATIONS = (
     Mutation("durable before visible", "effects are released before the commit", _visible_first),
     Mutation("dependency check", "a task is ready after any of its upstreams", _any_upstream),
     Mutation("capacity check", "a worker's free capacity is not checked", _no_capacity),
-    Mutation("journal answer", "a worker removes a result once it is sent", _forget_when_sent),
+    Mutation("spool answer", "a worker removes a result once it is sent", _forget_when_sent),
     Mutation("poison event", "a batch that the store refuses is dropped", _drop_rejected, 5),
     Mutation("lease renewal", "another server takes the lease of a healthy leader", _ignore_leases),
     Mutation("worker hold", "a new leader does not know cordoned workers", _forget_holds, 6),

@@ -233,6 +233,6 @@ SHARING_MUTATIONS = (
     Mutation("log of placements", "the decision log names another worker than the chosen one", _tells_of_another),
     Mutation("grant of an escalation", "a run at risk gets P0 without a grant", _without_a_grant, 3),
     Mutation("at risk before late", "no run is ever at risk", _never_at_risk, 6),
-    Mutation("at risk is written", "the row of a run at risk does not say so", _at_risk_in_mind, 3),
+    Mutation("at risk is written", "a run at risk is not recorded in its row", _at_risk_in_mind, 3),
     Mutation("log of preemptions", "the decision log does not list the victims", without(decision_log, "preempts"), 2),
 )

@@ -76,7 +76,7 @@ def test_a_seed_is_deterministic() -> None:
     [
         ("term fence", 3, "I-20"),
         ("dependency check", 3, "I-40"),
-        ("journal answer", 1, "I-50"),
+        ("spool answer", 1, "I-50"),
         ("window cursor", 3, "I-31"),
         ("fan-in", 4, "I-40"),
         ("retry budget", 2, "RTY-3"),

@@ -5,26 +5,26 @@
                ◄────────────── Welcome(session, lost)   after the commit: work may follow
                ◄────────────── Credit(results)
                ◄────────────── Assign(lease, [..])      a group of attempts that share one lease
-      Received([..]) ────────────────────────►          stored in the worker's journal
+      Received([..]) ────────────────────────►          stored in the worker's spool
       Started(attempt) ──────────────────────►          the process is running
-      Beat([Progress ..]) ───────────────────►          heartbeat, every 5 s
+      Heartbeat([Progress ..]) ──────────────►          every 5 s
       Log(attempt, offset, bytes) ───────────►          output of the process
       Extend(attempt, seconds) ──────────────►          requests a longer time limit (LIV-4)
                ◄────────────── Extended(attempt, ..)    the new time limit
                ◄────────────── LogStored(attempt, offset) stored by the server: the worker may delete it
       Checkpoint(attempt, document) ─────────►          state for the next attempt
-      Result(attempt, ..) ───────────────────►          stays in the journal until ..
-               ◄────────────── Verdict(attempt)         .. this, which follows the commit
+      Result(attempt, ..) ───────────────────►          stays in the spool until ..
+               ◄────────────── Answer(attempt, verdict) .. this, which follows the commit
                ◄────────────── Recall([..])             return attempts that have not started
       Returned([..]) or Started ─────────────►
                ◄────────────── Stop(attempt, grace)     SIGTERM, grace, SIGKILL
       Result(attempt, STOPPED) ──────────────►
-               ◄────────────── Look(question, path)     does this file exist?
-      Seen(question, exists) ────────────────►
-      RunEndsRequest([run ..]) ─────────────────────►          runs whose files it still keeps
-               ◄────────────── Ends({run: ..})          when they ended
+               ◄────────────── ProbeFile(question, path) does this file exist?
+      FileProbed(question, exists) ──────────►
+      RunEndsRequest([run ..]) ──────────────►          runs whose files it still stores
+               ◄────────────── RunEnds({run: ..})       when they ended
       Leaving() ─────────────────────────────►          accepts no more work
-      Goodbye() ─────────────────────────────►          holds nothing, disconnects
+      Goodbye() ─────────────────────────────►          has no attempts, disconnects
 
 A server that does not lead the worker's pool answers `Register` with `Redirect(address)` and closes the link.
 
@@ -169,7 +169,7 @@ class Register(_Message, frozen=True, tag="Register"):
 
 
 class Received(_Message, frozen=True, tag="Received"):
-    """These attempts are in the worker's journal."""
+    """These attempts are in the worker's spool."""
 
     attempts: tuple[Id, ...]
 

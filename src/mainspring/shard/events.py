@@ -86,7 +86,7 @@ class WorkerGone(WorkerEvent, frozen=True, kw_only=True, tag="WorkerGone"):
 
 
 class AttemptsReceived(WorkerEvent, frozen=True, kw_only=True, tag="AttemptsReceived"):
-    """The worker has received these attempts and stored them in its journal."""
+    """The worker has received these attempts and stored them in its spool."""
 
     attempts: tuple[str, ...]
 

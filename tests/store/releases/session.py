@@ -112,7 +112,7 @@ async def session(store: Store) -> None:
 
 
 async def look_at(store: Store, run_id: str, task_id: str) -> None:
-    """Everything that people look at."""
+    """All queries."""
     await store.list_runs(RunFilter(), 10)
     await store.list_runs(RunFilter(states=(RunState.FAILED,), labels=(("team", "ml"),)), 10)
     await store.count_runs(RunFilter(), 10)
@@ -140,7 +140,7 @@ async def look_at(store: Store, run_id: str, task_id: str) -> None:
 
 
 async def take_part(store: Store) -> None:
-    """What servers do beside leading shards."""
+    """Work of servers outside of shards."""
     key = IdempotencyKey(tenant="acme", key="other", body_hash="h")
     for _ in range(2):
         await store.insert_keyed([KeyedRun(run=a_run(), key=key, audit=an_entry())])
@@ -204,7 +204,7 @@ async def evaluate_schedules_session(store: Store) -> None:
 
 
 async def administer(store: Store) -> None:
-    """What those do who look after an installation."""
+    """Administration of an installation."""
     await store.record([an_entry()])
     await store.seal_audit(3, seal)
     await store.seal_audit(1000, seal)
@@ -233,7 +233,7 @@ async def administer(store: Store) -> None:
 
 
 async def share(leader: Leader) -> None:
-    """Who may use what, and what is used of limits."""
+    """Sharing rules, and usage of limits."""
     store = leader.store
     await store.put_pool(a_pool(), 0, an_entry())
     policy = await store.put_policy(a_policy(), None, an_entry())
@@ -259,7 +259,7 @@ async def share(leader: Leader) -> None:
 
 
 async def write_everything(leader: Leader, change: TaskChange) -> None:
-    """A batch with something of everything."""
+    """A batch with rows of every kind."""
     task = change.task
     attempt = an_attempt(task)
     bulk_operation = BulkOperation(
@@ -332,7 +332,7 @@ class Recorder:
             yield
 
     async def note(self, connection: Any, query: str, args: Sequence[Any], outcome: str) -> None:
-        """One statement, with its arguments in place of the marks."""
+        """A statement with its arguments in place of the placeholders."""
         if args:
             types = (await self._driver["prepare"](connection, query)).get_parameters()
             for place in range(len(args), 0, -1):

@@ -193,7 +193,7 @@ def fragmented(needs: Resources, free: Resources, most: Resources, *, is_all: bo
 
 def reserved(worker: str, why: str) -> str:
     """Capacity is reserved for it, and not free yet."""
-    return f"Capacity is reserved for it on {worker} ({why}); it starts when that is free"
+    return f"Capacity is reserved for it on {worker} ({why}); it starts when enough is free"
 
 
 def reserved_for_others(count: int, *, more_important: bool) -> str:

@@ -61,7 +61,7 @@ class Lease(msgspec.Struct, kw_only=True):
     members: dict[str, Task]
     """Attempt id to task, for attempts that have not ended."""
     received: bool = False
-    """The worker has it in its journal."""
+    """The worker has it in its spool."""
     recalled: bool = False
     has_mixed_priorities: bool = False
     """Its tasks have different priorities, because one was changed."""

@@ -31,7 +31,7 @@ def reserve_for_next(turn: Turn, task: Task, shape: Shape) -> None:
             if (best is None or part > best[0]) and may_take(worker):
                 best = (part, worker)
     if best is not None:
-        reservations.reserve(turn, task, best[1], "next in order, waiting for enough free capacity", yields=True)
+        reservations.reserve(turn, task, best[1], "head of its queue", yields=True)
 
 
 def _has_reservation(memory: ShardMemory, priority: Priority) -> bool:
