@@ -1,7 +1,9 @@
 """The components that routes receive as arguments, by type. `app/build.py` creates all of them.
 
-A route names the components that it uses: `async def get_run(run_id: str, principal: Principal, store: Store)`.
+A route names the components that it uses: `async def get_server(server: ServerInfo, store: Store)`.
 To add a component, add a field here and create it in `app/build.py`.
+
+Components that many routes use together with the caller are fields of a `RequestComponent`, created for each request.
 """
 
 from __future__ import annotations
@@ -47,6 +49,12 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 64 * 1024 * 1024
     has_url_references: bool = False
     """Whether webhook URLs may refer to variables and files of this machine, readable by all who create webhooks."""
+
+
+class RequestComponent:
+    """Base of components of one request: dataclasses whose fields are the caller, the request and other components."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

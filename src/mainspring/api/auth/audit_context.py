@@ -24,7 +24,7 @@ class Auditor:
     """Creates the audit entries of one request."""
 
     def __init__(self, principal: Principal, *, request_id: str, source: str, action: str) -> None:
-        self._principal = principal
+        self.actor = principal.name
         self._request_id = request_id
         self._source = source
         self._act = action
@@ -41,7 +41,7 @@ class Auditor:
         self.entry_count += 1
         self.is_done = True
         return AuditEntry(
-            id=f"{self._request_id}{number}", tenant=tenant, actor=self._principal.name, source=self._source,
+            id=f"{self._request_id}{number}", tenant=tenant, actor=self.actor, source=self._source,
             action=self._act, object=object, why=why, before=_side(before), after=_side(after),
         )  # fmt: skip
 

@@ -10,6 +10,7 @@
 |---|---|
 | `principal: Principal`, `request: Request` | the caller, the request |
 | of the type of a component (`api/services.py`) | that component: `store: Store`, `leaders: LeaderRouter` .. |
+| of the type of a `RequestComponent` | that component, created for the request: `visible: VisibleRows` .. |
 | `audit: Auditor` | creates the audit entry; required for routes that change something, unless `audited=False` |
 | named as a part of the path | that part |
 | `body: SomeStruct` | the body, read as JSON; all faults are reported |
@@ -32,8 +33,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Required, TypedDict, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -47,7 +49,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, paging
 from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRequest
 from mainspring.api.http.problems import refuse
-from mainspring.api.services import COMPONENTS, Services
+from mainspring.api.services import COMPONENTS, RequestComponent, Services
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.core.text.strict_json import fault_in_text, split_error
 from mainspring.core.text.suggestions import did_you_mean
@@ -186,9 +188,7 @@ class Endpoint:
                 principal, request_id=request.scope[REQUEST_ID], source=client_of(request), action=self.operation
             )
             await services.request_limits.charge(request, principal, self.rate_class)
-        arguments = {
-            name: given[kind] if kind in given else services.component(kind) for name, kind in self.injected.items()
-        }
+        arguments = {name: _component(kind, given, services) for name, kind in self.injected.items()}
         if len(request.query_params.multi_items()) > MAX_PARAMETERS:
             raise Refused(
                 "the query is too long", [Fault(where="query:", why=f"has more than {MAX_PARAMETERS} values")]
@@ -293,14 +293,15 @@ def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endp
     operation, role = options["operation"], options["role"]
     hints = get_type_hints(call, include_extras=True)
     annotated = hints.pop("return")
-    injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
+    injected = {name: kind for name, kind in hints.items() if kind in _INJECTED or _is_request_component(kind)}
+    kinds = set(_parts(injected.values()))
     audited = options.get("audited", True)
-    if role is None and Principal in injected.values():
+    if role is None and Principal in kinds:
         raise TypeError(f"{operation} is public: it has no Principal")
-    if audited and Auditor not in injected.values():
+    if audited and Auditor not in kinds:
         raise TypeError(f"{operation} changes something: it needs an Auditor")
     body: type | None = hints.get("body")
-    if body is None and method in {"POST", "PUT"} and Request in injected.values():
+    if body is None and method in {"POST", "PUT"} and Request in kinds:
         body = Request
     returns = options.get("returns")
     if returns is None and _is_answer(annotated):
@@ -319,6 +320,33 @@ def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endp
         also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()), paging=page_request,
         rate_class=RateClass.NONE if role is None else options.get("rate_class", RateClass.ACTION),
     )  # fmt: skip
+
+
+def _is_request_component(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, RequestComponent)
+
+
+@cache
+def _fields_of(kind: type) -> Mapping[str, type]:
+    """Return the components that a component of a request consists of, by field."""
+    return get_type_hints(kind)
+
+
+def _parts(kinds: Iterable[type]) -> Iterator[type]:
+    """Return these components, and those that they consist of."""
+    for kind in kinds:
+        yield kind
+        if _is_request_component(kind):
+            yield from _parts(_fields_of(kind).values())
+
+
+def _component(kind: type, given: Mapping[type, object], services: Services) -> object:
+    """Return the component of a type: of the request, or of the server."""
+    if kind in given:
+        return given[kind]
+    if kind in COMPONENTS:
+        return services.component(kind)
+    return kind(**{name: _component(part, given, services) for name, part in _fields_of(kind).items()})
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -16,6 +16,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.access import Access
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
@@ -80,27 +81,25 @@ async def list_webhooks(
 
 
 @router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
-async def get_webhook(webhook_id: str, principal: Principal, store: Store, known: IfNoneMatch = None) -> Response:
+async def get_webhook(webhook_id: str, visible: VisibleRows, known: IfNoneMatch = None) -> Response:
     """Get a webhook, without its secret."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     return etags.answer(_view(row), row.version, known)
 
 
 @router.put("/webhooks/{webhook_id}", operation="change_webhook", role=Role.ADMIN, returns=WebhookView)
 async def change_webhook(
-    webhook_id: str, body: WebhookRequest, principal: Principal, server: ServerInfo, store: Store,
+    webhook_id: str, body: WebhookRequest, visible: VisibleRows, server: ServerInfo, store: Store,
     webhooks: WebhookCache, audit: Auditor, match: IfMatch = None,
 ) -> Response:  # fmt: skip
     """Replace a webhook; its secret and tenant stay."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     _check(body, row.tenant, server)
     if body.tenant not in {None, row.tenant}:
         raise Refused("the tenant of a webhook can't be changed")
-    changed = WebhookRow(
-        id=row.id, tenant=row.tenant, url=body.url, events=tuple(body.events), job=body.job,
-        enabled=body.enabled, note=body.note, version=row.version, created_at=row.created_at,
-        created_by=row.created_by,
-    )  # fmt: skip
+    changed = msgspec.structs.replace(
+        row, url=body.url, events=tuple(body.events), job=body.job, enabled=body.enabled, note=body.note
+    )
     expected = etags.expected(match, row.version, f"webhook {row.id}")
     entry = audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row), after=_audit_summary(changed))
     changed = await store.put_webhook(changed, expected, entry)
@@ -110,10 +109,10 @@ async def change_webhook(
 
 @router.delete("/webhooks/{webhook_id}", operation="delete_webhook", role=Role.ADMIN)
 async def delete_webhook(
-    webhook_id: str, principal: Principal, store: Store, webhooks: WebhookCache, audit: Auditor, match: IfMatch = None
+    webhook_id: str, visible: VisibleRows, store: Store, webhooks: WebhookCache, audit: Auditor, match: IfMatch = None
 ) -> ActionResult:
     """Delete a webhook and its deliveries."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     etags.expected(match, row.version, f"webhook {row.id}")
     changed = await store.drop_webhook(row.id, audit.entry(row.id, tenant=row.tenant, before=_audit_summary(row)))
     webhooks.forget(row.tenant)
@@ -122,10 +121,10 @@ async def delete_webhook(
 
 @router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
 async def test_webhook(
-    webhook_id: str, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
+    webhook_id: str, visible: VisibleRows, store: Store, time: StoreTimeCache, audit: Auditor
 ) -> DeliveryView:
     """Send a test message; see the deliveries for its result."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     now = await time.now()
     event = test_event(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
     delivery = new_delivery(row, event, now)
@@ -136,20 +135,20 @@ async def test_webhook(
 
 @router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
 async def list_deliveries(
-    webhook_id: str, principal: Principal, store: Store, paging: PageRequest
+    webhook_id: str, visible: VisibleRows, store: Store, paging: PageRequest
 ) -> Page[DeliveryView]:
     """List the deliveries of a webhook with their results, latest first."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     rows = await store.list_deliveries(row.id, paging.after(), paging.limit)
     return paging.page(rows, _delivery_view, lambda row: [row.id])
 
 
 @router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)
 async def resend_delivery(
-    webhook_id: str, delivery_id: str, principal: Principal, store: Store, time: StoreTimeCache, audit: Auditor
+    webhook_id: str, delivery_id: str, visible: VisibleRows, store: Store, time: StoreTimeCache, audit: Auditor
 ) -> ActionResult:
     """Send a message again, with the same id."""
-    row = await _find(store, principal, webhook_id)
+    row = await visible.webhook(webhook_id)
     delivery = await store.find_delivery(delivery_id)
     if delivery is None or delivery.webhook_id != row.id:
         raise not_found("delivery", delivery_id)
@@ -157,13 +156,6 @@ async def resend_delivery(
     again = outgoing(delivery, now, again=f":{entropy():016x}")
     entry = audit.entry(delivery_id, tenant=row.tenant)
     return ActionResult(changed=await store.resend(delivery_id, again, entry))
-
-
-async def _find(store: Store, principal: Principal, webhook_id: str) -> WebhookRow:
-    row = await store.find_webhook(webhook_id)
-    if row is None or not principal.sees(row.tenant):
-        raise not_found("webhook", webhook_id)
-    return row
 
 
 def _check(body: WebhookRequest, tenant: str, server: ServerInfo) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import etags, list_filters
 from mainspring.api.http.bodies import LARGE_BYTES
 from mainspring.api.http.cursors import PageRequest, make_cursor, unknown_cursor
@@ -119,36 +120,34 @@ async def list_jobs(
 @router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
 async def get_job(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     version: Version | None = None,
     tenant: str | None = None,
     known: IfNoneMatch = None,
 ) -> Response:
     """Get a version of a job, default the latest; the ETag is the version. Includes deleted jobs."""
-    row = await find_job(store, principal, name, version, tenant)
+    row = await visible.job(name, tenant, version)
     state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
     return etags.answer(run_views.job_view(row, with_definition=True), state, known)
 
 
 @router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
 async def list_job_versions(
-    name: str, principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
+    name: str, visible: VisibleRows, paging: PageRequest, tenant: str | None = None
 ) -> Page[JobView]:
     """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
     before = paging.after()
     if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
         raise unknown_cursor()
-    latest = await find_job(store, principal, name, None, tenant)
-    rows = await store.job_versions(latest.tenant, name, int(before) if before else None, paging.limit)
+    latest = await visible.job(name, tenant)
+    rows = await visible.store.job_versions(latest.tenant, name, int(before) if before else None, paging.limit)
     return paging.page(rows, run_views.job_view, lambda row: [str(row.version)])
 
 
 @router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)
 async def delete_job(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     submissions: Submissions,
     audit: Auditor,
     tenant: str | None = None,
@@ -159,10 +158,10 @@ async def delete_job(
 
     Rejected (409) while a schedule uses it. Submitting a job of this name restores it.
     """
-    row = await find_job(store, principal, name, None, tenant)
+    row = await visible.job(name, tenant)
     etags.expected(match, row.version, f"job {name}")
     entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
-    if not await store.delete_job(row.tenant, name, entry):
+    if not await visible.store.delete_job(row.tenant, name, entry):
         raise not_found("job", name)
     submissions.jobs.deleted(row.tenant, name)
     return ActionResult(changed=True)
@@ -171,28 +170,19 @@ async def delete_job(
 @router.get("/jobs/{name}/trend", operation="get_job_trend", role=Role.VIEWER)
 async def get_job_trend(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     time: StoreTimeCache,
     days: Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)] = 30,
     tenant: str | None = None,
 ) -> TrendView:
     """Get results of a job's runs that ended in the last days, by day in UTC, including today."""
-    row = await find_job(store, principal, name, None, tenant)
+    row = await visible.job(name, tenant)
     now = await time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     first = today - (days - 1) * _DAY
-    by_day = {one.day: one for one in await store.job_days(row.tenant, name, first, today + _DAY)}
+    by_day = {one.day: one for one in await visible.store.job_days(row.tenant, name, first, today + _DAY)}
     each = [by_day.get(day, _empty_day(day)) for day in (first + number * _DAY for number in range(days))]
     return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
-
-
-async def find_job(store: Store, principal: Principal, name: str, version: int | None, tenant: str | None) -> JobRow:
-    """Find a version of a job that the caller may see, default the latest. Raises NotFound."""
-    row = await store.find_job(permissions.tenant_to_write(principal, tenant), name, version)
-    if row is None:
-        raise not_found("job", name if version is None else f"{name}@{version}")
-    return row
 
 
 def _position(row: JobRow) -> str:

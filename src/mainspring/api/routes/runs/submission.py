@@ -23,12 +23,12 @@ from starlette.types import Receive, Scope, Send
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import bodies, preferences
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import problem_of, refusal
 from mainspring.api.http.routing import NDJSON, Router, json_response
 from mainspring.api.live.run_waits import RunWaiters
-from mainspring.api.routes.runs.runs import find_run
 from mainspring.api.services import ServerInfo
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.submission.rate_limits import RateClass
@@ -40,7 +40,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.errors import Fault, MainspringError, Overloaded, Refused, TooLarge
 from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 from mainspring.store.ports.front import ListedRun
-from mainspring.store.ports.store import IdempotencyKey, Store
+from mainspring.store.ports.store import IdempotencyKey
 
 router = Router()
 
@@ -65,7 +65,7 @@ class Mode(StrEnum):
 async def create_run(
     body: RunRequest,
     principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     submissions: Submissions,
     waits: RunWaiters,
     audit: Auditor,
@@ -91,7 +91,7 @@ async def create_run(
     elif not seconds:
         return json_response(_view(created.prepared), 201, headers)
     await waits.wait_until_ended(created.id, seconds)
-    return json_response(run_views.run_view(await find_run(store, principal, created.id)), 201, headers)
+    return json_response(run_views.run_view(await visible.run(created.id)), 201, headers)
 
 
 @router.post(

@@ -5,6 +5,7 @@ The leader of a pool is asked, wherever it is. Callers of one tenant see its own
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from mainspring.api.auth import permissions
@@ -14,7 +15,7 @@ from mainspring.api.http.cursors import PageRequest, unknown_cursor
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing.quotas import terms
-from mainspring.api.services import ServerInfo
+from mainspring.api.services import RequestComponent, ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
@@ -34,12 +35,30 @@ MAX_COUNTED = 100_000
 """Counting limit of runs in intake, per priority."""
 
 
+@dataclass(frozen=True, slots=True)
+class PoolStatuses(RequestComponent):
+    """The status of each pool, from its leader."""
+
+    server: ServerInfo
+    store: Store
+    leaders: LeaderRouter
+
+    async def name(self, pool: str | None) -> str:
+        """Return the name of a pool, default the default pool. Raises NotFound."""
+        name = self.server.pool if pool is None else pool
+        if name not in self.leaders.leads():
+            await _check_pool(self.store, name)
+        return name
+
+    async def of(self, pool: str | None, tenant: str | None) -> PoolStatus:
+        """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
+        return await self.leaders.pool_status(await self.name(pool), tenant)
+
+
 @router.get("/queue", operation="get_queue", role=Role.VIEWER)
-async def get_queue(
-    principal: Principal, server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None = None
-) -> QueueView:
+async def get_queue(principal: Principal, store: Store, pools: PoolStatuses, pool: str | None = None) -> QueueView:
     """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
-    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    pool_status = await pools.of(pool, permissions.tenant_to_read(principal, None))
     intake = await store.count_intake(pool_status.pool, MAX_COUNTED)
     return QueueView(
         pool=pool_status.pool,
@@ -60,20 +79,14 @@ async def get_queue(
 
 @router.get("/use", operation="list_use", role=Role.VIEWER)
 async def list_use(
-    principal: Principal,
-    server: ServerInfo,
-    store: Store,
-    leaders: LeaderRouter,
-    rules: SharingRulesCache,
-    paging: PageRequest,
-    pool: str | None = None,
+    principal: Principal, pools: PoolStatuses, rules: SharingRulesCache, paging: PageRequest, pool: str | None = None
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
     after = paging.after()
     if after and not (after.isascii() and after.isdecimal() and len(after) < 10):
         raise unknown_cursor()
     end = int(after or 0) + paging.limit
-    pool_status = await _pool_status(server, store, leaders, pool, permissions.tenant_to_read(principal, None))
+    pool_status = await pools.of(pool, permissions.tenant_to_read(principal, None))
     current = await rules.refresh()
     found = pool_status.tenants[end - paging.limit : end]
     return paging.page(found, lambda tenant: _use_view(tenant, pool_status, current), lambda _: [str(end)])
@@ -81,18 +94,12 @@ async def list_use(
 
 @router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
 async def get_tenant_use(
-    name: str,
-    principal: Principal,
-    server: ServerInfo,
-    store: Store,
-    leaders: LeaderRouter,
-    rules: SharingRulesCache,
-    pool: str | None = None,
+    name: str, principal: Principal, pools: PoolStatuses, rules: SharingRulesCache, pool: str | None = None
 ) -> TenantUseView:
     """Get one tenant's usage of a pool and its limits; default: the default pool."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    pool_status = await _pool_status(server, store, leaders, pool, name)
+    pool_status = await pools.of(pool, name)
     current = await rules.refresh()
     found = pool_status.tenants[0] if pool_status.tenants else _idle(name, pool_status, current)
     return _use_view(found, pool_status, current)
@@ -104,7 +111,7 @@ async def get_level(
 ) -> LevelView:
     """Get the degradation level of a pool as seen by this server; default: the worst pool."""
     if pool is not None and pool not in degradation.pools():
-        await check_pool(store, pool)
+        await _check_pool(store, pool)
     worst = max(
         degradation.pools().items(), key=lambda item: item[1].severity, default=(server.pool, degradation.now())
     )
@@ -121,17 +128,7 @@ async def get_level(
     )
 
 
-async def _pool_status(
-    server: ServerInfo, store: Store, leaders: LeaderRouter, pool: str | None, tenant: str | None
-) -> PoolStatus:
-    """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
-    name = server.pool if pool is None else pool
-    if name not in leaders.leads():
-        await check_pool(store, name)
-    return await leaders.pool_status(name, tenant)
-
-
-async def check_pool(store: Store, pool: str) -> None:
+async def _check_pool(store: Store, pool: str) -> None:
     """Raise NotFound if there is no such pool."""
     if pool not in {row.id for row in await store.shards()}:
         raise not_found("pool", pool)
