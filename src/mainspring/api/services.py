@@ -3,7 +3,8 @@
 A route names the components that it uses: `async def get_server(server: ServerInfo, store: Store)`.
 To add a component, add a field here and create it in `app/build.py`.
 
-Components that many routes use together with the caller are fields of a `RequestComponent`, created for each request.
+Components that several routes use together, for one caller, are fields of a `RequestComponent`
+(`api/request_components.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from mainspring.api.live.transitions import TransitionFeed
 from mainspring.api.logs.logs import LogStore
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
-from mainspring.api.submission.apply_definitions import Definitions
 from mainspring.api.submission.request_limits import RequestLimits
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.worker_link.http_claims import Claims
@@ -51,12 +51,6 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Whether webhook URLs may refer to variables and files of this machine, readable by all who create webhooks."""
 
 
-class RequestComponent:
-    """Base of components of one request: dataclasses whose fields are the caller, the request and other components."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The components of one server, each of a different type."""
@@ -78,7 +72,6 @@ class Services:
     rules: SharingRulesCache
     # writes
     submissions: Submissions
-    definitions: Definitions
     schedule_actions: ScheduleActions
     webhooks: WebhookCache
     # streams
@@ -91,9 +84,9 @@ class Services:
     background: BackgroundLoops
     metrics: Metrics
 
-    def component(self, kind: type) -> object:
-        """Return the component of a type."""
-        return getattr(self, COMPONENTS[kind])
+    def component(self, kind: type) -> object | None:
+        """Return the component of a type; None if there is none."""
+        return getattr(self, COMPONENTS[kind]) if kind in COMPONENTS else None
 
 
 COMPONENTS: dict[type, str] = {kind: name for name, kind in get_type_hints(Services).items()}

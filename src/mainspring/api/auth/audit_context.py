@@ -27,7 +27,7 @@ class Auditor:
         self.actor = principal.name
         self._request_id = request_id
         self._source = source
-        self._act = action
+        self._action = action
         self.entry_count = 0
         """Number of entries created."""
         self.is_done = False
@@ -42,7 +42,7 @@ class Auditor:
         self.is_done = True
         return AuditEntry(
             id=f"{self._request_id}{number}", tenant=tenant, actor=self.actor, source=self._source,
-            action=self._act, object=object, why=why, before=_side(before), after=_side(after),
+            action=self._action, object=object, why=why, before=_side(before), after=_side(after),
         )  # fmt: skip
 
     def defer_entries(self) -> None:

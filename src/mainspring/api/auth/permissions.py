@@ -8,8 +8,7 @@
 
 A role that is not listed has no permissions. Visibility of tenants is separate: `Principal.sees`. An attempt sees less
 than its tenant: the routes of ATTEMPT_OPERATIONS check that (`api/auth/visibility.py`). tests/api/matrix.txt lists
-every
-route and every role.
+every route and every role.
 """
 
 from __future__ import annotations

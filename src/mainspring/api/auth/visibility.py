@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal
 from mainspring.api.http.problems import not_found
-from mainspring.api.services import RequestComponent
+from mainspring.api.request_components import RequestComponent
 from mainspring.core.model.job import JobRow
 from mainspring.core.model.task import Task
 from mainspring.store.ports.admin import WebhookRow

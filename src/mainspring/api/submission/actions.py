@@ -8,7 +8,7 @@ from typing import Any
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.problems import refusal
-from mainspring.api.services import RequestComponent
+from mainspring.api.request_components import RequestComponent
 from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry
 from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.run import Run
@@ -24,7 +24,7 @@ MAX_REASON_LENGTH = 1_000
 def reason(why: str) -> str:
     """Check the length of a reason. Raises Refused if it is too long."""
     if len(why) > MAX_REASON_LENGTH:
-        raise refusal("the body has 1 fault", "why", f"must have at most {MAX_REASON_LENGTH} characters")
+        raise refusal("why", f"must have at most {MAX_REASON_LENGTH} characters")
     return why
 
 

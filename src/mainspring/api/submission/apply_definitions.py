@@ -3,9 +3,8 @@
 1. An item is validated as a whole before anything of it is written: one with a fault changes nothing.
 2. Unchanged definitions are neither written nor validated, and have no audit entry. Each change has its own entry.
 3. Changes are written MAX_GROUP items at a time, in one transaction for the jobs and one for the new schedules: 1,000
-   new
-   items written one by one would take six times as long. If a group is rejected, its items are written one by one, so
-   that a bad item does not affect others.
+   new items written one by one would take six times as long. If a group is rejected, its items are written one by one,
+   so that a bad item does not affect others.
 4. An item that names the same job or schedule as another is applied after it.
 """
 
@@ -26,6 +25,8 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal
 from mainspring.api.http.problems import problem_of
+from mainspring.api.request_components import RequestComponent
+from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.definitions import (
@@ -39,7 +40,7 @@ from mainspring.api.submission.definitions import (
 )
 from mainspring.api.submission.submission import Submissions
 from mainspring.core.admission.job_routing import requirements_of_spec
-from mainspring.core.admission.validate_job import Faults, Limits
+from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import JobRow
 from mainspring.core.schedules.schedule_actions import check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
@@ -115,31 +116,30 @@ class _JobName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
-    """Stores the definitions of jobs and schedules."""
+@dataclass(frozen=True, slots=True)
+class Definitions(RequestComponent):
+    """Stores the definitions of jobs and schedules that the caller sends."""
 
+    principal: Principal
+    audit: Auditor
+    server: ServerInfo
     store: Store
     time: StoreTimeCache
     admission: AdmissionControl
     submissions: Submissions
     schedule_actions: ScheduleActions
-    limits: Limits
 
-    def writer(self, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> DefinitionWriter:
+    def writer(self, why: str, *, dry_run: bool) -> DefinitionWriter:
         """Begin an apply request."""
-        return DefinitionWriter(self, principal, audit, why, dry_run=dry_run)
+        return DefinitionWriter(self, why, dry_run=dry_run)
 
 
 class DefinitionWriter:
     """One apply request in progress."""
 
-    def __init__(
-        self, definitions: Definitions, principal: Principal, audit: Auditor, why: str, *, dry_run: bool
-    ) -> None:
+    def __init__(self, definitions: Definitions, why: str, *, dry_run: bool) -> None:
         self._definitions = definitions
-        self._principal = principal
-        self._audit = audit
+        self._audit = definitions.audit
         self._why = why
         self._dry_run = dry_run
         self._random = Random(entropy())
@@ -161,12 +161,12 @@ class DefinitionWriter:
         """Parse an item and collect its faults."""
         item = _Item(number=number, name=_name_of(requested))
         try:
-            item.tenant = permissions.tenant_to_write(self._principal, requested.tenant)
+            item.tenant = permissions.tenant_to_write(self._definitions.principal, requested.tenant)
         except MainspringError as error:
             item.refuse(error)
             return item
         with _collecting_faults(item, "job"):
-            item.job = read_job(bytes(requested.job), self._definitions.limits)
+            item.job = read_job(bytes(requested.job), self._definitions.server.limits)
         names: set[str] = set()
         for place, wanted in enumerate(requested.schedules):
             with _collecting_faults(item, f"schedules[{place}].definition"):
@@ -227,7 +227,7 @@ class DefinitionWriter:
                 with _collecting_faults(item, f"schedules[{one.place}]"):
                     start = one.since = check_since(one.since, now)
             if one.change != UNCHANGED:
-                for fault in check_schedule(one.spec, start, self._definitions.limits):
+                for fault in check_schedule(one.spec, start, self._definitions.server.limits):
                     item.faults.add(f"{one.where}.{fault.where}", fault.why)
         total = item.faults.total()
         if total:
@@ -245,7 +245,7 @@ class DefinitionWriter:
                 await self._definitions.submissions.jobs.submitted(end)
 
     async def _insert_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
-        who = self._principal.name
+        who = self._audit.actor
         return await self._definitions.store.insert_jobs(
             [
                 (
@@ -274,7 +274,7 @@ class DefinitionWriter:
         try:
             with faults_in(wanted.where):
                 await self._definitions.schedule_actions.change(
-                    row.id, wanted.spec, by=self._principal.name, why=self._why, audit=entry
+                    row.id, wanted.spec, by=self._audit.actor, why=self._why, audit=entry
                 )
         except MainspringError as error:
             wanted.change = ""
@@ -293,7 +293,7 @@ class DefinitionWriter:
             for one in new
         ]
         return await self._definitions.schedule_actions.create_all(
-            tenant, requests, by=self._principal.name, why=self._why
+            tenant, requests, by=self._audit.actor, why=self._why
         )
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.services import RequestComponent
+from mainspring.api.request_components import RequestComponent
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain import from_rows

@@ -12,6 +12,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import Router
 from mainspring.api.services import ServerInfo
+from mainspring.api.views.view_of import view_of
 from mainspring.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
@@ -68,10 +69,7 @@ async def get_server_health(
 
 
 def _failing(background: BackgroundLoops) -> list[FailingLoopView]:
-    return [
-        FailingLoopView(name=one.name, pool=one.shard, failures=one.failures, code=one.code)
-        for one in background.failing()
-    ]
+    return [view_of(FailingLoopView, one, pool=one.shard) for one in background.failing()]
 
 
 def _lease(row: ShardRow, now: datetime) -> LeaseView:
@@ -79,10 +77,8 @@ def _lease(row: ShardRow, now: datetime) -> LeaseView:
 
 
 def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:
-    return PeerView(
-        name=row.name, address=row.address if with_address else "", version=row.version, started_at=row.started_at,
-        silent_seconds=(now - row.last_heartbeat_at).total_seconds(),
-    )  # fmt: skip
+    silent_seconds = (now - row.last_heartbeat_at).total_seconds()
+    return view_of(PeerView, row, address=row.address if with_address else "", silent_seconds=silent_seconds)
 
 
 def _overdue(row: ScheduleRow, due_at: datetime, now: datetime) -> OverdueView:

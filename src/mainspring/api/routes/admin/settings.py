@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.routing import Router
 from mainspring.api.submission.actions import reason
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.settings import SETTINGS, Setting
 from mainspring.core.schedules.time_zones import EPOCH
@@ -42,13 +43,7 @@ async def get_setting(name: str, settings: Settings, known: IfNoneMatch = None) 
 
 @router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView, all_tenants=True)
 async def put_setting(
-    name: str,
-    body: SettingRequest,
-    principal: Principal,
-    store: Store,
-    settings: Settings,
-    audit: Auditor,
-    match: IfMatch = None,
+    name: str, body: SettingRequest, store: Store, settings: Settings, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Change a setting, on this server at once and on all others within 5 s."""
     setting = _find(name)
@@ -57,7 +52,7 @@ async def put_setting(
     text = _text(body.value)
     _check(settings, name, text)
     row = SettingOverride(
-        name=name, value=text, version=0, updated_at=EPOCH, updated_by=principal.name, why=reason(body.why)
+        name=name, value=text, version=0, updated_at=EPOCH, updated_by=audit.actor, why=reason(body.why)
     )
     entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=before.value, after=setting.read(text))
     kept = await store.put_setting_override(row, expected, entry)
@@ -107,14 +102,12 @@ def _check(settings: Settings, name: str, text: str | None) -> None:
 
 def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:
     row = rows.get(setting.name)
-    return SettingView(
-        name=setting.name,
+    return view_of(
+        SettingView,
+        setting,
         value=settings.value(setting),
         default=settings.default(setting),
         origin="changed" if row is not None else "flag" if settings.is_given(setting) else "default",
-        minimum=setting.minimum,
-        maximum=setting.maximum,
-        about=setting.about,
         version=0 if row is None else row.version,
         updated_at=None if row is None else row.updated_at,
         updated_by="" if row is None else row.updated_by,

@@ -56,12 +56,12 @@ async def list_upcoming(
                 last[schedule_id] = view_of(FireView, fire)
     return Page(
         items=[
-            UpcomingView(
+            view_of(
+                UpcomingView,
+                one.schedule,
                 window_at=one.window_at,
                 schedule_id=one.schedule.id,
                 schedule=one.schedule.name,
-                tenant=one.schedule.tenant,
-                job=one.schedule.job,
                 last=last.get(one.schedule.id),
             )
             for one in coming

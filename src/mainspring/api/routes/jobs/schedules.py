@@ -21,7 +21,7 @@ from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import RequestComponent
+from mainspring.api.request_components import RequestComponent
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.submission.definitions import faults_in, new_schedule_entry, schedule_entry
@@ -115,24 +115,20 @@ async def get_schedule(
 
 @router.put("/schedules/{ref}", operation="put_schedule", role=Role.SUBMITTER, returns=ScheduleView, also=201)
 async def put_schedule(
-    ref: str,
-    body: ScheduleRequest,
-    principal: Principal,
-    editor: ScheduleEditor,
-    version: Version | None = None,
-    match: IfMatch = None,
+    ref: str, body: ScheduleRequest, editor: ScheduleEditor, version: Version | None = None, match: IfMatch = None
 ) -> Response:
     """Replace a schedule, or create it (201). Idempotent.
 
     Windows before the change are not fired for it, whatever `since` is. With `version` or `If-Match` it is changed only
     if that is its current version (412).
     """
+    principal = editor.visible.principal
     tenant = permissions.tenant_to_write(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
     row = await editor.visible.store.find_schedule(tenant, ref)
     if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
         if spec.name != ref:
-            raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
+            raise refusal("definition.name", f"must be {ref[:200]!a}, as in the path")
         if version is not None or match is not None:
             raise VersionMismatch(f"there is no schedule {ref[:200]!a} to change")
         return await editor.create(tenant, body, spec)
@@ -225,10 +221,7 @@ async def backfill_schedule(
     """
     row = await editor.visible.schedule(ref, tenant)
     schedule_actions, audit = editor.schedule_actions, editor.audit
-    backfill_request = BackfillCommand(
-        since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=audit.actor,
-        why=reason(body.why),
-    )  # fmt: skip
+    backfill_request = view_of(BackfillCommand, body, by=audit.actor, why=reason(body.why))
     if body.dry_run:
         audit.skip_entry()
         return json_response(
@@ -250,16 +243,12 @@ def _read(body: ScheduleRequest) -> ScheduleSpec:
 def _backfill_view(
     row: ScheduleRow, backfill_request: BackfillCommand, kept: BackfillRow | None, planned: Backfill
 ) -> BackfillView:
-    return BackfillView(
+    return view_of(
+        BackfillView,
+        backfill_request,
         id=None if kept is None else kept.id,
         schedule_id=row.id,
-        since=backfill_request.since,
-        before=backfill_request.before,
-        max_parallel=backfill_request.max_parallel,
         total=planned.total,
         wanted=sum(window.is_wanted for window in planned.windows),
-        windows=[
-            BackfillWindowView(window_at=one.window_at, is_wanted=one.is_wanted, generation=one.generation)
-            for one in planned.windows
-        ],
+        windows=[view_of(BackfillWindowView, one) for one in planned.windows],
     )

@@ -49,7 +49,7 @@ async def list_run_artifacts(
     """
     names = tuple(task or ())
     if len(names) > _MAX_NAMES:
-        raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MAX_NAMES} times")
+        raise refusal("query:task", f"may be given at most {_MAX_NAMES} times")
     found = await visible.run(run_id)
     if principal.attempt is not None:
         await _check_own(store, principal.attempt, run_id)

@@ -17,13 +17,12 @@ from starlette.responses import Response
 
 from mainspring.api.auth.access import Access, SessionValidity
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http import list_filters
+from mainspring.api.auth.principal import Role
+from mainspring.api.http.list_filters import ListFilters
 from mainspring.api.http.problems import problem_of, refusal, refuse
 from mainspring.api.http.routing import NDJSON, Router
 from mainspring.api.routes.runs.runs import read_priority
 from mainspring.api.routes.runs.submission import NdjsonResponse
-from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import Actions, reason
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.core.model.run import Run
@@ -47,9 +46,8 @@ _Act = Callable[[Run], Awaitable[ActionResult]]
 async def act_on_runs(
     body: BulkActionRequest,
     request: Request,
-    principal: Principal,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     access: Access,
     actions: Actions,
     admission: AdmissionControl,
@@ -61,13 +59,13 @@ async def act_on_runs(
     in history are not touched.
     """
     act = _action(body, actions, admission)
-    wanted = await list_filters.parse_filter(time, principal, ListKind.RUNS, body.q, where="q", tenant=body.tenant)
+    wanted = await lists.parse(ListKind.RUNS, body.q, where="q", tenant=body.tenant)
     if not body.q.strip():
-        raise refusal("the body has 1 fault", "q", "must select runs, such as `job:etl-* state:failed`")
-    found = await list_filters.run_filter(store, principal, wanted, "q")
+        raise refusal("q", "must select runs, such as `job:etl-* state:failed`")
+    found = await lists.for_runs(wanted, "q")
     chosen = msgspec.structs.replace(found, with_history=False)
     if not 1 <= body.most <= MAX_BULK_RUNS:
-        raise refusal("the body has 1 fault", "most", f"must be from 1 to {MAX_BULK_RUNS}")
+        raise refusal("most", f"must be from 1 to {MAX_BULK_RUNS}")
     if await store.count_runs(chosen, body.most + 1) > body.most:
         raise Refused(f"more than {body.most} runs match the filter: no action taken")
     if body.dry_run:
@@ -84,7 +82,7 @@ def _action(body: BulkActionRequest, actions: Actions, admission: AdmissionContr
     kind = _ACTIONS.get(body.action)
     if kind is not None:
         if body.priority is not None:
-            raise refusal("the body has 1 fault", "priority", "is only for the action `priority`")
+            raise refusal("priority", "is only for the action `priority`")
         return partial(actions.on_run, kind=kind, why=why)
     priority = read_priority(body.priority)
 

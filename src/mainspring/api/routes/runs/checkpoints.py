@@ -76,18 +76,18 @@ def _read(body: bytes) -> str:
     try:
         document = body.decode()
     except UnicodeDecodeError as error:
-        raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
+        raise refusal("", f"is not UTF-8 (byte {error.start})") from None
     faults = faults_in(document, "", max_bytes=MAX_CHECKPOINT_BYTES)
     refuse("the body", faults)
     return document
 
 
 async def _expected(store: Store, task: Task, match: str | None, none_match: str | None) -> str | None:
-    """Return the digest that the shard must find, empty for none; None for any. Raises Outdated."""
+    """Return the digest that the shard must find, empty for none; None for any. Raises VersionMismatch."""
     if match is None and none_match is None:
         return None
     if none_match not in {None, "*"}:
-        raise refusal("the request has 1 fault", "header:If-None-Match", "must be *: only if there is none yet")
+        raise refusal("header:If-None-Match", "must be *: only if there is none yet")
     checkpoint = await store.checkpoint(task.id)
     there = None if checkpoint is None else digest_of(checkpoint.document)
     if none_match is not None and there is not None:

@@ -54,7 +54,7 @@ async def retry_dead_letter(
     """
     task = await visible.task(task_id)
     if task.state not in _DEAD:
-        raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only failed tasks are dead letters")
+        raise refusal("path:task_id", f"is {task.state}: only failed tasks are dead letters")
     entry = actions.audit.entry(task_id, tenant=task.tenant, why=reason(body.why))
     try:
         done = await actions.on_task(task, ReopenTask, body.why, entry=entry)

@@ -7,11 +7,11 @@ from collections import Counter
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import list_filters, preferences
 from mainspring.api.http.cursors import PageRequest, unknown_cursor
-from mainspring.api.http.list_filters import CountMode, PriorityName, Query
+from mainspring.api.http.list_filters import CountMode, ListFilters, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import refusal, refuse
 from mainspring.api.http.routing import Router, json_response
@@ -37,9 +37,8 @@ _ID = "run_"
 
 @router.get("/runs", operation="list_runs", role=Role.VIEWER)
 async def list_runs(
-    principal: Principal,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     paging: PageRequest,
     q: Query = "",
     state: list[RunState] | None = None,
@@ -55,12 +54,10 @@ async def list_runs(
     `exact`, or `bounded` up to 10,000.
     """
     if sort != _NEWEST_FIRST:
-        raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
-    wanted = await list_filters.parse_filter(
-        time, principal, ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
-    )
-    chosen = await list_filters.run_filter(store, principal, wanted)
-    counted = await list_filters.count_runs(store, chosen, count)
+        raise refusal("query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
+    wanted = await lists.parse(ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state)
+    chosen = await lists.for_runs(wanted)
+    counted = await lists.count_runs(chosen, count)
     before = paging.after()
     if before and not before.startswith(_ID):
         raise unknown_cursor()
@@ -102,10 +99,9 @@ async def get_run_deadline(run_id: str, visible: VisibleRows, store: Store, time
 @router.get("/runs/{run_id}/tasks", operation="list_tasks_of_run", role=Role.VIEWER)
 async def list_tasks_of_run(
     run_id: str,
-    principal: Principal,
     visible: VisibleRows,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
@@ -115,7 +111,7 @@ async def list_tasks_of_run(
     """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
     found = await visible.run(run_id)
     after = paging.after()
-    wanted = await list_filters.parse_filter(time, principal, ListKind.TASKS, q, run=run_id, states=state, name=name)
+    wanted = await lists.parse(ListKind.TASKS, q, run=run_id, states=state, name=name)
     chosen = msgspec.structs.replace(list_filters.task_filter(wanted), after=after)
     if found.in_history:
         every = sorted(await store.tasks(run_id), key=lambda task: task.id)
@@ -123,7 +119,7 @@ async def list_tasks_of_run(
         counted = list_filters.counted(len(matching), count)
         rows = [task for task in matching if task.id > after][: paging.limit]
     else:
-        counted = await list_filters.count_tasks(store, chosen, count)
+        counted = await lists.count_tasks(chosen, count)
         rows = await store.list_tasks(chosen, paging.limit)
     return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
@@ -158,11 +154,11 @@ async def change_priority(
 
 async def run_with_counts(store: Store, found: ListedRun) -> RunView:
     """Convert a run, with the counts of its tasks by state."""
-    rate_class: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     if found.run.adopted_at is not None:  # before that it has no tasks
         for states in (await store.task_states(found.run.id, found.run.task_count)).values():
-            rate_class.update(states)
-    return run_views.run_view(found, rate_class)
+            counts.update(states)
+    return run_views.run_view(found, counts)
 
 
 def read_priority(text: str | None) -> Priority:
@@ -170,7 +166,7 @@ def read_priority(text: str | None) -> Priority:
     priority = Priority.__members__.get((text or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
-        raise refusal("the body has 1 fault", "priority", why)
+        raise refusal("priority", why)
     return priority
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import list_filters
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.list_filters import CountMode, PriorityName, Query
+from mainspring.api.http.list_filters import CountMode, ListFilters, PriorityName, Query
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import Actions
 from mainspring.api.views import run_views
 from mainspring.api.views.view_of import view_of
@@ -37,9 +36,8 @@ router = Router()
 
 @router.get("/tasks", operation="list_tasks", role=Role.VIEWER)
 async def list_tasks(
-    principal: Principal,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
@@ -55,12 +53,12 @@ async def list_tasks(
     `q` is a filter (docs/reference/filters.md), combined with the other parameters by AND. `count` adds the total:
     `exact`, or `bounded` up to 10,000.
     """
-    wanted = await list_filters.parse_filter(
-        time, principal, ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
+    wanted = await lists.parse(
+        ListKind.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
         states=state,
     )  # fmt: skip
     chosen = list_filters.task_filter(wanted)
-    counted = await list_filters.count_tasks(store, chosen, count)
+    counted = await lists.count_tasks(chosen, count)
     rows = await store.list_tasks(msgspec.structs.replace(chosen, after=paging.after()), paging.limit)
     return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
@@ -108,7 +106,7 @@ _add_action("clear", ClearTask, "Release a quarantined task.")
 async def extend_task(task_id: str, body: ExtendRequest, visible: VisibleRows, actions: Actions) -> ActionResult:
     """Extend the timeout of a running task."""
     if not 0 < body.seconds <= MAX_TIMEOUT_SECONDS:
-        raise refusal("the body has 1 fault", "seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
+        raise refusal("seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
     return await actions.on_task(await visible.task(task_id), ExtendTask, body.why, seconds=body.seconds)
 
 
@@ -119,6 +117,6 @@ async def kill_task(task_id: str, body: KillRequest, visible: VisibleRows, actio
     The task is then cancelled; with `again` it is requeued, and the attempt does not count.
     """
     if not 0 <= body.grace_seconds <= MAX_GRACE_SECONDS:
-        raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
+        raise refusal("grace_seconds", f"must be from 0 to {MAX_GRACE_SECONDS:.0f}")
     task = await visible.task(task_id)
     return await actions.on_task(task, KillTask, body.why, grace_seconds=body.grace_seconds, again=body.again)

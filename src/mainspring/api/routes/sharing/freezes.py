@@ -8,7 +8,6 @@ from __future__ import annotations
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.routes.sharing.rule_routes import RuleEditor
@@ -41,19 +40,19 @@ async def list_freezes(
 
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)
-async def freeze(body: FreezeRequest, principal: Principal, editor: RuleEditor) -> FreezeView:
+async def freeze(body: FreezeRequest, editor: RuleEditor) -> FreezeView:
     """Freeze a scope, for a duration or until it is unfrozen. Running work continues."""
     faults = Faults()
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
     kind = FreezeKind(body.kind)
-    subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
+    subject, tenant = _subject(editor.principal, kind, body.subject, faults, where="subject")
     if not faults.total():
         await _check_known(editor.store, kind, subject, faults)
-    refuse("the freeze", faults)
+    faults.refuse("the freeze has")
     existing = await _find(editor.rules, kind, subject)
     row = FreezeRow(
-        kind=kind, subject=subject, by=principal.name, why=body.why, since=EPOCH,
+        kind=kind, subject=subject, by=editor.audit.actor, why=body.why, since=EPOCH,
         until=await editor.until(body.seconds),
     )  # fmt: skip
     entry = editor.audit.entry(
@@ -63,13 +62,11 @@ async def freeze(body: FreezeRequest, principal: Principal, editor: RuleEditor) 
 
 
 @router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
-async def unfreeze(
-    kind: FreezeKind, principal: Principal, editor: RuleEditor, subject: str = "", why: str = ""
-) -> ActionResult:
+async def unfreeze(kind: FreezeKind, editor: RuleEditor, subject: str = "", why: str = "") -> ActionResult:
     """Unfreeze a scope."""
     faults = Faults()
-    subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
-    refuse("the request", faults)
+    subject, tenant = _subject(editor.principal, kind, subject, faults, where="query:subject")
+    faults.refuse("the request has")
     existing = await _find(editor.rules, kind, subject)
     entry = editor.audit.entry(
         _object(kind, subject), tenant=tenant, why=reason(why), before=_view(existing) if existing else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.routes.sharing.rule_routes import RuleEditor
@@ -42,7 +41,7 @@ async def grant_p0(name: str, body: GrantRequest, editor: RuleEditor) -> GrantVi
     validate_job.check_name(name, "path:name", faults)
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
-    refuse("the grant", faults)
+    faults.refuse("the grant has")
     existing = await _find(editor.rules, name)
     grant = P0Grant(
         tenant=name, by=editor.audit.actor, why=body.why, since=EPOCH, until=await editor.until(body.seconds)
@@ -58,7 +57,7 @@ async def revoke_p0(name: str, editor: RuleEditor, why: str = "") -> ActionResul
     """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    refuse("the request", faults)
+    faults.refuse("the request has")
     existing = await _find(editor.rules, name)
     entry = editor.audit.entry(name, tenant=name, why=reason(why), before=_view(existing) if existing else None)
     return await editor.delete(editor.store.revoke_p0(name, entry), entry)

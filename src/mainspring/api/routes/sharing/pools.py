@@ -9,7 +9,7 @@ from mainspring.api.auth.principal import Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refuse
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
 from mainspring.api.routes.sharing.rule_routes import RuleEditor
@@ -84,9 +84,9 @@ async def put_policy(name: str, body: PolicyRequest, editor: RuleEditor, match: 
     _check_policy(name, body)
     existing = await _find_policy(editor.rules, name)
     expected = etags.expected(match, None if existing is None else existing.version, f"policy {name}")
-    row = Policy(
-        name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
-        updated_at=EPOCH, updated_by=editor.audit.actor,
+    row = view_of(
+        Policy, body, name=name, requires=_labels(body.requires), version=0, updated_at=EPOCH,
+        updated_by=editor.audit.actor,
     )  # fmt: skip
     entry = editor.audit.entry(
         name, tenant=INSTALLATION, before=None if existing is None else _request(existing), after=body
@@ -134,7 +134,7 @@ def _pool_row(name: str, body: PoolRequest, by: str) -> PoolRow:
     if body.max_resources is not None:
         largest = quantities.read_largest(body.max_resources, "max_resources", faults)
     rule_routes.check_note(body.note, faults)
-    refuse("the pool", faults)
+    faults.refuse("the pool has")
     return PoolRow(
         name=name, labels=_labels(body.labels), zones=tuple(dict.fromkeys(body.zones)), max_resources=largest,
         note=body.note, version=0, updated_at=EPOCH, updated_by=by,
@@ -153,7 +153,7 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
         faults.add("requires", "must have at least one label")
     validate_job.check_labels(body.requires, "requires", faults)
     rule_routes.check_note(body.note, faults)
-    refuse("the policy", faults)
+    faults.refuse("the policy has")
 
 
 async def _find_policy(rules: SharingRulesCache, name: str) -> Policy | None:

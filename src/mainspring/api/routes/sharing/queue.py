@@ -11,11 +11,12 @@ from datetime import timedelta
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.http.cursors import PageRequest, unknown_cursor
+from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
+from mainspring.api.request_components import RequestComponent
 from mainspring.api.routes.sharing.quotas import terms
-from mainspring.api.services import RequestComponent, ServerInfo
+from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
@@ -60,10 +61,9 @@ async def get_queue(principal: Principal, store: Store, pools: PoolStatuses, poo
     """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
     pool_status = await pools.of(pool, permissions.tenant_to_read(principal, None))
     intake = await store.count_intake(pool_status.pool, MAX_COUNTED)
-    return QueueView(
-        pool=pool_status.pool,
-        at=pool_status.at,
-        workers=pool_status.workers,
+    return view_of(
+        QueueView,
+        pool_status,
         capacity=quantities.show(pool_status.capacity),
         used=quantities.show(pool_status.used),
         dispatch_paused_from=None
@@ -73,7 +73,6 @@ async def get_queue(principal: Principal, store: Store, pools: PoolStatuses, poo
         waiting=pool_status.queued,
         queues=[_queue_line_view(line) for line in pool_status.queues],
         reservations=[_reservation_view(one) for one in pool_status.reservations],
-        stopping=pool_status.stopping,
     )
 
 
@@ -82,10 +81,7 @@ async def list_use(
     principal: Principal, pools: PoolStatuses, rules: SharingRulesCache, paging: PageRequest, pool: str | None = None
 ) -> Page[TenantUseView]:
     """List each tenant's usage of a pool and its limits, largest share first."""
-    after = paging.after()
-    if after and not (after.isascii() and after.isdecimal() and len(after) < 10):
-        raise unknown_cursor()
-    end = int(after or 0) + paging.limit
+    end = (paging.after_number() or 0) + paging.limit
     pool_status = await pools.of(pool, permissions.tenant_to_read(principal, None))
     current = await rules.refresh()
     found = pool_status.tenants[end - paging.limit : end]

@@ -36,6 +36,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.resources import Resources
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.config.sharing_rules import SharingRulesCache
+from mainspring.protocol.errors import Fault
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import (
     BookingRequest,
@@ -188,9 +189,8 @@ async def put_booking(name: str, booking: str, body: BookingRequest, editor: Quo
     row = await editor.own_row(name, pool, existing)
     others = [one for one in row.bookings if one.name != booking]
     if len(others) >= MAX_BOOKINGS:
-        faults = Faults()
-        faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed")
-        refuse("the booking", faults)
+        why = f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed"
+        refuse("the booking", [Fault(where="path:booking", why=why)])
     row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
     return await editor.replace(existing, row, body.why)
 
@@ -211,7 +211,7 @@ def terms(quota: Quota) -> QuotaTerms:
     """Convert a quota."""
     return view_of(
         QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed),
-        burst=quantities.show_ceiling(quota.burst),
+        burst=quantities.show(quota.burst),
     )  # fmt: skip
 
 
@@ -229,15 +229,12 @@ def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
     rule_routes.check_reason(body.why, faults)
     if isinstance(body, RaiseRequest):
         rule_routes.check_duration(body.seconds, faults)
-    quota = Quota(
-        weight=body.weight, max_tasks=body.max_tasks, guaranteed=guaranteed, burst=burst,
-        max_fan_out=body.max_fan_out, failures_per_hour=body.failures_per_hour,
-    )  # fmt: skip
+    quota = view_of(Quota, body, guaranteed=guaranteed, burst=burst)
     shut = None if faults.total() else zero_limit(quota)
     if shut is not None and not body.confirm:
         limit = quantities.PUBLIC_NAMES.get(shut, shut)
         faults.add("confirm", f"no task of {name} could start with {limit} 0: set `confirm` to apply it anyway")
-    refuse("the quota", faults)
+    faults.refuse("the quota has")
     return quota
 
 
@@ -245,18 +242,16 @@ def _read_booking(name: str, booking: str, pool: str, body: BookingRequest, *, b
     """Validate and build a booking. Raises Refused."""
     faults = _faults_in_names(name, pool)
     rule_routes.check_reason(body.why, faults)
-    wanted = Booking(
-        name=booking, cron=body.cron, zone=body.zone, seconds=body.seconds, lead_seconds=body.lead_seconds,
-        guaranteed=Resources(**quantities.read(body.guaranteed, "guaranteed", faults)), by=by, why=body.why,
-    )  # fmt: skip
+    guaranteed = Resources(**quantities.read(body.guaranteed, "guaranteed", faults))
+    wanted = view_of(Booking, body, name=booking, guaranteed=guaranteed, by=by)
     capacity_bookings.check(wanted, now, faults)
-    refuse("the booking", faults)
+    faults.refuse("the booking has")
     return wanted
 
 
 def _check_names(name: str, pool: str) -> None:
     """Raises Refused."""
-    refuse("the request", _faults_in_names(name, pool))
+    _faults_in_names(name, pool).refuse("the request has")
 
 
 def _faults_in_names(name: str, pool: str) -> Faults:

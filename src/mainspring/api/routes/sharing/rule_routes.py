@@ -13,8 +13,9 @@ from itertools import islice
 from typing import TypeVar
 
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.principal import Principal
 from mainspring.api.http.cursors import PageRequest, read_cursor
-from mainspring.api.services import RequestComponent
+from mainspring.api.request_components import RequestComponent
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import MAX_REASON_LENGTH
 from mainspring.core.admission.validate_job import Faults, check_seconds
@@ -33,6 +34,7 @@ _V = TypeVar("_V")
 class RuleEditor(RequestComponent):
     """Changes of rules by the caller."""
 
+    principal: Principal
     store: Store
     time: StoreTimeCache
     rules: SharingRulesCache

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.cursors import PageRequest, find_in_pages
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.submission.actions import Actions
@@ -78,13 +78,8 @@ async def _count_held(store: Store, principal: Principal, worker: str | None = N
 
 
 async def _find_worker(store: Store, worker_id: str) -> WorkerRow:
-    """Find a worker by listing from just before its id. Raises NotFound."""
-    after = worker_id[:-1]
-    while rows := await store.list_workers(None, after, _PAGE_SIZE):
-        for row in rows:
-            if row.id == worker_id:
-                return row
-        after = rows[-1].id
-        if after > worker_id:
-            break
-    raise not_found("worker", worker_id)
+    """Find a worker. Raises NotFound."""
+    row = await find_in_pages(lambda after: store.list_workers(None, after, _PAGE_SIZE), lambda one: one.id, worker_id)
+    if row is None:
+        raise not_found("worker", worker_id)
+    return row
