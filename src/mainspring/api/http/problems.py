@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import TypeGuard
@@ -158,6 +159,17 @@ def refusal(where: str, why: str) -> Refused:
     """Return Refused with one fault, of the body or of another part of the request."""
     subject = "the request has" if where.startswith(_OUTSIDE_BODY) else "the body has"
     return errors.refusal(subject, [Fault(where=where, why=why)])
+
+
+@contextmanager
+def renamed_faults(rename: Callable[[Fault], Fault]) -> Iterator[None]:
+    """Convert the faults of a refusal raised in the block, so that they name parts of the request."""
+    try:
+        yield
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise Refused(summary_of(refused), list(map(rename, refused.faults))) from refused
 
 
 def _of_http(error: HTTPException) -> Problem:

@@ -19,7 +19,7 @@ from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.overviews import FailingLoopView, LeaseView, OverdueView, PeerView, ServerHealthView
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.schedules import ScheduleRow
-from mainspring.store.ports.store import ShardRow, Store
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -62,7 +62,9 @@ async def get_server_health(
         store_seconds=took,
         failing=_failing(background),
         ahead_seconds=(wall - now).total_seconds(),
-        leases=[_lease(row, now) for row in shards],
+        leases=[
+            LeaseView(pool=row.id, leader=row.leader, seconds=(row.lease_until - now).total_seconds()) for row in shards
+        ],
         servers=[_peer(row, now, with_address=principal.sees_all_tenants()) for row in servers],
         overdue=[_overdue(row, row.next_at, now) for row in overdue if row.next_at is not None],
     )
@@ -70,10 +72,6 @@ async def get_server_health(
 
 def _failing(background: BackgroundLoops) -> list[FailingLoopView]:
     return [view_of(FailingLoopView, one, pool=one.shard) for one in background.failing()]
-
-
-def _lease(row: ShardRow, now: datetime) -> LeaseView:
-    return LeaseView(pool=row.id, leader=row.leader, seconds=(row.lease_until - now).total_seconds())
 
 
 def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:

@@ -10,6 +10,7 @@ from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Role
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import renamed_faults
 from mainspring.api.http.routing import Router
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.view_of import view_of
@@ -18,7 +19,7 @@ from mainspring.core.model.settings import SETTINGS, Setting
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.host.config.settings import Settings
-from mainspring.protocol.errors import Fault, NotFound, Refused, summary_of
+from mainspring.protocol.errors import Fault, NotFound
 from mainspring.protocol.rest.admin import SettingRequest, SettingView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import SettingOverride
@@ -90,14 +91,12 @@ def _text(value: float | str) -> str:
 
 def _check(settings: Settings, name: str, text: str | None) -> None:
     """Raise Refused for the field `value` if it is invalid."""
-    try:
+
+    def rename(fault: Fault) -> Fault:
+        return Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
+
+    with renamed_faults(rename):
         settings.check(name, text)
-    except Refused as refused:
-        faults = [
-            Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
-            for fault in refused.faults
-        ]
-        raise Refused(summary_of(refused), faults) from refused
 
 
 def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:

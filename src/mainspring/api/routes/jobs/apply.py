@@ -35,7 +35,7 @@ async def apply(body: ApplyRequest, request: Request, access: Access, definition
     Unchanged definitions stay as they are, and definitions not named here are not touched. With `dry_run` nothing is
     written: the lines show what would change.
     """
-    writer = definitions.writer(reason(body.why), dry_run=body.dry_run)
+    writer = DefinitionWriter(definitions=definitions, why=reason(body.why), dry_run=body.dry_run)
     if body.dry_run:
         definitions.audit.skip_entry()
     else:

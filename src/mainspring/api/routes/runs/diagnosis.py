@@ -12,6 +12,7 @@ from starlette.responses import Response
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.auth.visibility import VisibleRows
+from mainspring.api.http.problems import renamed_faults
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing.queue import PoolStatuses
 from mainspring.api.submission.rate_limits import RateClass
@@ -20,7 +21,7 @@ from mainspring.api.views.diagnose import Diagnoses
 from mainspring.api.views.diagnosis_views import TEXTS, Accept, Form
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain.what_if import Hypothesis, parse_hypothesis
-from mainspring.protocol.errors import Fault, Refused, summary_of
+from mainspring.protocol.errors import Fault
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
 
 router = Router()
@@ -119,8 +120,5 @@ async def list_reasons(
 
 def _read(changes: Sequence[str]) -> Hypothesis:
     """Parse the changes. Raises Refused with all faults."""
-    try:
+    with renamed_faults(lambda fault: Fault(where="changes", why=f"{fault.where}: {fault.why}")):
         return parse_hypothesis(changes)
-    except Refused as refused:
-        faults = [Fault(where="changes", why=f"{fault.where}: {fault.why}") for fault in refused.faults]
-        raise Refused(summary_of(refused), faults) from refused

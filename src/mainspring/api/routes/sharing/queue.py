@@ -20,7 +20,7 @@ from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
-from mainspring.core.fairness.pool_status import PoolStatus, QueueStatus, ReservationStatus, TenantStatus
+from mainspring.core.fairness.pool_status import PoolStatus, TenantStatus
 from mainspring.core.fairness.sharing_rules import AllRules, rules_for
 from mainspring.core.model.resources import ZERO_RESOURCES
 from mainspring.host.config.sharing_rules import SharingRulesCache
@@ -71,8 +71,11 @@ async def get_queue(principal: Principal, store: Store, pools: PoolStatuses, poo
         else pool_status.dispatch_paused_from.name,
         intake={priority.name: count for priority, count in intake.items()},
         waiting=pool_status.queued,
-        queues=[_queue_line_view(line) for line in pool_status.queues],
-        reservations=[_reservation_view(one) for one in pool_status.reservations],
+        queues=[
+            view_of(QueueLineView, one, priority=one.priority.name, reason=one.reason or "")
+            for one in pool_status.queues
+        ],
+        reservations=[view_of(ReservationView, one, priority=one.priority.name) for one in pool_status.reservations],
     )
 
 
@@ -143,11 +146,3 @@ def _use_view(tenant: TenantStatus, pool_status: PoolStatus, rules: AllRules) ->
         TenantUseView, tenant, pool=pool_status.pool, quota=terms(tenant.quota), use=quantities.show(tenant.use),
         p0=rules.granted_p0(tenant.tenant, pool_status.at),
     )  # fmt: skip
-
-
-def _queue_line_view(line: QueueStatus) -> QueueLineView:
-    return view_of(QueueLineView, line, priority=line.priority.name, reason=line.reason or "")
-
-
-def _reservation_view(reservation: ReservationStatus) -> ReservationView:
-    return view_of(ReservationView, reservation, priority=reservation.priority.name)

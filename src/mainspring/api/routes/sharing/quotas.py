@@ -107,7 +107,7 @@ async def get_quota(
     """Get a tenant's quota in a pool, or its default for all pools; version 0 if not configured."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    _check_names(name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
     row = await editor.find(name, pool)
     if row is None:
         return etags.answer(
@@ -136,7 +136,7 @@ async def drop_quota(
     name: str, editor: QuotaEditor, pool: str = "", why: str = "", match: IfMatch = None
 ) -> ActionResult:
     """Delete a quota: the tenant's default applies, or the system default. Requires access to all tenants."""
-    _check_names(name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
     existing = await editor.find(name, pool)
     etags.expected(match, None if existing is None else existing.version, f"quota of {name}")
     entry = editor.entry(name, pool, existing, why)
@@ -163,7 +163,7 @@ async def raise_quota(name: str, body: RaiseRequest, editor: QuotaEditor, pool: 
 @router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN, all_tenants=True)
 async def end_raise(name: str, editor: QuotaEditor, pool: str = "", why: str = "") -> ActionResult:
     """End a temporary raise. Requires access to all tenants."""
-    _check_names(name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
     existing = await editor.find(name, pool)
     if existing is None or existing.raised is None:
         return await editor.already_absent(editor.entry(name, pool, existing, why))
@@ -198,7 +198,7 @@ async def put_booking(name: str, booking: str, body: BookingRequest, editor: Quo
 @router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN, all_tenants=True)
 async def drop_booking(name: str, booking: str, editor: QuotaEditor, pool: str = "", why: str = "") -> ActionResult:
     """Delete a booking; an active one ends. Requires access to all tenants."""
-    _check_names(name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
     existing = await editor.find(name, pool)
     left = () if existing is None else tuple(one for one in existing.bookings if one.name != booking)
     if existing is None or len(left) == len(existing.bookings):
@@ -210,9 +210,8 @@ async def drop_booking(name: str, booking: str, editor: QuotaEditor, pool: str =
 def terms(quota: Quota) -> QuotaTerms:
     """Convert a quota."""
     return view_of(
-        QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed),
-        burst=quantities.show(quota.burst),
-    )  # fmt: skip
+        QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed), burst=quantities.show(quota.burst)
+    )
 
 
 def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
@@ -247,11 +246,6 @@ def _read_booking(name: str, booking: str, pool: str, body: BookingRequest, *, b
     capacity_bookings.check(wanted, now, faults)
     faults.refuse("the booking has")
     return wanted
-
-
-def _check_names(name: str, pool: str) -> None:
-    """Raises Refused."""
-    _faults_in_names(name, pool).refuse("the request has")
 
 
 def _faults_in_names(name: str, pool: str) -> Faults:

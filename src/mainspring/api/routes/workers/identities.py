@@ -101,15 +101,13 @@ async def enroll_worker(
     now = await time.now()
     certificate, issued = authority.sign(body.request, body.name, now=now)
     joined = await store.find_join_token(principal.join_token or "")
-    row = IdentityRow(
-        name=issued.name,
-        key=issued.key,
+    row = view_of(
+        IdentityRow,
+        issued,
         pools=joined.pools if joined is not None else (),
-        serial=issued.serial,
         join_token=principal.join_token or "",
         enrolled_at=now,
         renewed_at=now,
-        expires_at=issued.expires_at,
     )
     entry = audit.entry(issued.name, tenant=INSTALLATION, after=view_of(IdentityView, row))
     if not await store.enroll(row, entry):
