@@ -30,7 +30,7 @@ def test_amounts_are_returned_as_given(said: Amounts) -> None:
     kept = quantities.read(said, "burst", faults)
 
     assert faults.all() == []
-    assert quantities.show_ceiling(Ceiling(**kept)) == said
+    assert quantities.show(Ceiling(**kept)) == said
 
 
 @given(SAID)

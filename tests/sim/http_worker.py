@@ -168,9 +168,7 @@ class Claimant:
         self._connections.add(connection)
 
         async def claim(way: Way) -> Any:
-            return await claims.claim_runs(
-                body, PRINCIPAL, request=connection.as_request(), **way.components(claims.claim_runs)
-            )
+            return await claims.claim_runs(body, request=connection.as_request(), **way.components(claims.claim_runs))
 
         try:
             answer = await self._calls.call(random, claim, give_up_after=give_up_after, connection=connection)
@@ -276,9 +274,7 @@ class Claimant:
 
     def _started(self, attempt: str) -> Call:
         body = StartRequest(worker_id=self._own_name)
-        return lambda way: claims.start_claimed_run(
-            attempt, body, PRINCIPAL, **way.components(claims.start_claimed_run)
-        )
+        return lambda way: claims.start_claimed_run(attempt, body, **way.components(claims.start_claimed_run))
 
     def _beaten(self, attempt: str, percent: float | None) -> Call:
         random = self._random
@@ -291,15 +287,13 @@ class Claimant:
         if random.random() < 0.05:
             said["extend_seconds"] = random.choice((1.0, 30.0))
         body = HeartbeatRequest(worker_id=self._own_name, **said)
-        return lambda way: claims.heartbeat_claimed_run(
-            attempt, body, PRINCIPAL, **way.components(claims.heartbeat_claimed_run)
-        )
+        return lambda way: claims.heartbeat_claimed_run(attempt, body, **way.components(claims.heartbeat_claimed_run))
 
     def _ended(self, result: Result) -> Call:
         if result.outcome is Outcome.SUCCEEDED:
             done = CompleteRequest(worker_id=self._own_name, result_summary=msgspec.Raw((result.output or "").encode()))
             return lambda way: claims.complete_claimed_run(
-                result.attempt, done, PRINCIPAL, **way.components(claims.complete_claimed_run)
+                result.attempt, done, **way.components(claims.complete_claimed_run)
             )
         said = msgspec.json.decode(result.error or "{}", type=dict[str, msgspec.Raw])
         failure_mode = read_failure_mode(result.error)
@@ -308,9 +302,7 @@ class Claimant:
             error_details={"message": said["message"]},
             should_retry=failure_mode is None or failure_mode[0] is not Kind.PERMANENT,
         )  # fmt: skip
-        return lambda way: claims.fail_claimed_run(
-            result.attempt, failed, PRINCIPAL, **way.components(claims.fail_claimed_run)
-        )
+        return lambda way: claims.fail_claimed_run(result.attempt, failed, **way.components(claims.fail_claimed_run))
 
     # attempts of others
 

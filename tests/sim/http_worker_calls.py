@@ -17,7 +17,7 @@ from starlette.requests import Request
 from mainspring.api.auth.access import Access
 from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.services import ServerInfo
-from mainspring.api.worker_link.http_claims import Claims
+from mainspring.api.worker_link.http_claims import Claims, OwnAttempts
 from mainspring.protocol.errors import NotLeading, Unavailable
 from mainspring.protocol.wire import Progress
 from mainspring.shard.effects import ActionReply
@@ -63,10 +63,11 @@ class Way:
         self._world = world
         self._server = server
         store = cast("Store", HostStore(world, f"claims:{server.process.name}"))
+        leaders = cast("LeaderRouter", self)
+        access = Access(cast("TokenIdentities", None), world.clock, cluster_secret="secret", enrollment=None)
         self._components = {
-            "claims": Claims(store, cast("LeaderRouter", self)), "leaders": self, "store": store, "time": self,
+            "attempts": OwnAttempts(PRINCIPAL, access, Claims(store, leaders), leaders), "store": store, "time": self,
             "logs": self, "server": ServerInfo(name="sim", address="", version="", pool=SHARD),
-            "access": Access(cast("TokenIdentities", None), world.clock, cluster_secret="secret", enrollment=None),
         }  # fmt: skip
 
     def components(self, route: Callable[..., Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """The application: all routes behind one middleware (request ids, metrics, unhandled errors).
 
-A module of routes has a `router`; to add one, name it in `MODULES`.
+The modules below `api/routes/` are found by their `router`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import chain
+from pkgutil import walk_packages
 from random import Random
 
 import msgspec
@@ -20,25 +22,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mainspring.api import routes
 from mainspring.api.http import docs_page, openapi, problems
 from mainspring.api.http.routing import REQUEST_ID, Endpoint
-from mainspring.api.routes.admin import alerts, audit, docs, doctor, settings, system, tokens, webhooks
-from mainspring.api.routes.jobs import apply, jobs, received_events, schedule_windows, schedules
-from mainspring.api.routes.runs import (
-    artifacts,
-    bulk_actions,
-    checkpoints,
-    dead_letters,
-    decisions,
-    diagnosis,
-    live_events,
-    logs,
-    runs,
-    submission,
-    tasks,
-)
-from mainspring.api.routes.sharing import freezes, grants, groups, pools, queue, quotas, tenants
-from mainspring.api.routes.workers import claims, identities, workers
 from mainspring.api.services import Services
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError
@@ -46,43 +32,6 @@ from mainspring.protocol.ids import entropy
 from mainspring.telemetry.metrics import Metrics
 
 log = structlog.get_logger()
-
-MODULES = (
-    system,
-    doctor,
-    docs,
-    jobs,
-    apply,
-    submission,
-    runs,
-    bulk_actions,
-    tasks,
-    checkpoints,
-    artifacts,
-    decisions,
-    workers,
-    claims,
-    identities,
-    tokens,
-    webhooks,
-    live_events,
-    logs,
-    schedules,
-    schedule_windows,
-    received_events,
-    dead_letters,
-    alerts,
-    audit,
-    tenants,
-    settings,
-    pools,
-    quotas,
-    grants,
-    groups,
-    freezes,
-    queue,
-    diagnosis,
-)
 
 _OPERATION = "mainspring.operation"
 _FIXED_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -103,9 +52,12 @@ def build_app(services: Services, *, others: Sequence[BaseRoute] = ()) -> Starle
     return app
 
 
-def endpoints() -> list[Endpoint]:
+@cache
+def endpoints() -> tuple[Endpoint, ...]:
     """Return every method of every path."""
-    return list(chain.from_iterable(module.router.routes for module in MODULES))
+    found = walk_packages(routes.__path__, f"{routes.__name__}.")
+    modules = [import_module(one.name) for one in found]
+    return tuple(chain.from_iterable(module.router.routes for module in modules if hasattr(module, "router")))
 
 
 class RequestMiddleware:

@@ -1,7 +1,10 @@
 """The components that routes receive as arguments, by type. `app/build.py` creates all of them.
 
-A route names the components that it uses: `async def get_run(run_id: str, principal: Principal, store: Store)`.
+A route names the components that it uses: `async def get_server(server: ServerInfo, store: Store)`.
 To add a component, add a field here and create it in `app/build.py`.
+
+Components that several routes use together, for one caller, are fields of a `RequestComponent`
+(`api/request_components.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from mainspring.api.live.transitions import TransitionFeed
 from mainspring.api.logs.logs import LogStore
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
-from mainspring.api.submission.apply_definitions import Definitions
 from mainspring.api.submission.request_limits import RequestLimits
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.worker_link.http_claims import Claims
@@ -70,7 +72,6 @@ class Services:
     rules: SharingRulesCache
     # writes
     submissions: Submissions
-    definitions: Definitions
     schedule_actions: ScheduleActions
     webhooks: WebhookCache
     # streams
@@ -83,9 +84,9 @@ class Services:
     background: BackgroundLoops
     metrics: Metrics
 
-    def component(self, kind: type) -> object:
-        """Return the component of a type."""
-        return getattr(self, COMPONENTS[kind])
+    def component(self, kind: type) -> object | None:
+        """Return the component of a type; None if there is none."""
+        return getattr(self, COMPONENTS[kind]) if kind in COMPONENTS else None
 
 
 COMPONENTS: dict[type, str] = {kind: name for name, kind in get_type_hints(Services).items()}

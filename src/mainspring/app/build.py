@@ -38,7 +38,6 @@ from mainspring.api.server import ApiServer
 from mainspring.api.services import ServerInfo, Services
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
-from mainspring.api.submission.apply_definitions import Definitions
 from mainspring.api.submission.rate_limits import RateLimiter
 from mainspring.api.submission.request_limits import RequestLimits
 from mainspring.api.submission.submission import Submissions
@@ -281,16 +280,12 @@ def _services(engine: Engine, options: ServerOptions, metrics: Metrics, live: Tr
         store, engine.context, pool=options.pool, limits=server.limits, wake=engine.triggers.wake,
         on_decided=options.on_schedules,
     )  # fmt: skip
-    definitions = Definitions(
-        store=store, time=time, admission=admission, submissions=submissions, schedule_actions=schedule_actions,
-        limits=server.limits,
-    )  # fmt: skip
     return Services(
         server=server, clock=clock, store=store, time=time,
         access=Access(identities, clock, cluster_secret=options.cluster_secret, enrollment=options.enrollment),
         request_limits=RequestLimits(rate_limiter, engine.settings, submissions, metrics), admission=admission,
         leaders=leaders, claims=Claims(store, leaders), settings=engine.settings, rules=engine.rules,
-        submissions=submissions, definitions=definitions, schedule_actions=schedule_actions,
+        submissions=submissions, schedule_actions=schedule_actions,
         webhooks=engine.webhooks, logs=LogStore(options.files, engine.host, store, engine.peers, clock), live=live,
         waits=RunWaiters(store, live, clock, engine.background), run_jobs=RunJobs(store),
         degradation=engine.degradation, background=engine.background, metrics=metrics,

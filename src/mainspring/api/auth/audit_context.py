@@ -24,10 +24,10 @@ class Auditor:
     """Creates the audit entries of one request."""
 
     def __init__(self, principal: Principal, *, request_id: str, source: str, action: str) -> None:
-        self._principal = principal
+        self.actor = principal.name
         self._request_id = request_id
         self._source = source
-        self._act = action
+        self._action = action
         self.entry_count = 0
         """Number of entries created."""
         self.is_done = False
@@ -41,8 +41,8 @@ class Auditor:
         self.entry_count += 1
         self.is_done = True
         return AuditEntry(
-            id=f"{self._request_id}{number}", tenant=tenant, actor=self._principal.name, source=self._source,
-            action=self._act, object=object, why=why, before=_side(before), after=_side(after),
+            id=f"{self._request_id}{number}", tenant=tenant, actor=self.actor, source=self._source,
+            action=self._action, object=object, why=why, before=_side(before), after=_side(after),
         )  # fmt: skip
 
     def defer_entries(self) -> None:

@@ -26,10 +26,13 @@ from mainspring.event_loop import start_task
 from mainspring.protocol.certificates import WorkerCertificate
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unauthenticated, Unavailable
+from mainspring.store.ports.front import TokenRow
 from mainspring.store.ports.store import Store
+from mainspring.store.ports.workers import JoinTokenRow
 
 log = structlog.get_logger()
 Row = TypeVar("Row")
+TokenKind = TypeVar("TokenKind", TokenRow, JoinTokenRow)
 
 CACHE_SECONDS = 5.0
 LAST_USE_WRITE_SECONDS = 60.0
@@ -101,14 +104,7 @@ class TokenIdentities:
         return _LOCAL
 
     async def _token_principal(self, token: str) -> Principal:
-        token_id = tokens.id_of(token)
-        row = await self._tokens.find(token_id) if token_id is not None else None
-        if row is None or not tokens.is_token_of(row, token):
-            raise Unauthenticated("unknown token")
-        if row.revoked_at is not None:
-            raise Unauthenticated("token revoked")
-        if row.expires_at <= await self._time.now():
-            raise Unauthenticated("token expired")
+        row = await self._valid_row(token, self._tokens.find, "token")
         self._record_use(row.id)
         roles = frozenset(_ROLES[role] for role in row.roles if role in _ROLES)
         return Principal(name=f"token:{row.name}", tenant=row.tenant, roles=roles)
@@ -143,15 +139,19 @@ class TokenIdentities:
 
     async def _join_principal(self, token: str) -> Principal:
         """Return the caller of a join token. Its remaining uses are checked when it is used."""
-        token_id = tokens.id_of(token)
-        row = await self._store.find_join_token(token_id) if token_id is not None else None
-        if row is None or not tokens.is_token_of(row, token):
-            raise Unauthenticated("unknown join token")
-        if row.revoked_at is not None:
-            raise Unauthenticated("join token revoked")
-        if row.expires_at <= await self._time.now():
-            raise Unauthenticated("join token expired")
+        row = await self._valid_row(token, self._store.find_join_token, "join token")
         return Principal(name=f"join:{row.name}", tenant=ALL_TENANTS, roles=frozenset({Role.JOIN}), join_token=row.id)
+
+    async def _valid_row(self, token: str, find: Callable[[str], Awaitable[TokenKind | None]], noun: str) -> TokenKind:
+        token_id = tokens.id_of(token)
+        row = await find(token_id) if token_id is not None else None
+        if row is None or not tokens.is_token_of(row, token):
+            raise Unauthenticated(f"unknown {noun}")
+        if row.revoked_at is not None:
+            raise Unauthenticated(f"{noun} revoked")
+        if row.expires_at <= await self._time.now():
+            raise Unauthenticated(f"{noun} expired")
+        return row
 
     def _record_use(self, id: str) -> None:
         """Record the use of a token; uses are written together, once a minute."""

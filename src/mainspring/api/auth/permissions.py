@@ -7,9 +7,8 @@
     attempt                                         ATTEMPT_OPERATIONS on its own task only
 
 A role that is not listed has no permissions. Visibility of tenants is separate: `Principal.sees`. An attempt sees less
-than its tenant: the routes of ATTEMPT_OPERATIONS check that (`routes_tasks.find_task`). tests/api/matrix.txt lists
-every
-route and every role.
+than its tenant: the routes of ATTEMPT_OPERATIONS check that (`api/auth/visibility.py`). tests/api/matrix.txt lists
+every route and every role.
 """
 
 from __future__ import annotations

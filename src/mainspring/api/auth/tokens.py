@@ -16,11 +16,14 @@ import hmac
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 from mainspring.api.auth.principal import Role
 from mainspring.protocol.ids import entropy
 from mainspring.store.ports.front import TokenRow
 from mainspring.store.ports.workers import JoinTokenRow
+
+_Row = TypeVar("_Row", TokenRow, JoinTokenRow)
 
 MAX_LIFETIME = timedelta(days=365)
 MIN_LIFETIME = timedelta(minutes=1)
@@ -33,18 +36,8 @@ def make_token(
 ) -> tuple[str, TokenRow]:
     """Create a token and its row. The same `key` gives the same id: the store keeps one token per id."""
     token_id = f"{entropy():016x}" if key is None else _hash(f"token: {key}")[:16]
-    token = f"msp_{token_id}_{_secret()}"
-    row = TokenRow(
-        id=token_id,
-        hash=_hash(token),
-        tenant=tenant,
-        roles=tuple(role.value for role in roles),
-        name=name,
-        created_by=by,
-        created_at=now,
-        expires_at=now + life,
-    )
-    return token, row
+    names = tuple(role.value for role in roles)
+    return _make("msp", TokenRow, token_id, now, life, tenant=tenant, roles=names, name=name, created_by=by)
 
 
 def make_join_token(
@@ -52,18 +45,7 @@ def make_join_token(
 ) -> tuple[str, JoinTokenRow]:
     """Create a join token and its row."""
     token_id = f"{entropy():016x}"
-    token = f"msj_{token_id}_{_secret()}"
-    row = JoinTokenRow(
-        id=token_id,
-        hash=_hash(token),
-        name=name,
-        pools=tuple(pools),
-        uses_left=uses,
-        created_by=by,
-        created_at=now,
-        expires_at=now + life,
-    )
-    return token, row
+    return _make("msj", JoinTokenRow, token_id, now, life, name=name, pools=tuple(pools), uses_left=uses, created_by=by)
 
 
 def audit_summary(row: TokenRow) -> dict[str, object]:
@@ -105,8 +87,12 @@ def read_attempt_token(secret: str, token: str, now: datetime) -> str | None:
     return attempt if now < datetime.fromtimestamp(seconds, UTC) else None
 
 
-def _secret() -> str:
-    return "".join(f"{entropy():016x}" for _ in range(4))
+def _make(
+    prefix: str, kind: type[_Row], token_id: str, now: datetime, life: timedelta, **fields: Any
+) -> tuple[str, _Row]:
+    secret = "".join(f"{entropy():016x}" for _ in range(4))
+    token = f"{prefix}_{token_id}_{secret}"
+    return token, kind(id=token_id, hash=_hash(token), created_at=now, expires_at=now + life, **fields)
 
 
 def _hash(token: str) -> str:

@@ -168,11 +168,11 @@ class LeaderRouter:
             )
         except Unreachable as fault:
             raise NotLeading(f"the leader of {shard} does not answer: {fault}") from fault
-        if answer.status == 200:
-            return answer.body
+        if answer.status_code == 200:
+            return answer.content
         self._peers.forget()
-        if answer.status == _OVERLOADED:
-            raise Overloaded(answer.body.decode("utf-8", "replace"))
+        if answer.status_code == _OVERLOADED:
+            raise Overloaded(answer.content.decode("utf-8", "replace"))
         raise NotLeading(f"{address} no longer leads {shard}")
 
     # the other side, on the server that leads

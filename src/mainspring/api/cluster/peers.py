@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import httpx2
-import msgspec
 import structlog
 from starlette.requests import Request
 
@@ -33,13 +32,6 @@ ALIVE_WITHIN = timedelta(seconds=10)
 """A server without a heartbeat for this long is not called."""
 _CACHE_SECONDS = 1.0
 _DEADLINE_SECONDS = 10.0
-
-
-class PeerResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Response of another server."""
-
-    status: int
-    body: bytes
 
 
 class Peers:
@@ -111,17 +103,16 @@ class Peers:
     async def call(
         self, method: str, address: str, path: str, *, body: bytes = b"", query: Mapping[str, str] | None = None,
         extra_seconds: float = 0.0,
-    ) -> PeerResponse:  # fmt: skip
+    ) -> httpx2.Response:  # fmt: skip
         """Call another server, with `extra_seconds` seconds added to the timeout. Raises Unreachable."""
         try:
-            answer = await self._http.request(
+            return await self._http.request(
                 method, address + path, content=body, params=query, headers={SECRET_HEADER: self._secret},
                 timeout=_DEADLINE_SECONDS + extra_seconds,
             )  # fmt: skip
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             self.forget()
             raise Unreachable(f"{address} does not answer: {error!r}") from error
-        return PeerResponse(status=answer.status_code, body=answer.content)
 
     def check(self, request: Request) -> None:
         """Raise NotFound unless the caller is a server of this store."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import cache
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -11,7 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.text import strict_json
 from mainspring.core.text.field_errors import name_faults
-from mainspring.protocol.errors import Fault, Refused, TooLarge, Unreachable, refusal
+from mainspring.protocol.errors import Refused, TooLarge, Unreachable, refusal
+
+_T = TypeVar("_T")
 
 LARGE_BYTES = 64 * 1024
 """Bodies of this size are decoded in a thread, to keep the event loop free."""
@@ -51,17 +54,17 @@ async def lines(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
         yield rest
 
 
-def decode(text: bytes, kind: type) -> object:
+def decode(text: bytes, kind: type[_T]) -> _T:
     """Decode a body into a struct; an empty body is an empty object. Raises Refused with all faults."""
     text = text or b"{}"
     try:
-        value: object = _decoder(kind).decode(text)
+        value: _T = _decoder(kind).decode(text)  # type: ignore[arg-type, assignment]  # of this type
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(text, kind, str(error)) from None
     if not strict_json.is_clean(text):
         found = strict_json.Reader().read(text.decode(), "")[1]
         if found:
-            raise _refuse_all(found)
+            raise refusal("the body has", found)
     return value
 
 
@@ -91,11 +94,7 @@ def _refusal(text: bytes, kind: type, first: str) -> Refused:
         faults.add("", f"is not UTF-8 (byte {error.start})")
     if not faults.total():
         faults.add("", first[:1].lower() + first[1:])
-    return _refuse_all(faults.all())
-
-
-def _refuse_all(faults: list[Fault]) -> Refused:
-    return refusal("the body has", faults)
+    return refusal("the body has", faults.all())
 
 
 def _too_large(max_bytes: int) -> TooLarge:

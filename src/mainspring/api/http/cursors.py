@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
 
@@ -42,6 +42,13 @@ class PageRequest(msgspec.Struct, frozen=True):
         """Return the key of the last row; empty for the beginning. Raises Refused."""
         (after,) = read_cursor(self.cursor, 1)
         return after
+
+    def after_number(self) -> int | None:
+        """Return the number of the last row; None for the beginning. Raises Refused."""
+        after = self.after()
+        if after and not (after.isascii() and after.isdecimal() and len(after) < 10):
+            raise unknown_cursor()
+        return int(after) if after else None
 
     def position(self) -> tuple[datetime, str] | None:
         """Return the time and the id of the last row; None for the beginning. Raises Refused."""
@@ -105,6 +112,19 @@ class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
         return Page(items=[view(row) for row in shown], next_cursor=make_cursor(last.isoformat(), str(skip)))
 
 
+async def find_in_pages(
+    read_page: Callable[[str], Awaitable[Sequence[_R]]], key: Callable[[_R], str], wanted: str
+) -> _R | None:
+    """Find the row with a key in a list ordered by it, by listing from just before the key."""
+    after = wanted[:-1]
+    while after <= wanted and (rows := await read_page(after)):
+        for row in rows:
+            if key(row) == wanted:
+                return row
+        after = key(rows[-1])
+    return None
+
+
 def make_cursor(*position: str) -> str:
     """Encode a position in a list as an opaque cursor."""
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
@@ -125,4 +145,4 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
 
 def unknown_cursor() -> Refused:
     """Return the refusal of a cursor of another list."""
-    return refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
+    return refusal("query:cursor", "is not a cursor of this list")

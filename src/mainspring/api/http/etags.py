@@ -39,7 +39,7 @@ _V = TypeVar("_V", int, str)
 def expected(match: str | None, version: _V | None, what: str) -> _V | None:
     """Return the version that `If-Match` requires, if any; `version` is the current one.
 
-    Raises Outdated if it is another one, or if there is none.
+    Raises VersionMismatch if it is another one, or if there is none.
     """
     if match is None:
         return None
@@ -81,5 +81,5 @@ def _read(header: str, name: str) -> list[str] | None:
     if text == _ANY:
         return None
     if not _TAGS.fullmatch(text):
-        raise refusal("the request has 1 fault", f"header:{name}", 'must be * or quoted versions, such as "7"')
+        raise refusal(f"header:{name}", 'must be * or quoted versions, such as "7"')
     return re.findall(_ONE, text)

@@ -4,7 +4,7 @@
 |---|---|
 | Refused: a body that is not JSON, an invalid field, a violated rule | 422 |
 | Unauthenticated, Forbidden, NotFound, TooLarge | 401, 403, 404, 413 |
-| Outdated: `If-Match` names another version | 412 |
+| VersionMismatch: `If-Match` names another version | 412 |
 | any other Conflict | 409 |
 | Overloaded | 429, with Retry-After |
 | Unavailable | 503, with Retry-After: the error's value in whole seconds, or one second |
@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import TypeGuard
@@ -28,7 +29,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from mainspring.core.admission.validate_job import Faults
+from mainspring.protocol import errors
 from mainspring.protocol.errors import (
     Broken,
     Closed,
@@ -87,6 +88,8 @@ _HINTS = {
     429: "retry after the time in `Retry-After`",
     503: "retry later; use an Idempotency-Key to retry safely",
 }
+_OUTSIDE_BODY = ("query:", "path:", "header:")
+"""Prefixes of the locations of faults that are not in the body."""
 _STEP = re.compile(r"""\[(\d+|\.\.\.)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
 
 
@@ -132,7 +135,7 @@ def pointer(where: str) -> str:
 
     Locations outside the body keep their form: `query:limit`.
     """
-    if where in {"", "body"} or where.startswith(("query:", "path:", "header:")):
+    if where in {"", "body"} or where.startswith(_OUTSIDE_BODY):
         return "" if where == "body" else where
     steps = []
     for index, quoted, name in _STEP.findall(where):
@@ -146,17 +149,27 @@ def not_found(kind: str, id: str) -> NotFound:
     return NotFound(f"there is no {kind} {id[:200]}")
 
 
-def refuse(subject: str, faults: Faults | Collection[Fault]) -> None:
+def refuse(subject: str, faults: Sequence[Fault]) -> None:
     """Raise Refused if there are faults."""
-    total = faults.total() if isinstance(faults, Faults) else len(faults)
-    if total:
-        found = faults.all() if isinstance(faults, Faults) else list(faults)
-        raise Refused(f"{subject} has {total} fault{'s' if total > 1 else ''}", found)
+    if faults:
+        raise errors.refusal(f"{subject} has", faults)
 
 
-def refusal(summary: str, where: str, why: str) -> Refused:
-    """Return Refused with one fault."""
-    return Refused(summary, [Fault(where=where, why=why)])
+def refusal(where: str, why: str) -> Refused:
+    """Return Refused with one fault, of the body or of another part of the request."""
+    subject = "the request has" if where.startswith(_OUTSIDE_BODY) else "the body has"
+    return errors.refusal(subject, [Fault(where=where, why=why)])
+
+
+@contextmanager
+def renamed_faults(rename: Callable[[Fault], Fault]) -> Iterator[None]:
+    """Convert the faults of a refusal raised in the block, so that they name parts of the request."""
+    try:
+        yield
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise Refused(summary_of(refused), list(map(rename, refused.faults))) from refused
 
 
 def _of_http(error: HTTPException) -> Problem:

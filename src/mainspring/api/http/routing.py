@@ -10,6 +10,7 @@
 |---|---|
 | `principal: Principal`, `request: Request` | the caller, the request |
 | of the type of a component (`api/services.py`) | that component: `store: Store`, `leaders: LeaderRouter` .. |
+| of the type of a `RequestComponent` | that component, created for the request: `visible: VisibleRows` .. |
 | `audit: Auditor` | creates the audit entry; required for routes that change something, unless `audited=False` |
 | named as a part of the path | that part |
 | `body: SomeStruct` | the body, read as JSON; all faults are reported |
@@ -47,6 +48,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import bodies, paging
 from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Cursor, Limit, PageRequest
 from mainspring.api.http.problems import refuse
+from mainspring.api.request_components import create, is_request_component, with_parts
 from mainspring.api.services import COMPONENTS, Services
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.core.text.strict_json import fault_in_text, split_error
@@ -146,26 +148,26 @@ class Endpoint:
     """Stable name in the OpenAPI document, audit log, metrics and `api/auth/permissions.py`."""
     call: Callable[..., Awaitable[object]]
     role: Role | None
-    status: int
-    takes: str
+    status: int = 200
+    takes: str = JSON
     """Media type of the request body, if any."""
-    answers: str
+    answers: str = JSON
     reads: type | None
     """Type of the body in the document: `body`, unless the route reads the body itself."""
     returns: object
     """Type of the response; None if it is not our JSON."""
-    max_body_bytes: int | None
+    max_body_bytes: int | None = None
     parameters: tuple[Parameter, ...]
     body: type | None
     """A struct, `bytes`, or `Request` if the route reads the body itself; None without a body."""
     injected: Mapping[str, type]
     audited: bool
     """Whether each answered request has an audit entry."""
-    all_tenants: bool
+    all_tenants: bool = False
     """Whether it requires access to all tenants."""
-    also: int | None
+    also: int | None = None
     """Another success status: 201 instead of 200 for a created resource, or vice versa."""
-    rate_class: RateClass
+    rate_class: RateClass = RateClass.ACTION
     texts: tuple[str, ...] = ()
     """Alternative text media types, by content negotiation."""
     paging: str | None = None
@@ -186,9 +188,11 @@ class Endpoint:
                 principal, request_id=request.scope[REQUEST_ID], source=client_of(request), action=self.operation
             )
             await services.request_limits.charge(request, principal, self.rate_class)
-        arguments = {
-            name: given[kind] if kind in given else services.component(kind) for name, kind in self.injected.items()
-        }
+
+        def find(kind: type) -> object | None:
+            return given[kind] if kind in given else services.component(kind)
+
+        arguments = {name: create(kind, find) for name, kind in self.injected.items()}
         if len(request.query_params.multi_items()) > MAX_PARAMETERS:
             raise Refused(
                 "the query is too long", [Fault(where="query:", why=f"has more than {MAX_PARAMETERS} values")]
@@ -293,31 +297,29 @@ def _endpoint(method: str, path: str, call: Call, options: RouteOptions) -> Endp
     operation, role = options["operation"], options["role"]
     hints = get_type_hints(call, include_extras=True)
     annotated = hints.pop("return")
-    injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
-    audited = options.get("audited", True)
-    if role is None and Principal in injected.values():
+    injected = {name: kind for name, kind in hints.items() if kind in _INJECTED or is_request_component(kind)}
+    kinds = set(with_parts(injected.values()))
+    audited = options.setdefault("audited", True)
+    if role is None and Principal in kinds:
         raise TypeError(f"{operation} is public: it has no Principal")
-    if audited and Auditor not in injected.values():
+    if audited and Auditor not in kinds:
         raise TypeError(f"{operation} changes something: it needs an Auditor")
     body: type | None = hints.get("body")
-    if body is None and method in {"POST", "PUT"} and Request in injected.values():
+    if body is None and method in {"POST", "PUT"} and Request in kinds:
         body = Request
-    returns = options.get("returns")
-    if returns is None and _is_answer(annotated):
-        returns = annotated
+    returns = options.setdefault("returns", annotated if _is_answer(annotated) else None)
     parameters = _parameters(call, path, hints, {*injected, "body"})
     page_request = next((name for name, kind in hints.items() if kind is PageRequest), None)
     if page_request is not None:
         parameters += _PAGE
     if method == "GET" and paging.item_of(returns) is not None:
         parameters.append(_FIELDS)
+    if role is None:
+        options["rate_class"] = RateClass.NONE
+    options.setdefault("reads", body)
     return Endpoint(
-        method=method, path=path, operation=operation, call=call, role=role, status=options.get("status", 200),
-        takes=options.get("takes", JSON), answers=options.get("answers", JSON), reads=options.get("reads") or body,
-        returns=returns, max_body_bytes=options.get("max_body_bytes"), body=body, injected=injected, audited=audited,
-        all_tenants=options.get("all_tenants", False),
-        also=options.get("also"), parameters=tuple(parameters), texts=options.get("texts", ()), paging=page_request,
-        rate_class=RateClass.NONE if role is None else options.get("rate_class", RateClass.ACTION),
+        method=method, path=path, call=call, body=body, injected=injected, parameters=tuple(parameters),
+        paging=page_request, **options,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Transitions as they become durable (OBS-4): one tail of the store per server, whatever the number of followers.
 
-    store.transitions_after ──tail──► a bounded queue per follower ──► routes_events
+    store.transitions_after ──tail──► a bounded queue per follower ──► api/routes/runs/live_events.py
 
 1. The tail reads only while there are followers: every 0.2 s, and immediately after a commit of a local leader.
 2. A follower gets every transition after its cursor once, in the order of its shard: first from the store, then from

@@ -144,7 +144,7 @@ class LogFiles:
                 self._empty_logs.popitem(last=False)
 
     def extent(self, attempt: str) -> Extent:
-        """The local extent of a log."""
+        """Return the local extent of a log."""
         segments = self._segments(attempt)
         if not segments:
             return Extent(complete=attempt in self._empty_logs)

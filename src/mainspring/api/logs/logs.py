@@ -259,7 +259,7 @@ class LogStore:
             except Unavailable as fault:
                 log.debug("log.peer_silent", address=address, fault=str(fault))
                 return None
-            return msgspec.msgpack.decode(answer.body, type=LogPart | None) if answer.status == 200 else None
+            return msgspec.msgpack.decode(answer.content, type=LogPart | None) if answer.status_code == 200 else None
 
         try:
             others = await self._peers.others()

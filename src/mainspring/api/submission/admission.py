@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.rate_limits import RateCharge, RateLimiter
@@ -25,38 +26,35 @@ from mainspring.store.ports.store import Store
 from mainspring.telemetry.metrics import Metrics, RefusalReason
 
 
+@dataclass(frozen=True, slots=True)
 class AdmissionControl:
     """Admits submissions."""
 
-    def __init__(
-        self, store: Store, time: StoreTimeCache, rules: SharingRulesCache, settings: Settings,
-        degradation: DegradationMonitor, rate_limiter: RateLimiter, metrics: Metrics, default_pool: str,
-    ) -> None:  # fmt: skip
-        self._store = store
-        self._time = time
-        self._rules = rules
-        self._settings = settings
-        self._degradation = degradation
-        self._rate_limiter = rate_limiter
-        self._metrics = metrics
-        self._default_pool = default_pool
+    store: Store
+    time: StoreTimeCache
+    rules: SharingRulesCache
+    settings: Settings
+    degradation: DegradationMonitor
+    rate_limiter: RateLimiter
+    metrics: Metrics
+    default_pool: str
 
     async def place(self, needs: JobRequirements) -> Route:
         """Route a run of a job to a pool, or return why no pool qualifies."""
-        rules = await self._rules.known()
-        return job_routing.route_run(needs, self._default_pool, rules, await self._pools(needs.pool))
+        rules = await self.rules.known()
+        return job_routing.route_run(needs, self.default_pool, rules, await self._pools(needs.pool))
 
     async def check_job(self, spec: JobSpec) -> list[Fault]:
         """Return the faults of a job that no pool can run."""
-        rules = await self._rules.known()
-        return job_routing.check_job_route(spec, self._default_pool, rules, await self._pools(spec.pool))
+        rules = await self.rules.known()
+        return job_routing.check_job_route(spec, self.default_pool, rules, await self._pools(spec.pool))
 
     async def check_priority(self, priority: Priority | None, tenant: str) -> list[Fault]:
         """Return why a tenant may not use a priority."""
         if priority is not Priority.P0:
             return []
-        rules, now = await self._rules.known(), await self._time.now()
-        needed = bool(self._settings.scheduler_settings.p0_needs_grant)
+        rules, now = await self.rules.known(), await self.time.now()
+        needed = bool(self.settings.scheduler_settings.p0_needs_grant)
         fault = job_routing.p0_fault(priority, tenant, rules, now, needed=needed)
         return [] if fault is None else [Fault(where="priority", why=fault)]
 
@@ -65,30 +63,30 @@ class AdmissionControl:
 
         Where nothing is accepted, requests pass, and `admit` rejects them with the reason.
         """
-        pool = self._default_pool
+        pool = self.default_pool
         if needs is not None:
-            pool = job_routing.route_run(needs, pool, self._rules.now).pool
-        return self._degradation.part(pool, priority) or 1.0
+            pool = job_routing.route_run(needs, pool, self.rules.now).pool
+        return self.degradation.part(pool, priority) or 1.0
 
     async def admit(self, pool: str, priority: Priority, by: str) -> None:
         """Admit one more run to a pool. Raises Overloaded or Closed."""
-        verdict = self._degradation.verdict(pool, priority)
+        verdict = self.degradation.verdict(pool, priority)
         if verdict.kind is VerdictKind.CLOSED:
-            self._metrics.refused(RefusalReason.CLOSED)
+            self.metrics.refused(RefusalReason.CLOSED)
             raise Closed(verdict.why, retry_after_seconds=verdict.retry_after_seconds)
         if verdict.kind is VerdictKind.SHED:
-            self._metrics.refused(RefusalReason.SHED)
+            self.metrics.refused(RefusalReason.SHED)
             raise Overloaded(verdict.why, retry_after_seconds=verdict.retry_after_seconds)
         if verdict.kind is VerdictKind.SLOWED:
-            slow_limit = slowed_rate_request(pool, self._settings.scheduler_settings)
-            with counted(self._metrics, RefusalReason.SHED):
-                await self._rate_limiter.admit(by, [RateCharge(slow_limit.limit, slow_limit.most)])
+            slow_limit = slowed_rate_request(pool, self.settings.scheduler_settings)
+            with counted(self.metrics, RefusalReason.SHED):
+                await self.rate_limiter.admit(by, [RateCharge(slow_limit.limit, slow_limit.most)])
 
     async def _pools(self, wanted: str | None) -> Collection[str]:
         """Return the known pools; the store is read only if the wanted one is unknown."""
-        known = {self._default_pool, *(row.name for row in self._rules.now.pools), *self._degradation.pools()}
+        known = {self.default_pool, *(row.name for row in self.rules.now.pools), *self.degradation.pools()}
         if wanted is not None and wanted not in known:
-            known |= {row.id for row in await self._store.shards()}
+            known |= {row.id for row in await self.store.shards()}
         return known
 
 

@@ -3,9 +3,8 @@
 1. An item is validated as a whole before anything of it is written: one with a fault changes nothing.
 2. Unchanged definitions are neither written nor validated, and have no audit entry. Each change has its own entry.
 3. Changes are written MAX_GROUP items at a time, in one transaction for the jobs and one for the new schedules: 1,000
-   new
-   items written one by one would take six times as long. If a group is rejected, its items are written one by one, so
-   that a bad item does not affect others.
+   new items written one by one would take six times as long. If a group is rejected, its items are written one by one,
+   so that a bad item does not affect others.
 4. An item that names the same job or schedule as another is applied after it.
 """
 
@@ -26,6 +25,8 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal
 from mainspring.api.http.problems import problem_of
+from mainspring.api.request_components import RequestComponent
+from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.definitions import (
@@ -39,7 +40,7 @@ from mainspring.api.submission.definitions import (
 )
 from mainspring.api.submission.submission import Submissions
 from mainspring.core.admission.job_routing import requirements_of_spec
-from mainspring.core.admission.validate_job import Faults, Limits
+from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.job import JobRow
 from mainspring.core.schedules.schedule_actions import check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
@@ -115,34 +116,28 @@ class _JobName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
-    """Stores the definitions of jobs and schedules."""
+@dataclass(frozen=True, slots=True)
+class Definitions(RequestComponent):
+    """Stores the definitions of jobs and schedules that the caller sends."""
 
+    principal: Principal
+    audit: Auditor
+    server: ServerInfo
     store: Store
     time: StoreTimeCache
     admission: AdmissionControl
     submissions: Submissions
     schedule_actions: ScheduleActions
-    limits: Limits
-
-    def writer(self, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> DefinitionWriter:
-        """Begin an apply request."""
-        return DefinitionWriter(self, principal, audit, why, dry_run=dry_run)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionWriter:
     """One apply request in progress."""
 
-    def __init__(
-        self, definitions: Definitions, principal: Principal, audit: Auditor, why: str, *, dry_run: bool
-    ) -> None:
-        self._definitions = definitions
-        self._principal = principal
-        self._audit = audit
-        self._why = why
-        self._dry_run = dry_run
-        self._random = Random(entropy())
+    definitions: Definitions
+    why: str
+    dry_run: bool
+    random: Random = field(default_factory=lambda: Random(entropy()))
 
     async def put(self, requests: Sequence[ApplyItem], first: int) -> list[ApplyItemResult]:
         """Apply at most MAX_GROUP items, the first of which has this number; return their results."""
@@ -161,12 +156,12 @@ class DefinitionWriter:
         """Parse an item and collect its faults."""
         item = _Item(number=number, name=_name_of(requested))
         try:
-            item.tenant = permissions.tenant_to_write(self._principal, requested.tenant)
+            item.tenant = permissions.tenant_to_write(self.definitions.principal, requested.tenant)
         except MainspringError as error:
             item.refuse(error)
             return item
         with _collecting_faults(item, "job"):
-            item.job = read_job(bytes(requested.job), self._definitions.limits)
+            item.job = read_job(bytes(requested.job), self.definitions.server.limits)
         names: set[str] = set()
         for place, wanted in enumerate(requested.schedules):
             with _collecting_faults(item, f"schedules[{place}].definition"):
@@ -181,19 +176,19 @@ class DefinitionWriter:
         return item
 
     async def _put_group(self, group: Sequence[_Item]) -> None:
-        now = await self._definitions.time.now()
+        now = await self.definitions.time.now()
         await self._look_up(group)
         for item in group:
             await self._check_routing(item)
         good = [item for item in group if self._is_good(item, now)]
-        if self._dry_run:
+        if self.dry_run:
             return
         await self._put_jobs([item for item in good if item.change != UNCHANGED], now)
         await self._put_schedules([one for item in good if item.error is None for one in item.schedules])
 
     async def _look_up(self, group: Sequence[_Item]) -> None:
         """Read the existing definitions and determine the changes."""
-        store, tenant = self._definitions.store, group[0].tenant
+        store, tenant = self.definitions.store, group[0].tenant
         names = [item.name for item in group if item.job is not None]
         jobs = {row.name: row for row in await store.latest_jobs(tenant, names)}
         wanted = [one for item in group for one in item.schedules]
@@ -207,7 +202,7 @@ class DefinitionWriter:
 
     async def _check_routing(self, item: _Item) -> None:
         """Check the routing of the job and the priorities of its schedules."""
-        admission = self._definitions.admission
+        admission = self.definitions.admission
         if item.job is None or all(
             change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
         ):
@@ -227,7 +222,7 @@ class DefinitionWriter:
                 with _collecting_faults(item, f"schedules[{one.place}]"):
                     start = one.since = check_since(one.since, now)
             if one.change != UNCHANGED:
-                for fault in check_schedule(one.spec, start, self._definitions.limits):
+                for fault in check_schedule(one.spec, start, self.definitions.server.limits):
                     item.faults.add(f"{one.where}.{fault.where}", fault.why)
         total = item.faults.total()
         if total:
@@ -242,15 +237,15 @@ class DefinitionWriter:
                 item.refuse(end)
             else:
                 item.version = end.version
-                await self._definitions.submissions.jobs.submitted(end)
+                await self.definitions.submissions.jobs.submitted(end)
 
     async def _insert_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
-        who = self._principal.name
-        return await self._definitions.store.insert_jobs(
+        who = self.definitions.audit.actor
+        return await self.definitions.store.insert_jobs(
             [
                 (
-                    new_job(item.job, tenant=item.tenant, by=who, now=now, random=self._random),
-                    job_entry(self._audit, item.job, tenant=item.tenant, why=self._why),
+                    new_job(item.job, tenant=item.tenant, by=who, now=now, random=self.random),
+                    job_entry(self.definitions.audit, item.job, tenant=item.tenant, why=self.why),
                 )
                 for item in items
                 if item.job is not None
@@ -270,11 +265,11 @@ class DefinitionWriter:
                 one.row = end
 
     async def _change_schedule(self, wanted: _Schedule, row: ScheduleRow) -> None:
-        entry = schedule_entry(self._audit, row, wanted.spec, why=self._why)
+        entry = schedule_entry(self.definitions.audit, row, wanted.spec, why=self.why)
         try:
             with faults_in(wanted.where):
-                await self._definitions.schedule_actions.change(
-                    row.id, wanted.spec, by=self._principal.name, why=self._why, audit=entry
+                await self.definitions.schedule_actions.change(
+                    row.id, wanted.spec, by=self.definitions.audit.actor, why=self.why, audit=entry
                 )
         except MainspringError as error:
             wanted.change = ""
@@ -288,12 +283,12 @@ class DefinitionWriter:
                 since=one.since,
                 paused=one.paused,
                 pool=one.item.pool,
-                audit=new_schedule_entry(self._audit, one.spec, tenant=tenant, why=self._why),
+                audit=new_schedule_entry(self.definitions.audit, one.spec, tenant=tenant, why=self.why),
             )
             for one in new
         ]
-        return await self._definitions.schedule_actions.create_all(
-            tenant, requests, by=self._principal.name, why=self._why
+        return await self.definitions.schedule_actions.create_all(
+            tenant, requests, by=self.definitions.audit.actor, why=self.why
         )
 
 

@@ -70,7 +70,7 @@ def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: da
 
 
 def _split(body: bytes, *, is_batch: bool | None) -> Sequence[bytes]:
-    """Each event of a body as the text that it came as; None takes both one and a list."""
+    """Return the JSON text of each event of a body; `is_batch`: whether it must be a list, None for either."""
     is_list = body.lstrip()[:1] == b"["
     if is_batch is not None and is_list is not is_batch:
         raise Refused(f"the body must be {'a list of events' if is_batch else 'one event, an object'}")

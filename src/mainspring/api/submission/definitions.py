@@ -5,14 +5,14 @@ Used by the routes for one definition, and by the one for many (`api/routes/jobs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime
 from random import Random
 
 import msgspec
 
 from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.problems import renamed_faults
 from mainspring.api.views import schedule_views
 from mainspring.core.admission.validate_job import Limits
 from mainspring.core.admission.validate_submission import decode_job
@@ -21,7 +21,7 @@ from mainspring.core.model.job import JobRow, JobSpec
 from mainspring.core.model.schedule_rows import ScheduleRow
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.work.work import digest_of
-from mainspring.protocol.errors import Fault, Refused, summary_of
+from mainspring.protocol.errors import Fault
 from mainspring.protocol.ids import new_id
 
 
@@ -69,18 +69,9 @@ def schedule_entry(audit: Auditor, row: ScheduleRow, spec: ScheduleSpec, *, why:
     return audit.entry(row.id, tenant=row.tenant, why=why, before=before, after=_definition_json(spec))
 
 
-@contextmanager
-def faults_in(where: str) -> Iterator[None]:
+def faults_in(where: str) -> AbstractContextManager[None]:
     """Attribute faults raised in the block to this part of the body."""
-    try:
-        yield
-    except Refused as refused:
-        if not refused.faults:
-            raise
-        faults = [
-            Fault(where=f"{where}.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
-        ]
-        raise Refused(summary_of(refused), faults) from refused
+    return renamed_faults(lambda fault: Fault(where=f"{where}.{fault.where}".removesuffix(".body"), why=fault.why))
 
 
 def _definition_json(spec: ScheduleSpec) -> msgspec.Raw:

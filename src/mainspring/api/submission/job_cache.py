@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mainspring.api.views.view_of import view_of
 from mainspring.core.admission.job_routing import JobRequirements, requirements_of
 from mainspring.core.model.job import JobRow, count_tasks
 from mainspring.protocol.clock import Clock
@@ -144,10 +145,7 @@ class JobCache:
 
 
 def _read(row: JobRow) -> CachedJob:
-    return CachedJob(
-        id=row.id, tenant=row.tenant, name=row.name, version=row.version, task_count=count_tasks(row),
-        needs=requirements_of(row),
-    )  # fmt: skip
+    return view_of(CachedJob, row, task_count=count_tasks(row), needs=requirements_of(row))
 
 
 def _put(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:

@@ -18,8 +18,7 @@
 4. A client that retries on time and still finds nothing is held for up to HELD_SECONDS instead of rejected again:
    clients that retry on whole seconds arrive in bursts, some slightly early.
 5. A limit must not take the API down: if the store does not answer in ANSWER_TIMEOUT_SECONDS, each server enforces the
-   limit by
-   its own count until the store answers again. Several servers together then admit several times the limit.
+   limit by its own count until the store answers again. Several servers together then admit several times the limit.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import ceil
 
 from starlette.requests import Request
@@ -32,25 +33,23 @@ RunKind = tuple[str, str, str]
 """Tenant, job and priority of a run, as requested."""
 
 
+@dataclass(frozen=True, slots=True)
 class RequestLimits:
     """Charges the requests of one server. Every method raises Overloaded."""
 
-    def __init__(
-        self, rate_limiter: RateLimiter, settings: Settings, submissions: Submissions, metrics: Metrics
-    ) -> None:
-        self._rate_limiter = rate_limiter
-        self._settings = settings
-        self._submissions = submissions
-        self._metrics = metrics
+    rate_limiter: RateLimiter
+    settings: Settings
+    submissions: Submissions
+    metrics: Metrics
 
     async def charge(self, request: Request, principal: Principal, rate_class: RateClass) -> None:
         """Charge a query or an action. Requests of attempts, and other classes, are exempt."""
         if principal.attempt is not None or rate_class not in {RateClass.QUERY, RateClass.ACTION}:
             return
-        settings = self._settings.scheduler_settings
+        settings = self.settings.scheduler_settings
         is_query = rate_class is RateClass.QUERY
         charge = query_charge(settings, principal.tenant) if is_query else action_charge(settings, principal.name)
-        await self._rate_limiter.admit(_client_key(request, principal), [charge])
+        await self.rate_limiter.admit(_client_key(request, principal), [charge])
 
     async def charge_submission(
         self, request: Request, principal: Principal, *, tenant: object, job: str, priority: str
@@ -67,12 +66,12 @@ class RequestLimits:
         self, request: Request, principal: Principal, kinds: Iterable[RunKind], per_tenant: Mapping[str, int],
         total: int,
     ) -> None:  # fmt: skip
-        part = min((self._submissions.part(*kind) for kind in kinds), default=1.0)
-        settings = self._settings.scheduler_settings
+        part = min((self.submissions.part(*kind) for kind in kinds), default=1.0)
+        settings = self.settings.scheduler_settings
         charges = submission_charges(settings, principal.name, per_tenant, total=total, part=part)
         if charges:
-            with counted(self._metrics, RefusalReason.RATE):
-                await self._rate_limiter.admit(_client_key(request, principal), charges)
+            with counted(self.metrics, RefusalReason.RATE):
+                await self.rate_limiter.admit(_client_key(request, principal), charges)
 
 
 class RunCharges:

@@ -15,6 +15,8 @@ from random import Random
 
 import msgspec
 
+from mainspring.api.auth import permissions
+from mainspring.api.auth.principal import Principal
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.submission.group_commit import GroupCommit
@@ -93,6 +95,11 @@ class Submissions:
         return self._admission.part(
             None if known is None else known.needs, Priority.__members__.get(priority, Priority.P2)
         )
+
+    async def prepare_for(self, principal: Principal, request: RunRequest) -> PreparedRun:
+        """Prepare a run that a caller requests. Raises Forbidden for another tenant, or what `prepare` does."""
+        tenant = permissions.tenant_to_write(principal, request.tenant)
+        return await self.prepare(request, tenant=tenant, by=principal.name)
 
     async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> PreparedRun:
         """Validate a request and build its run. Raises Refused with all faults, or the error of admission."""

@@ -40,8 +40,8 @@ def read_largest(amounts: Amounts, where: str, faults: Faults) -> Resources:
     return Resources(**{name: value.get(name, getattr(MAX_PLAUSIBLE, name)) for name in _RESOURCE_FIELDS.values()})
 
 
-def show(resources: Resources) -> Amounts:
-    """Convert resources to amounts."""
+def show(resources: Resources | Ceiling) -> Amounts:
+    """Convert resources to amounts; unlimited ones are unset."""
     return _show({name: getattr(resources, name) for name in _RESOURCE_FIELDS.values()})
 
 
@@ -50,13 +50,8 @@ def show_guaranteed(resources: Resources) -> Amounts:
     return _show({name: getattr(resources, name) or None for name in _RESOURCE_FIELDS.values()})
 
 
-def show_ceiling(ceiling: Ceiling) -> Amounts:
-    """Convert a ceiling; unlimited resources are unset."""
-    return _show({name: getattr(ceiling, name) for name in _RESOURCE_FIELDS.values()})
-
-
 def show_largest(resources: Resources) -> Amounts:
-    """The reverse of `read_largest`."""
+    """Convert the maximum per task, as `read_largest` reads it; unlimited resources are unset."""
     value = {name: getattr(resources, name) for name in _RESOURCE_FIELDS.values()}
     return _show({name: None if amount >= getattr(MAX_PLAUSIBLE, name) else amount for name, amount in value.items()})
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from mainspring.api.http.problems import not_found
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import run_graphs
+from mainspring.api.views.view_of import view_of
 from mainspring.core.graph.run_graph import GraphNode
 from mainspring.core.lifecycle.deadlines import DeadlineForecast, forecast_deadline, remaining_seconds
 from mainspring.core.lifecycle.states import FINAL
@@ -36,14 +37,10 @@ async def deadline_of(store: Store, time: StoreTimeCache, found: ListedRun) -> D
             children[places[edge.task]].append(place)
     no_outlook = DeadlineForecast(finish_by=row.finish_by, at=now, left_seconds=0.0)
     outlook = forecast_deadline(left, children.__getitem__, finish_by=row.finish_by, now=now) if left else no_outlook
-    return DeadlineView(
+    return view_of(
+        DeadlineView,
+        outlook,
         run_id=row.id,
-        finish_by=row.finish_by,
-        at=now,
-        left_seconds=outlook.left_seconds,
-        slack_seconds=outlook.slack_seconds,
-        latest_start_at=outlook.latest_start_at,
-        unknown=outlook.unknown,
         at_risk_at=row.at_risk_at,
         is_late=(row.ended_at or now) >= row.finish_by,
         path=_path(outlook, left, [node.name for node in nodes], usual),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mainspring.api.views.view_of import view_of
 from mainspring.core.graph import expansion
 from mainspring.core.graph.expansion import Expansion
 from mainspring.core.graph.run_graph import GraphNode, build_graph
@@ -62,12 +63,5 @@ async def _output(store: Store, found: ListedRun, parent_task: TaskSpec) -> str 
 
 
 def _view(node: GraphNode, states: dict[str, int]) -> NodeView:
-    return NodeView(
-        name=node.name,
-        needs=[EdgeView(task=edge.task, when=edge.when) for edge in node.needs],
-        tasks=sum(states.values()) or 1,
-        states=states,
-        when=node.when,
-        is_fan_out=node.is_fan_out,
-        added_by=node.added_by,
-    )
+    needs = [view_of(EdgeView, edge) for edge in node.needs]
+    return view_of(NodeView, node, needs=needs, tasks=sum(states.values()) or 1, states=states)

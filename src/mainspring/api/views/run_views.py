@@ -1,4 +1,4 @@
-"""Convert rows to API views, and encode list cursors."""
+"""Convert rows of jobs, runs, tasks and workers to API views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build a view from a row: fields of the same name are copied, the others are given."""
+"""Build a view from a row, or a row from a request: fields of the same name are copied, the others are given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 def view_of(kind: type[V], row: Any, **given: Any) -> V:
-    """Build a view from the attributes of a row, except for the fields that are given."""
+    """Build a struct from the attributes of another, except for the fields that are given."""
     for name in _common_fields(kind, type(row)):  # type: ignore[arg-type]
         if name not in given:
             given[name] = getattr(row, name)

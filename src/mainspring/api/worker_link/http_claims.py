@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
+from mainspring.api.auth.access import Access
 from mainspring.api.auth.principal import Principal
 from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.disconnects import unless_disconnected
 from mainspring.api.http.problems import not_found
+from mainspring.api.request_components import RequestComponent
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.worker import CLAIMANT
 from mainspring.protocol.errors import AttemptOver, ClaimExpired, Conflict, Overloaded, WrongWorker
+from mainspring.protocol.wire import Outcome
 from mainspring.shard.effects import ActionReply, ActionStatus
 from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
 from mainspring.store.ports.store import Store
@@ -30,6 +35,11 @@ from mainspring.store.ports.store import Store
 MAX_WAITING = 10_000
 """Maximum number of waiting claims on one server."""
 _MAX_CACHED = 50_000
+_SAME = {
+    Outcome.SUCCEEDED: frozenset({AttemptEnd.SUCCEEDED}),
+    Outcome.FAILED: frozenset({AttemptEnd.FAILED, AttemptEnd.STOPPED, AttemptEnd.TIMED_OUT}),
+}
+"""Attempt ends for which a repeated result counts as the same."""
 _SLACK_SECONDS = 5.0
 """Extra time before a claim is answered empty: the leader may have lost it with a failed turn."""
 
@@ -80,36 +90,12 @@ class Claims:
         """Answer all waiting claims empty, because the server is stopping."""
         self._ending.set()
 
-    async def running(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
-        """Return a worker's own attempt. Raises NotFound, WrongWorker, or the fault of an attempt that has ended."""
-        known = await self.known(attempt, principal, worker_id)
-        if known.end is not None:
-            raise known.fault(attempt, "")
-        return known
+    async def known(self, attempt: str) -> AttemptLocation:
+        """Return the location of an attempt, which may have ended. Raises NotFound."""
+        return self._known.get(attempt) or await self.load(attempt)
 
-    async def report(
-        self, known: AttemptLocation, action: ClaimStarted | ClaimHeartbeat, principal: Principal, worker_id: str | None
-    ) -> ActionReply:
-        """Report on a running attempt to its leader. Raises the fault of the attempt if the leader rejects it."""
-        reply = await self._leaders.ask(known.shard, action)
-        if reply.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
-            now = await self.known_now(action.attempt, principal, worker_id)
-            raise now.fault(action.attempt, reply.detail)
-        return reply
-
-    async def end_attempt(self, known: AttemptLocation, action: ClaimEnded) -> ActionReply:
-        """Report the end of an attempt to its leader."""
-        return await self._leaders.ask(known.shard, action)
-
-    async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
-        """Return a worker's own attempt, which may have ended. Raises NotFound, or WrongWorker."""
-        return _own(self._known.get(attempt) or await self._load(attempt), attempt, principal, worker_id)
-
-    async def known_now(self, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
-        """Return the same from the rows, without the cache."""
-        return _own(await self._load(attempt), attempt, principal, worker_id)
-
-    async def _load(self, attempt: str) -> AttemptLocation:
+    async def load(self, attempt: str) -> AttemptLocation:
+        """Read the location of an attempt from the rows. Raises NotFound."""
         found = await self._store.find_attempts([attempt])
         task = await self._store.find_task(found[0].task_id) if found else None
         if task is None:
@@ -136,8 +122,68 @@ def _prefix(principal: Principal) -> str:
     return f"{CLAIMANT}{principal.name}/"
 
 
-def _own(known: AttemptLocation, attempt: str, principal: Principal, worker_id: str | None) -> AttemptLocation:
-    expected_worker = worker_in_pool(principal, worker_id) if worker_id is not None else known.worker
-    if not known.worker.startswith(_prefix(principal)) or known.worker != expected_worker:
-        raise WrongWorker(f"{attempt} belongs to another worker")
-    return known
+@dataclass(frozen=True, slots=True)
+class OwnAttempts(RequestComponent):
+    """Reports of a worker on its claimed attempts."""
+
+    principal: Principal
+    access: Access
+    claims: Claims
+    leaders: LeaderRouter
+
+    def check(self) -> None:
+        """Raise Forbidden unless the caller may act as a worker."""
+        self.access.check_worker(self.principal)
+
+    async def find(self, attempt: str, worker_id: str | None) -> AttemptLocation:
+        """Return an attempt of the worker, which may have ended. Raises NotFound, or WrongWorker."""
+        known = await self.claims.known(attempt)
+        named = worker_id is None or known.worker == worker_in_pool(self.principal, worker_id)
+        if not named or not known.worker.startswith(_prefix(self.principal)):
+            raise WrongWorker(f"{attempt} belongs to another worker")
+        return known
+
+    async def running(self, attempt: str, worker_id: str | None) -> AttemptLocation:
+        """Return an attempt of the worker. Raises NotFound, WrongWorker, or the fault of an attempt that has ended."""
+        known = await self.find(attempt, worker_id)
+        if known.end is not None:
+            raise known.fault(attempt, "")
+        return known
+
+    async def report(
+        self, known: AttemptLocation, kind: type[ClaimStarted | ClaimHeartbeat], attempt: str, **fields: Any
+    ) -> ActionReply:
+        """Report on a running attempt to its leader. Raises the fault of the attempt if the leader rejects it."""
+        action = kind(worker=known.worker, attempt=attempt, by=self.principal.name, **fields)
+        reply = await self.leaders.ask(known.shard, action)
+        if reply.reply not in {ActionStatus.DONE, ActionStatus.ALREADY}:
+            raise (await self.claims.load(attempt)).fault(attempt, reply.detail)
+        return reply
+
+    async def end(
+        self,
+        attempt: str,
+        worker_id: str | None,
+        outcome: Outcome,
+        *,
+        output: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Report the result of an attempt. A repeated one succeeds again; a late one is recorded only."""
+        self.check()
+        known = await self.find(attempt, worker_id)
+        action = ClaimEnded(
+            worker=known.worker, attempt=attempt, by=self.principal.name, outcome=outcome, output=output, error=error
+        )
+        detail = ""
+        if known.end is None:
+            answered = await self.leaders.ask(known.shard, action)
+            if answered.reply is ActionStatus.DONE:
+                return
+            detail = answered.detail
+            known = await self.claims.load(attempt)
+        if known.end in _SAME[outcome]:
+            return
+        if known.end is not None:
+            await self.leaders.ask(known.shard, msgspec.structs.replace(action, is_late=True))
+        raise known.fault(attempt, detail)

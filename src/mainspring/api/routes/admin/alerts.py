@@ -8,13 +8,12 @@ import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.views.view_of import view_of
 from mainspring.protocol.rest.runs import Page
 from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
-from mainspring.store.ports.schedules import AlertRow
 from mainspring.store.ports.store import Store
 
 router = Router()
@@ -30,7 +29,9 @@ async def list_alerts(
     scope = permissions.tenant_to_read(principal, tenant)
     is_open = None if state is None else state == "open"
     rows = await store.list_alerts(scope, is_open, paging.after(), paging.limit)
-    return paging.page(rows, _view, lambda row: [row.id])
+    return paging.page(
+        rows, lambda row: view_of(AlertView, row, details=msgspec.Raw(row.details)), lambda row: [row.id]
+    )
 
 
 @router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
@@ -48,14 +49,8 @@ async def list_breakers(principal: Principal, store: Store) -> Page[BreakerView]
 
 @router.get("/jobs/{name}/durations", operation="list_durations", role=Role.VIEWER)
 async def list_durations(
-    name: str, principal: Principal, store: Store, tenant: str | None = None
+    name: str, visible: VisibleRows, store: Store, tenant: str | None = None
 ) -> Page[DurationView]:
     """List duration statistics of a job: the whole run, without a name, then its tasks by name."""
-    tenant = permissions.tenant_to_write(principal, tenant)
-    if await store.find_job(tenant, name) is None:
-        raise not_found("job", name)
-    return Page(items=[view_of(DurationView, row) for row in await store.durations(tenant, name)])
-
-
-def _view(row: AlertRow) -> AlertView:
-    return view_of(AlertView, row, details=msgspec.Raw(row.details))
+    job = await visible.job(name, tenant)
+    return Page(items=[view_of(DurationView, row) for row in await store.durations(job.tenant, name)])

@@ -5,13 +5,14 @@ Each tenant has a chain; `*` is that of the installation. Callers of one tenant 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest
+from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, find_in_pages
 from mainspring.api.http.routing import Router
 from mainspring.api.views.view_of import raw, view_of
 from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
@@ -56,9 +57,9 @@ async def list_audit_heads(principal: Principal, store: Store, paging: PageReque
     """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
     if not principal.sees_all_tenants():
         head = await _head_of(store, principal.tenant)
-        return Page(items=[] if head is None else [_head_view(head)])
+        return Page(items=[] if head is None else [view_of(HeadView, head)])
     heads = await store.audit_heads(paging.after(), paging.limit)
-    return paging.page(heads, _head_view, lambda row: [row.tenant])
+    return paging.page(heads, partial(view_of, HeadView), lambda row: [row.tenant])
 
 
 @router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
@@ -69,8 +70,7 @@ async def list_audit_chain(
 
     The hash of an entry is the SHA-256, in hexadecimal, of the hash before it (64 zeros for the first), followed by a
     JSON array without spaces: `seq`, `id`, `at`, `tenant`, `actor`, `source`, `action`, `object`, `why`, and the texts
-    of
-    `before` and `after` as strings, or null.
+    of `before` and `after` as strings, or null.
     """
     rows = await store.audit_chain(_chain(principal, tenant), after, limit)
     return Page(items=[_view(row) for row in rows])
@@ -105,7 +105,7 @@ async def verify_audit(principal: Principal, store: Store, tenant: str | None = 
         tenant=chain,
         entries=entries,
         first_seq=first_seq,
-        head=None if head is None else _head_view(head),
+        head=None if head is None else view_of(HeadView, head),
         faults=[view_of(AuditFaultView, fault) for fault in faults[:MAX_FAULTS]],
     )
 
@@ -116,21 +116,9 @@ def _chain(principal: Principal, tenant: str | None) -> str:
 
 
 async def _head_of(store: Store, tenant: str) -> ChainHead | None:
-    """Return the head of a tenant's chain, by listing from just before its name."""
-    after = tenant[:-1]
-    while heads := await store.audit_heads(after, _HEADS_AT_ONCE):
-        for head in heads:
-            if head.tenant == tenant:
-                return head
-        after = heads[-1].tenant
-        if after > tenant:
-            break
-    return None
+    """Return the head of a tenant's chain."""
+    return await find_in_pages(lambda after: store.audit_heads(after, _HEADS_AT_ONCE), lambda head: head.tenant, tenant)
 
 
 def _view(row: AuditRow) -> AuditView:
     return view_of(AuditView, row, before=raw(row.before), after=raw(row.after))
-
-
-def _head_view(head: ChainHead) -> HeadView:
-    return view_of(HeadView, head)

@@ -12,13 +12,14 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.routing import Router
 from mainspring.api.services import ServerInfo
+from mainspring.api.views.view_of import view_of
 from mainspring.background import BackgroundLoops
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.overviews import FailingLoopView, LeaseView, OverdueView, PeerView, ServerHealthView
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.schedules import ScheduleRow
-from mainspring.store.ports.store import ShardRow, Store
+from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -61,28 +62,21 @@ async def get_server_health(
         store_seconds=took,
         failing=_failing(background),
         ahead_seconds=(wall - now).total_seconds(),
-        leases=[_lease(row, now) for row in shards],
+        leases=[
+            LeaseView(pool=row.id, leader=row.leader, seconds=(row.lease_until - now).total_seconds()) for row in shards
+        ],
         servers=[_peer(row, now, with_address=principal.sees_all_tenants()) for row in servers],
         overdue=[_overdue(row, row.next_at, now) for row in overdue if row.next_at is not None],
     )
 
 
 def _failing(background: BackgroundLoops) -> list[FailingLoopView]:
-    return [
-        FailingLoopView(name=one.name, pool=one.shard, failures=one.failures, code=one.code)
-        for one in background.failing()
-    ]
-
-
-def _lease(row: ShardRow, now: datetime) -> LeaseView:
-    return LeaseView(pool=row.id, leader=row.leader, seconds=(row.lease_until - now).total_seconds())
+    return [view_of(FailingLoopView, one, pool=one.shard) for one in background.failing()]
 
 
 def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:
-    return PeerView(
-        name=row.name, address=row.address if with_address else "", version=row.version, started_at=row.started_at,
-        silent_seconds=(now - row.last_heartbeat_at).total_seconds(),
-    )  # fmt: skip
+    silent_seconds = (now - row.last_heartbeat_at).total_seconds()
+    return view_of(PeerView, row, address=row.address if with_address else "", silent_seconds=silent_seconds)
 
 
 def _overdue(row: ScheduleRow, due_at: datetime, now: datetime) -> OverdueView:

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import renamed_faults
 from mainspring.api.http.routing import Router
 from mainspring.api.submission.actions import reason
+from mainspring.api.views.view_of import view_of
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.settings import SETTINGS, Setting
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.host.config.settings import Settings
-from mainspring.protocol.errors import Fault, NotFound, Refused, summary_of
+from mainspring.protocol.errors import Fault, NotFound
 from mainspring.protocol.rest.admin import SettingRequest, SettingView
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.store.ports.admin import SettingOverride
@@ -42,13 +44,7 @@ async def get_setting(name: str, settings: Settings, known: IfNoneMatch = None) 
 
 @router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView, all_tenants=True)
 async def put_setting(
-    name: str,
-    body: SettingRequest,
-    principal: Principal,
-    store: Store,
-    settings: Settings,
-    audit: Auditor,
-    match: IfMatch = None,
+    name: str, body: SettingRequest, store: Store, settings: Settings, audit: Auditor, match: IfMatch = None
 ) -> Response:
     """Change a setting, on this server at once and on all others within 5 s."""
     setting = _find(name)
@@ -57,7 +53,7 @@ async def put_setting(
     text = _text(body.value)
     _check(settings, name, text)
     row = SettingOverride(
-        name=name, value=text, version=0, updated_at=EPOCH, updated_by=principal.name, why=reason(body.why)
+        name=name, value=text, version=0, updated_at=EPOCH, updated_by=audit.actor, why=reason(body.why)
     )
     entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=before.value, after=setting.read(text))
     kept = await store.put_setting_override(row, expected, entry)
@@ -95,26 +91,22 @@ def _text(value: float | str) -> str:
 
 def _check(settings: Settings, name: str, text: str | None) -> None:
     """Raise Refused for the field `value` if it is invalid."""
-    try:
+
+    def rename(fault: Fault) -> Fault:
+        return Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
+
+    with renamed_faults(rename):
         settings.check(name, text)
-    except Refused as refused:
-        faults = [
-            Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
-            for fault in refused.faults
-        ]
-        raise Refused(summary_of(refused), faults) from refused
 
 
 def _view(settings: Settings, setting: Setting, rows: Mapping[str, SettingOverride]) -> SettingView:
     row = rows.get(setting.name)
-    return SettingView(
-        name=setting.name,
+    return view_of(
+        SettingView,
+        setting,
         value=settings.value(setting),
         default=settings.default(setting),
         origin="changed" if row is not None else "flag" if settings.is_given(setting) else "default",
-        minimum=setting.minimum,
-        maximum=setting.maximum,
-        about=setting.about,
         version=0 if row is None else row.version,
         updated_at=None if row is None else row.updated_at,
         updated_by="" if row is None else row.updated_by,

@@ -14,6 +14,7 @@ from mainspring.api.cluster.forwarding import LeaderRouter
 from mainspring.api.http.routing import API, JSON, Router
 from mainspring.api.services import ServerInfo
 from mainspring.api.submission.rate_limits import RateClass
+from mainspring.api.views.view_of import view_of
 from mainspring.background import BackgroundLoops
 from mainspring.protocol.errors import NotLeading, NotReady
 from mainspring.protocol.rest.runs import ServerView
@@ -55,13 +56,7 @@ async def get_readiness(store: Store, background: BackgroundLoops) -> Health:
 async def get_server(server: ServerInfo, store: Store, leaders: LeaderRouter) -> ServerView:
     """Get this server's name, the shards that it leads, and the other servers."""
     servers = await store.servers(_HEARD_WITHIN)
-    return ServerView(
-        name=server.name,
-        version=server.version,
-        address=server.address,
-        leads=sorted(leaders.leads()),
-        servers=[server.name for server in servers],
-    )
+    return view_of(ServerView, server, leads=leaders.leads(), servers=[one.name for one in servers])
 
 
 @router.get(

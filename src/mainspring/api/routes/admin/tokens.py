@@ -10,7 +10,7 @@ from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import ALL_TENANTS, Principal, Role
 from mainspring.api.auth.tokens import MAX_LIFETIME, MIN_LIFETIME, audit_summary, make_token
-from mainspring.api.http.problems import not_found, refuse
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.idempotency import Key
@@ -91,4 +91,4 @@ def _check(body: TokenRequest, tenant: str, assignable: frozenset[Role]) -> None
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         longest = MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {MIN_LIFETIME.total_seconds():.0f} to {longest:.0f}")
-    refuse("the token", faults)
+    faults.refuse("the token has")

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.api.auth.access import Access, SessionValidity
-from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.http.routing import NDJSON, Router
 from mainspring.api.routes.runs.submission import NdjsonResponse
 from mainspring.api.submission.actions import reason
@@ -30,19 +29,17 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
     returns=ApplyItemResult,
     max_body_bytes=MAX_BODY_BYTES,
 )
-async def apply(
-    body: ApplyRequest, request: Request, principal: Principal, access: Access, definitions: Definitions, audit: Auditor
-) -> Response:
+async def apply(body: ApplyRequest, request: Request, access: Access, definitions: Definitions) -> Response:
     """Apply many jobs with their schedules; the response has a line for each item, in the same order.
 
     Unchanged definitions stay as they are, and definitions not named here are not touched. With `dry_run` nothing is
     written: the lines show what would change.
     """
-    writer = definitions.writer(principal, audit, reason(body.why), dry_run=body.dry_run)
+    writer = DefinitionWriter(definitions=definitions, why=reason(body.why), dry_run=body.dry_run)
     if body.dry_run:
-        audit.skip_entry()
+        definitions.audit.skip_entry()
     else:
-        audit.defer_entries()
+        definitions.audit.defer_entries()
     validity = access.session(request)
     return NdjsonResponse(_answer(writer, body.items, validity))
 

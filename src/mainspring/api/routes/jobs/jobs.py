@@ -14,19 +14,19 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http import etags, list_filters
+from mainspring.api.auth.principal import Role
+from mainspring.api.auth.visibility import VisibleRows
+from mainspring.api.http import etags
 from mainspring.api.http.bodies import LARGE_BYTES
-from mainspring.api.http.cursors import PageRequest, make_cursor, unknown_cursor
+from mainspring.api.http.cursors import PageRequest, make_cursor
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.job_schema import JobDefinition
-from mainspring.api.http.list_filters import Query
+from mainspring.api.http.list_filters import ListFilters, Query
 from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router, json_response
-from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
-from mainspring.api.submission.admission import AdmissionControl
+from mainspring.api.submission.apply_definitions import Definitions
 from mainspring.api.submission.definitions import job_entry, new_job, read_job
 from mainspring.api.submission.submission import Submissions
 from mainspring.api.views import run_views
@@ -54,50 +54,39 @@ _DAY = timedelta(days=1)
     "/jobs", operation="create_job", role=Role.SUBMITTER, status=201, also=200, reads=JobDefinition, returns=JobView
 )
 async def create_job(
-    body: bytes,
-    principal: Principal,
-    server: ServerInfo,
-    store: Store,
-    time: StoreTimeCache,
-    admission: AdmissionControl,
-    submissions: Submissions,
-    audit: Auditor,
-    tenant: TenantName | None = None,
-    match: IfMatch = None,
+    body: bytes, definitions: Definitions, tenant: TenantName | None = None, match: IfMatch = None
 ) -> Response:
     """Submit a definition.
 
     It becomes the next version of its name, or stays the current one if nothing has changed (200). With `If-Match` it
     is accepted only if that is the latest version.
     """
-    tenant = permissions.tenant_to_write(principal, tenant)
+    tenant = permissions.tenant_to_write(definitions.principal, tenant)
     large = len(body) > LARGE_BYTES
-    job = await asyncio.to_thread(read_job, body, server.limits) if large else read_job(body, server.limits)
-    refuse("the job", await admission.check_job(job.spec))
+    limits = definitions.server.limits
+    job = await asyncio.to_thread(read_job, body, limits) if large else read_job(body, limits)
+    refuse("the job", await definitions.admission.check_job(job.spec))
     if match is not None:
-        latest = await store.find_job(tenant, job.spec.name)
+        latest = await definitions.store.find_job(tenant, job.spec.name)
         etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
-    wanted = new_job(job, tenant=tenant, by=principal.name, now=await time.now(), random=Random(entropy()))
-    row = await store.insert_job(wanted, job_entry(audit, job, tenant=tenant))
-    await submissions.jobs.submitted(row)
+    entry = job_entry(definitions.audit, job, tenant=tenant)
+    now = await definitions.time.now()
+    wanted = new_job(job, tenant=tenant, by=entry.actor, now=now, random=Random(entropy()))
+    row = await definitions.store.insert_job(wanted, entry)
+    await definitions.submissions.jobs.submitted(row)
     headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
     return json_response(run_views.job_view(row), 201 if row.id == wanted.id else 200, headers)
 
 
 @router.get("/jobs", operation="list_jobs", role=Role.VIEWER)
 async def list_jobs(
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    paging: PageRequest,
-    q: Query = "",
-    tenant: str | None = None,
+    store: Store, lists: ListFilters, paging: PageRequest, q: Query = "", tenant: str | None = None
 ) -> Page[JobView]:
     """List the latest version of each job, by tenant and name, without deleted ones.
 
     With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit` even if more follow.
     """
-    wanted = await list_filters.parse_filter(time, principal, ListKind.JOBS, q, tenant=tenant)
+    wanted = await lists.parse(ListKind.JOBS, q, tenant=tenant)
     after = paging.after()
     if wanted.job is None and not wanted.labels:
         rows = await store.list_jobs(wanted.tenant, after, paging.limit)
@@ -119,36 +108,32 @@ async def list_jobs(
 @router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
 async def get_job(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     version: Version | None = None,
     tenant: str | None = None,
     known: IfNoneMatch = None,
 ) -> Response:
     """Get a version of a job, default the latest; the ETag is the version. Includes deleted jobs."""
-    row = await find_job(store, principal, name, version, tenant)
+    row = await visible.job(name, tenant, version)
     state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
     return etags.answer(run_views.job_view(row, with_definition=True), state, known)
 
 
 @router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
 async def list_job_versions(
-    name: str, principal: Principal, store: Store, paging: PageRequest, tenant: str | None = None
+    name: str, visible: VisibleRows, paging: PageRequest, tenant: str | None = None
 ) -> Page[JobView]:
     """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
-    before = paging.after()
-    if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
-        raise unknown_cursor()
-    latest = await find_job(store, principal, name, None, tenant)
-    rows = await store.job_versions(latest.tenant, name, int(before) if before else None, paging.limit)
+    before = paging.after_number()
+    latest = await visible.job(name, tenant)
+    rows = await visible.store.job_versions(latest.tenant, name, before, paging.limit)
     return paging.page(rows, run_views.job_view, lambda row: [str(row.version)])
 
 
 @router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)
 async def delete_job(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     submissions: Submissions,
     audit: Auditor,
     tenant: str | None = None,
@@ -159,10 +144,10 @@ async def delete_job(
 
     Rejected (409) while a schedule uses it. Submitting a job of this name restores it.
     """
-    row = await find_job(store, principal, name, None, tenant)
+    row = await visible.job(name, tenant)
     etags.expected(match, row.version, f"job {name}")
     entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
-    if not await store.delete_job(row.tenant, name, entry):
+    if not await visible.store.delete_job(row.tenant, name, entry):
         raise not_found("job", name)
     submissions.jobs.deleted(row.tenant, name)
     return ActionResult(changed=True)
@@ -171,28 +156,19 @@ async def delete_job(
 @router.get("/jobs/{name}/trend", operation="get_job_trend", role=Role.VIEWER)
 async def get_job_trend(
     name: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     time: StoreTimeCache,
     days: Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)] = 30,
     tenant: str | None = None,
 ) -> TrendView:
     """Get results of a job's runs that ended in the last days, by day in UTC, including today."""
-    row = await find_job(store, principal, name, None, tenant)
+    row = await visible.job(name, tenant)
     now = await time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     first = today - (days - 1) * _DAY
-    by_day = {one.day: one for one in await store.job_days(row.tenant, name, first, today + _DAY)}
+    by_day = {one.day: one for one in await visible.store.job_days(row.tenant, name, first, today + _DAY)}
     each = [by_day.get(day, _empty_day(day)) for day in (first + number * _DAY for number in range(days))]
     return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
-
-
-async def find_job(store: Store, principal: Principal, name: str, version: int | None, tenant: str | None) -> JobRow:
-    """Find a version of a job that the caller may see, default the latest. Raises NotFound."""
-    row = await store.find_job(permissions.tenant_to_write(principal, tenant), name, version)
-    if row is None:
-        raise not_found("job", name if version is None else f"{name}@{version}")
-    return row
 
 
 def _position(row: JobRow) -> str:

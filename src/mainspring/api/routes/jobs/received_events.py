@@ -59,10 +59,7 @@ async def receive_events(
     )
     are_new = await schedule_actions.receive_events(tenant, events, entry)
     return Page(
-        items=[
-            ReceivedView(id=event.id, source=event.source, is_new=is_new)
-            for event, is_new in zip(events, are_new, strict=True)
-        ]
+        items=[view_of(ReceivedView, event, is_new=is_new) for event, is_new in zip(events, are_new, strict=True)]
     )
 
 

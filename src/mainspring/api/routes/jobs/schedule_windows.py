@@ -7,9 +7,9 @@ from functools import partial
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, TimeCursor
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.jobs.schedules import find_schedule
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views import schedule_views
 from mainspring.api.views.view_of import view_of
@@ -56,12 +56,12 @@ async def list_upcoming(
                 last[schedule_id] = view_of(FireView, fire)
     return Page(
         items=[
-            UpcomingView(
+            view_of(
+                UpcomingView,
+                one.schedule,
                 window_at=one.window_at,
                 schedule_id=one.schedule.id,
                 schedule=one.schedule.name,
-                tenant=one.schedule.tenant,
-                job=one.schedule.job,
                 last=last.get(one.schedule.id),
             )
             for one in coming
@@ -72,8 +72,7 @@ async def list_upcoming(
 @router.get("/schedules/{ref}/fires", operation="list_fires", role=Role.VIEWER)
 async def list_fires(
     ref: str,
-    principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     paging: PageRequest,
     outcome: list[Outcome] | None = None,
     since: Instant | None = None,
@@ -83,7 +82,7 @@ async def list_fires(
 ) -> Page[FireView]:
     """List the fires of a schedule, newest window first."""
     position = TimeCursor.read(paging.cursor)
-    row = await find_schedule(store, principal, ref, tenant)
+    row = await visible.schedule(ref, tenant)
     wanted = FireFilter(
         schedule_id=row.id,
         outcomes=tuple(outcome or ()),
@@ -91,25 +90,27 @@ async def list_fires(
         before=position.before(before),
         backfill_id=backfill,
     )
-    rows = await store.fires(wanted, paging.limit + position.skip)
+    rows = await visible.store.fires(wanted, paging.limit + position.skip)
     return position.page(rows, paging.limit, lambda fire: fire.window_at, partial(view_of, FireView))
 
 
 @router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
 async def list_changes(
-    ref: str, principal: Principal, store: Store, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
+    ref: str, visible: VisibleRows, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[ChangeView]:
     """List the changes of a schedule with their authors and reasons, latest first."""
-    row = await find_schedule(store, principal, ref, tenant)
-    return Page(items=[schedule_views.change_view(one) for one in await store.schedule_changes(row.id, limit)])
+    row = await visible.schedule(ref, tenant)
+    return Page(items=[schedule_views.change_view(one) for one in await visible.store.schedule_changes(row.id, limit)])
 
 
 @router.get("/schedules/{ref}/backfills", operation="list_backfills", role=Role.VIEWER)
 async def list_backfills(
-    ref: str, principal: Principal, store: Store, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
+    ref: str, visible: VisibleRows, tenant: str | None = None, limit: Limit = DEFAULT_PAGE_SIZE
 ) -> Page[BackfillSummary]:
     """List the backfills of a schedule, latest first. Its fires have the results of their windows."""
-    row = await find_schedule(store, principal, ref, tenant)
+    row = await visible.schedule(ref, tenant)
     return Page(
-        items=[view_of(BackfillSummary, one, wanted=one.windows) for one in await store.backfills(row.id, limit)]
+        items=[
+            view_of(BackfillSummary, one, wanted=one.windows) for one in await visible.store.backfills(row.id, limit)
+        ]
     )

@@ -11,11 +11,10 @@ from typing import Annotated
 import msgspec
 
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.cursors import DEFAULT_PAGE_SIZE, Limit, PageRequest, read_cursor
 from mainspring.api.http.problems import not_found, refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.runs.runs import find_run
-from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.views.view_of import view_of
 from mainspring.core.model.artifacts import ArtifactRow, is_expired
@@ -37,6 +36,7 @@ _ANY = "*"
 async def list_run_artifacts(
     run_id: str,
     principal: Principal,
+    visible: VisibleRows,
     store: Store,
     time: StoreTimeCache,
     task: list[str] | None = None,
@@ -49,8 +49,8 @@ async def list_run_artifacts(
     """
     names = tuple(task or ())
     if len(names) > _MAX_NAMES:
-        raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MAX_NAMES} times")
-    found = await find_run(store, principal, run_id)
+        raise refusal("query:task", f"may be given at most {_MAX_NAMES} times")
+    found = await visible.run(run_id)
     if principal.attempt is not None:
         await _check_own(store, principal.attempt, run_id)
     wanted = ArtifactFilter(run_id=run_id, tasks=names, of_last_success=True)
@@ -60,7 +60,7 @@ async def list_run_artifacts(
 @router.get("/tasks/{task_id}/artifacts", operation="list_task_artifacts", role=Role.VIEWER)
 async def list_task_artifacts(
     task_id: str,
-    principal: Principal,
+    visible: VisibleRows,
     store: Store,
     time: StoreTimeCache,
     attempt: str | None = None,
@@ -71,8 +71,8 @@ async def list_task_artifacts(
 
     `attempt` is the id of another attempt, which may have failed, or `*` for all of them.
     """
-    found_task = await find_task(store, principal, task_id)
-    found = await find_run(store, principal, found_task.run_id)
+    found_task = await visible.task(task_id)
+    found = await visible.run(found_task.run_id)
     wanted = ArtifactFilter(
         run_id=found.run.id,
         task_id=task_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -16,21 +17,19 @@ from starlette.responses import Response
 
 from mainspring.api.auth.access import Access, SessionValidity
 from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.http import list_filters
+from mainspring.api.auth.principal import Role
+from mainspring.api.http.list_filters import ListFilters
 from mainspring.api.http.problems import problem_of, refusal, refuse
 from mainspring.api.http.routing import NDJSON, Router
-from mainspring.api.routes.runs.runs import priority_action, read_priority, run_action
+from mainspring.api.routes.runs.runs import read_priority
 from mainspring.api.routes.runs.submission import NdjsonResponse
-from mainspring.api.store_time import StoreTimeCache
-from mainspring.api.submission.actions import execute, reason
+from mainspring.api.submission.actions import Actions, reason
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.core.model.run import Run
 from mainspring.core.query.filters import ListKind
 from mainspring.protocol.errors import MainspringError, Refused
-from mainspring.protocol.rest.runs import BulkActionRequest, BulkActionResult
-from mainspring.shard.events import CancelRun, PauseRun, ResumeRun, RetryRun, RunAction
+from mainspring.protocol.rest.runs import ActionResult, BulkActionRequest, BulkActionResult
+from mainspring.shard.events import CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun, RunAction
 from mainspring.store.ports.front import ListedRun, RunFilter
 from mainspring.store.ports.store import Store
 
@@ -40,18 +39,17 @@ MAX_BULK_RUNS = 100_000
 _PAGE = 200
 _CONCURRENCY = 32
 _ACTIONS: dict[str, type[RunAction]] = {"cancel": CancelRun, "pause": PauseRun, "resume": ResumeRun, "retry": RetryRun}
-_MakeAction = Callable[[Run], Awaitable[RunAction]]
+_Act = Callable[[Run], Awaitable[ActionResult]]
 
 
 @router.post("/runs/act", operation="act_on_runs", role=Role.OPERATOR, answers=NDJSON, returns=BulkActionResult)
 async def act_on_runs(
     body: BulkActionRequest,
     request: Request,
-    principal: Principal,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     access: Access,
-    leaders: LeaderRouter,
+    actions: Actions,
     admission: AdmissionControl,
     audit: Auditor,
 ) -> Response:
@@ -60,14 +58,14 @@ async def act_on_runs(
     The response is a stream with a line for each run, newest first. With `dry_run` the lines only list the runs. Runs
     in history are not touched.
     """
-    make = _action_factory(body, principal, admission, audit)
-    wanted = await list_filters.parse_filter(time, principal, ListKind.RUNS, body.q, where="q", tenant=body.tenant)
+    act = _action(body, actions, admission)
+    wanted = await lists.parse(ListKind.RUNS, body.q, where="q", tenant=body.tenant)
     if not body.q.strip():
-        raise refusal("the body has 1 fault", "q", "must select runs, such as `job:etl-* state:failed`")
-    found = await list_filters.run_filter(store, principal, wanted, "q")
+        raise refusal("q", "must select runs, such as `job:etl-* state:failed`")
+    found = await lists.for_runs(wanted, "q")
     chosen = msgspec.structs.replace(found, with_history=False)
     if not 1 <= body.most <= MAX_BULK_RUNS:
-        raise refusal("the body has 1 fault", "most", f"must be from 1 to {MAX_BULK_RUNS}")
+        raise refusal("most", f"must be from 1 to {MAX_BULK_RUNS}")
     if await store.count_runs(chosen, body.most + 1) > body.most:
         raise Refused(f"more than {body.most} runs match the filter: no action taken")
     if body.dry_run:
@@ -75,30 +73,24 @@ async def act_on_runs(
         return NdjsonResponse(_list(store, chosen, body.most))
     audit.defer_entries()
     validity = access.session(request)
-    return NdjsonResponse(_apply_to_all(store, leaders, chosen, body.most, make, validity))
+    return NdjsonResponse(_act_on_all(store, chosen, body.most, act, validity))
 
 
-def _action_factory(
-    body: BulkActionRequest, principal: Principal, admission: AdmissionControl, audit: Auditor
-) -> _MakeAction:
-    """Return a factory for the action on each run. Raises Refused."""
+def _action(body: BulkActionRequest, actions: Actions, admission: AdmissionControl) -> _Act:
+    """Return the action on each run. Raises Refused."""
     why = reason(body.why)
     kind = _ACTIONS.get(body.action)
-    if kind is None:
-        priority = read_priority(body.priority)
+    if kind is not None:
+        if body.priority is not None:
+            raise refusal("priority", "is only for the action `priority`")
+        return partial(actions.on_run, kind=kind, why=why)
+    priority = read_priority(body.priority)
 
-        async def change(run: Run) -> RunAction:
-            refuse("the body", await admission.check_priority(priority, run.tenant))
-            return priority_action(run, priority, principal, why, audit)
+    async def change(run: Run) -> ActionResult:
+        refuse("the body", await admission.check_priority(priority, run.tenant))
+        return await actions.on_run(run, ChangePriority, why, priority=priority)
 
-        return change
-    if body.priority is not None:
-        raise refusal("the body has 1 fault", "priority", "is only for the action `priority`")
-
-    async def make(run: Run) -> RunAction:
-        return run_action(kind, run, principal, why, audit)
-
-    return make
+    return change
 
 
 async def _list(store: Store, chosen: RunFilter, most: int) -> AsyncIterator[bytes]:
@@ -106,21 +98,21 @@ async def _list(store: Store, chosen: RunFilter, most: int) -> AsyncIterator[byt
         yield _encode([_line(listed) for listed in page])
 
 
-async def _apply_to_all(
-    store: Store, leaders: LeaderRouter, chosen: RunFilter, most: int, make: _MakeAction, validity: SessionValidity
+async def _act_on_all(
+    store: Store, chosen: RunFilter, most: int, act: _Act, validity: SessionValidity
 ) -> AsyncIterator[bytes]:
     async for page in _pages(store, chosen, most):
         for first in range(0, len(page), _CONCURRENCY):
             if not await validity.is_valid():
                 return
             group = page[first : first + _CONCURRENCY]
-            yield _encode(await asyncio.gather(*(_apply_to(leaders, listed, make) for listed in group)))
+            yield _encode(await asyncio.gather(*(_act_on(listed, act) for listed in group)))
 
 
-async def _apply_to(leaders: LeaderRouter, listed: ListedRun, make: _MakeAction) -> BulkActionResult:
+async def _act_on(listed: ListedRun, act: _Act) -> BulkActionResult:
     line = _line(listed)
     try:
-        done = await execute(leaders, listed.run.shard, await make(listed.run))
+        done = await act(listed.run)
     except MainspringError as error:
         return msgspec.structs.replace(line, problem=problem_of(error))
     return msgspec.structs.replace(line, changed=done.changed, detail=done.detail)

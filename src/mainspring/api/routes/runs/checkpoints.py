@@ -5,15 +5,13 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.auth.principal import Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import etags
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found, refusal, refuse
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.submission.actions import execute
+from mainspring.api.submission.actions import Actions
 from mainspring.api.views.view_of import view_of
 from mainspring.core.model.task import Task
 from mainspring.core.text.strict_json import faults_in
@@ -27,9 +25,9 @@ router = Router()
 
 
 @router.get("/tasks/{task_id}/checkpoint", operation="get_checkpoint", role=Role.VIEWER, returns=CheckpointView)
-async def get_checkpoint(task_id: str, principal: Principal, store: Store, known: IfNoneMatch = None) -> Response:
+async def get_checkpoint(task_id: str, visible: VisibleRows, store: Store, known: IfNoneMatch = None) -> Response:
     """Get the checkpoint of a task; the ETag is a digest of the document."""
-    await find_task(store, principal, task_id)
+    await visible.task(task_id)
     checkpoint = await store.checkpoint(task_id)
     if checkpoint is None:
         raise not_found("checkpoint of task", task_id)
@@ -47,10 +45,9 @@ async def get_checkpoint(task_id: str, principal: Principal, store: Store, known
 async def put_checkpoint(
     task_id: str,
     body: bytes,
-    principal: Principal,
+    visible: VisibleRows,
     store: Store,
-    leaders: LeaderRouter,
-    audit: Auditor,
+    actions: Actions,
     match: IfMatch = None,
     none_match: IfNoneMatch = None,
 ) -> Response:
@@ -60,19 +57,13 @@ async def put_checkpoint(
     attempt does not reload it: the next attempt gets it.
     """
     document = _read(body)
-    task = await find_task(store, principal, task_id)
+    task = await visible.task(task_id)
     expected = await _expected(store, task, match, none_match)
-    action = SaveCheckpoint(
-        run_id=task.run_id,
-        task_id=task_id,
-        attempt_id=await _attempt(store, task),
-        document=document,
-        expected=expected,
-        by=principal.name,
-        audit=audit.entry(task_id, tenant=task.tenant),
-    )
+    attempt_id = await _attempt(store, task)
     try:
-        done = await execute(leaders, task.shard, action)
+        done = await actions.on_task(
+            task, SaveCheckpoint, "", attempt_id=attempt_id, document=document, expected=expected
+        )
     except Conflict:
         # The shard rejects for several reasons. A concurrent change takes precedence.
         await _expected(store, task, match, none_match)
@@ -85,18 +76,18 @@ def _read(body: bytes) -> str:
     try:
         document = body.decode()
     except UnicodeDecodeError as error:
-        raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
+        raise refusal("", f"is not UTF-8 (byte {error.start})") from None
     faults = faults_in(document, "", max_bytes=MAX_CHECKPOINT_BYTES)
     refuse("the body", faults)
     return document
 
 
 async def _expected(store: Store, task: Task, match: str | None, none_match: str | None) -> str | None:
-    """Return the digest that the shard must find, empty for none; None for any. Raises Outdated."""
+    """Return the digest that the shard must find, empty for none; None for any. Raises VersionMismatch."""
     if match is None and none_match is None:
         return None
     if none_match not in {None, "*"}:
-        raise refusal("the request has 1 fault", "header:If-None-Match", "must be *: only if there is none yet")
+        raise refusal("header:If-None-Match", "must be *: only if there is none yet")
     checkpoint = await store.checkpoint(task.id)
     there = None if checkpoint is None else digest_of(checkpoint.document)
     if none_match is not None and there is not None:

@@ -7,13 +7,11 @@ import msgspec
 from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.runs.runs import find_run
-from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.submission.actions import execute, reason
+from mainspring.api.submission.actions import Actions, reason
 from mainspring.api.submission.idempotency import Key
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.submission.submission import Submissions
@@ -47,31 +45,22 @@ async def list_dead_letters(
 
 @router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
 async def retry_dead_letter(
-    task_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
-    submissions: Submissions,
-    audit: Auditor,
-    key: Key = None,
+    task_id: str, body: ActionRequest, visible: VisibleRows, actions: Actions, submissions: Submissions, key: Key = None
 ) -> RetryResult:
     """Retry a permanently failed task, with the tasks that were cancelled or skipped because of it.
 
     If its run has moved to history, the job runs again as a new run linked to the old one, once for each
     `Idempotency-Key`.
     """
-    task = await find_task(store, principal, task_id)
+    task = await visible.task(task_id)
     if task.state not in _DEAD:
-        raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only failed tasks are dead letters")
-    why = reason(body.why)
-    entry = audit.entry(task_id, tenant=task.tenant, why=why)
-    action = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+        raise refusal("path:task_id", f"is {task.state}: only failed tasks are dead letters")
+    entry = actions.audit.entry(task_id, tenant=task.tenant, why=reason(body.why))
     try:
-        done = await execute(leaders, task.shard, action)
+        done = await actions.on_task(task, ReopenTask, body.why, entry=entry)
     except NotFound:
-        found = await find_run(store, principal, task.run_id)
-        return await _run_again(submissions, principal, found.run, entry, key)
+        found = await visible.run(task.run_id)
+        return await _run_again(submissions, found.run, entry, key)
     return RetryResult(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
@@ -79,28 +68,20 @@ async def retry_dead_letter(
     "/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, rate_class=RateClass.SUBMISSION
 )
 async def rerun_run(
-    run_id: str,
-    body: ActionRequest,
-    principal: Principal,
-    store: Store,
-    submissions: Submissions,
-    audit: Auditor,
-    key: Key = None,
+    run_id: str, body: ActionRequest, visible: VisibleRows, submissions: Submissions, audit: Auditor, key: Key = None
 ) -> RetryResult:
     """Rerun a whole run: the same job version and parameters, as a new run linked to this one.
 
     Works for runs in history. Once for each `Idempotency-Key`.
     """
-    found = await find_run(store, principal, run_id)
+    found = await visible.run(run_id)
     entry = audit.entry(run_id, tenant=found.run.tenant, why=reason(body.why))
-    return await _run_again(submissions, principal, found.run, entry, key)
+    return await _run_again(submissions, found.run, entry, key)
 
 
-async def _run_again(
-    submissions: Submissions, principal: Principal, run: Run, entry: AuditEntry, key: str | None
-) -> RetryResult:
+async def _run_again(submissions: Submissions, run: Run, entry: AuditEntry, key: str | None) -> RetryResult:
     """Create a run like an earlier one."""
-    prepared = await submissions.prepare_rerun(run, by=principal.name, why=entry.why, key=key)
+    prepared = await submissions.prepare_rerun(run, by=entry.actor, why=entry.why, key=key)
     created = await submissions.insert(msgspec.structs.replace(prepared, audit=entry))
     detail = "already created with the same key" if created.is_replay else ""
     return RetryResult(run_id=created.id, is_new_run=True, detail=detail)

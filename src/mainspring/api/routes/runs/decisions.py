@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.runs.tasks import find_task
 from mainspring.api.views import quantities
 from mainspring.api.views.view_of import view_of
 from mainspring.core.model.decisions import Decision, DecisionKind
@@ -24,12 +24,10 @@ router = Router()
 
 
 @router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
-async def list_task_decisions(
-    task_id: str, principal: Principal, store: Store, paging: PageRequest
-) -> Page[DecisionView]:
+async def list_task_decisions(task_id: str, visible: VisibleRows, paging: PageRequest) -> Page[DecisionView]:
     """List the decisions about a task within their retention, latest first. Placements are sampled."""
-    await find_task(store, principal, task_id)
-    return await _page(store, principal, DecisionFilter(task_id=task_id), paging)
+    await visible.task(task_id)
+    return await _page(visible.store, visible.principal, DecisionFilter(task_id=task_id), paging)
 
 
 @router.get("/decisions", operation="list_decisions", role=Role.VIEWER)

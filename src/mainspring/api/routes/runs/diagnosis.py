@@ -11,23 +11,18 @@ from starlette.responses import Response
 
 from mainspring.api.auth import permissions
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.auth.visibility import VisibleRows
+from mainspring.api.http.problems import renamed_faults
 from mainspring.api.http.routing import Router
-from mainspring.api.routes.jobs.jobs import find_job
-from mainspring.api.routes.jobs.schedules import find_schedule
-from mainspring.api.routes.runs.runs import find_run
-from mainspring.api.routes.runs.tasks import find_task
-from mainspring.api.routes.sharing.queue import check_pool
-from mainspring.api.services import ServerInfo
-from mainspring.api.store_time import StoreTimeCache
+from mainspring.api.routes.sharing.queue import PoolStatuses
 from mainspring.api.submission.rate_limits import RateClass
-from mainspring.api.views import diagnose, diagnosis_views
+from mainspring.api.views import diagnosis_views
+from mainspring.api.views.diagnose import Diagnoses
 from mainspring.api.views.diagnosis_views import TEXTS, Accept, Form
 from mainspring.api.views.schedule_diagnosis import diagnose_schedule_row
 from mainspring.core.explain.what_if import Hypothesis, parse_hypothesis
-from mainspring.protocol.errors import Fault, Refused, summary_of
+from mainspring.protocol.errors import Fault
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
-from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -36,21 +31,15 @@ router = Router()
     "/tasks/{task_id}/diagnosis", operation="diagnose_task", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS
 )
 async def diagnose_task(
-    task_id: str,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    leaders: LeaderRouter,
-    format: Form | None = None,
-    accept: Accept = "",
+    task_id: str, visible: VisibleRows, diagnoses: Diagnoses, format: Form | None = None, accept: Accept = ""
 ) -> Response:
     """Explain why a task is waiting: since when, the reason, blocking tasks, and suggestions.
 
     If the leader of its pool does not answer within a second, the answer comes from stored rows with their age, and
     without suggestions. Text with `Accept: text/plain` or `text/markdown`, or with `format`.
     """
-    task = await find_task(store, principal, task_id)
-    return diagnosis_views.answer(await diagnose.diagnose_task(store, time, leaders, task), principal, format, accept)
+    task = await visible.task(task_id)
+    return diagnosis_views.answer(await diagnoses.task(task), visible.principal, format, accept)
 
 
 @router.post(
@@ -65,9 +54,8 @@ async def diagnose_task(
 async def what_if(
     task_id: str,
     body: WhatIfRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
+    visible: VisibleRows,
+    diagnoses: Diagnoses,
     format: Form | None = None,
     accept: Accept = "",
 ) -> Response:
@@ -76,82 +64,61 @@ async def what_if(
     The scheduler simulates it on a copy, with its own rules. `changes` are phrases such as `cpu 2`, `burst 8` or
     `one more worker of 8 cores`: docs/reference/diagnosis.md lists them. A started task is a conflict.
     """
-    task = await find_task(store, principal, task_id)
-    outcome = await diagnose.what_if(leaders, task, _read(body.changes))
-    return diagnosis_views.answer_what_if(outcome, body.changes, principal, format, accept)
+    task = await visible.task(task_id)
+    outcome = await diagnoses.what_if(task, _read(body.changes))
+    return diagnosis_views.answer_what_if(outcome, body.changes, visible.principal, format, accept)
 
 
 @router.get("/runs/{run_id}/diagnosis", operation="diagnose_run", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
 async def diagnose_run(
-    run_id: str,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    leaders: LeaderRouter,
-    format: Form | None = None,
-    accept: Accept = "",
+    run_id: str, visible: VisibleRows, diagnoses: Diagnoses, format: Form | None = None, accept: Accept = ""
 ) -> Response:
     """Explain why a run is waiting, by its most informative task. Formats as for a task."""
-    found = await diagnose.diagnose_run(store, time, leaders, await find_run(store, principal, run_id))
-    return diagnosis_views.answer(found, principal, format, accept)
+    found = await diagnoses.run(await visible.run(run_id))
+    return diagnosis_views.answer(found, visible.principal, format, accept)
 
 
 @router.get(
     "/schedules/{ref}/diagnosis", operation="diagnose_schedule", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS
 )
 async def diagnose_schedule(
-    ref: str,
-    principal: Principal,
-    store: Store,
-    tenant: str | None = None,
-    format: Form | None = None,
-    accept: Accept = "",
+    ref: str, visible: VisibleRows, tenant: str | None = None, format: Form | None = None, accept: Accept = ""
 ) -> Response:
     """Explain why a schedule does not fire. Formats as for a task."""
-    row = await find_schedule(store, principal, ref, tenant)
-    return diagnosis_views.answer(await diagnose_schedule_row(store, row), principal, format, accept)
+    found = await diagnose_schedule_row(visible.store, await visible.schedule(ref, tenant))
+    return diagnosis_views.answer(found, visible.principal, format, accept)
 
 
 @router.get("/jobs/{name}/diagnosis", operation="diagnose_job", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
 async def diagnose_job(
     name: str,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    leaders: LeaderRouter,
+    visible: VisibleRows,
+    diagnoses: Diagnoses,
     tenant: str | None = None,
     format: Form | None = None,
     accept: Accept = "",
 ) -> Response:
     """Explain why a job does not run: a stuck run, a stopped schedule, else what comes next."""
-    row = await find_job(store, principal, name, None, tenant)
-    return diagnosis_views.answer(await diagnose.diagnose_job(store, time, leaders, row), principal, format, accept)
+    row = await visible.job(name, tenant)
+    return diagnosis_views.answer(await diagnoses.job(row), visible.principal, format, accept)
 
 
 @router.get("/queue/reasons", operation="list_reasons", role=Role.VIEWER)
 async def list_reasons(
-    principal: Principal,
-    server: ServerInfo,
-    store: Store,
-    time: StoreTimeCache,
-    leaders: LeaderRouter,
-    pool: str | None = None,
+    principal: Principal, pools: PoolStatuses, diagnoses: Diagnoses, pool: str | None = None
 ) -> QueueReasonsView:
     """Count the queued tasks of a pool by reason; default: the default pool.
 
     Callers of one tenant get the counts of its own tasks.
     """
-    name = server.pool if pool is None else pool
-    if name not in leaders.leads():
-        await check_pool(store, name)
-    sums = await diagnose.summarize_waiting(leaders, name, permissions.tenant_to_read(principal, None))
-    return QueueReasonsView(pool=name, at=await time.now(), reasons=[diagnosis_views.sum_view(one) for one in sums])
+    name = await pools.name(pool)
+    sums = await diagnoses.summarize_waiting(name, permissions.tenant_to_read(principal, None))
+    return QueueReasonsView(
+        pool=name, at=await diagnoses.time.now(), reasons=[diagnosis_views.sum_view(one) for one in sums]
+    )
 
 
 def _read(changes: Sequence[str]) -> Hypothesis:
     """Parse the changes. Raises Refused with all faults."""
-    try:
+    with renamed_faults(lambda fault: Fault(where="changes", why=f"{fault.where}: {fault.why}")):
         return parse_hypothesis(changes)
-    except Refused as refused:
-        faults = [Fault(where="changes", why=f"{fault.where}: {fault.why}") for fault in refused.faults]
-        raise Refused(summary_of(refused), faults) from refused

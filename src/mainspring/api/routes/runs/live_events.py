@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,13 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mainspring.api.auth.access import Access, SessionValidity
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http import list_filters
-from mainspring.api.http.list_filters import Query
+from mainspring.api.auth.principal import Role
+from mainspring.api.http.list_filters import ListFilters, Query
 from mainspring.api.http.routing import NDJSON, Header, Router
 from mainspring.api.live.run_jobs import RunJobs
 from mainspring.api.live.transitions import HEARTBEAT_SECONDS, Position, TransitionFeed, read_cursor, write_cursor
-from mainspring.api.store_time import StoreTimeCache
 from mainspring.core.model.task import TaskState, Transition
 from mainspring.core.query.filters import Filter, ListKind, matches
 from mainspring.protocol.clock import Clock
@@ -37,8 +36,7 @@ _SSE = "text/event-stream"
 @router.get("/events", operation="follow_events", role=Role.VIEWER, answers=_SSE)
 async def follow_events(
     request: Request,
-    principal: Principal,
-    time: StoreTimeCache,
+    lists: ListFilters,
     access: Access,
     live: TransitionFeed,
     run_jobs: RunJobs,
@@ -63,9 +61,7 @@ async def follow_events(
 
     As JSON lines: `Accept: application/x-ndjson` or `format=jsonl`.
     """
-    wanted = await list_filters.parse_filter(
-        time, principal, ListKind.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
-    )
+    wanted = await lists.parse(ListKind.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state)
     resume_cursor = last_event_id or after
     positions = await live.now() if resume_cursor is None else read_cursor(resume_cursor)
     lines = format == "jsonl" or (format is None and NDJSON in accept)
@@ -75,33 +71,30 @@ async def follow_events(
     return StreamingResponse(parts, media_type=NDJSON if lines else _SSE)
 
 
+@dataclass(frozen=True, slots=True)
 class _Stream:
     """The encoded transitions of one client. Filtered ones still advance the cursor."""
 
-    def __init__(
-        self, live: TransitionFeed, run_jobs: RunJobs, clock: Clock, wanted: Filter, positions: dict[str, Position],
-        write: _Write,
-    ) -> None:  # fmt: skip
-        self._live = live
-        self._run_jobs = run_jobs
-        self._clock = clock
-        self._wanted = wanted
-        self._positions = positions
-        self._write = write
+    live: TransitionFeed
+    run_jobs: RunJobs
+    clock: Clock
+    wanted: Filter
+    positions: dict[str, Position]
+    write: _Write
 
     async def follow(self, validity: SessionValidity) -> AsyncIterator[bytes]:
         """Stream transitions while the session is valid."""
-        yield self._write(self._positions, None)
-        sent_at = self._clock.monotonic()
+        yield self.write(self.positions, None)
+        sent_at = self.clock.monotonic()
         try:
-            async for group in self._live.follow(dict(self._positions)):
+            async for group in self.live.follow(dict(self.positions)):
                 if not await validity.is_valid():
                     return
                 text = await self._encode(group)
-                if not text and (not group or self._clock.monotonic() - sent_at >= HEARTBEAT_SECONDS):
-                    text = self._write(self._positions, None)
+                if not text and (not group or self.clock.monotonic() - sent_at >= HEARTBEAT_SECONDS):
+                    text = self.write(self.positions, None)
                 if text:
-                    sent_at = self._clock.monotonic()
+                    sent_at = self.clock.monotonic()
                     yield text
         except Unavailable as fault:
             # The client resumes with its cursor, without a gap.
@@ -109,31 +102,31 @@ class _Stream:
 
     async def catch_up(self) -> AsyncIterator[bytes]:
         """Stream the transitions up to now, and at the end the cursor to resume with."""
-        async for group in self._live.catch_up(dict(self._positions)):
+        async for group in self.live.catch_up(dict(self.positions)):
             text = await self._encode(group)
             if text:
                 yield text
-        yield self._write(self._positions, None)
+        yield self.write(self.positions, None)
 
     async def _encode(self, group: list[TransitionRecord]) -> bytes:
         jobs = await self._jobs(group)
         parts = []
         for entry in group:
-            self._positions[entry.shard] = (entry.batch_no, entry.ordinal)
+            self.positions[entry.shard] = (entry.batch_no, entry.ordinal)
             if self._is_wanted(entry.transition, jobs):
-                parts.append(self._write(self._positions, entry.transition))
+                parts.append(self.write(self.positions, entry.transition))
         return b"".join(parts)
 
     async def _jobs(self, group: list[TransitionRecord]) -> dict[str, str]:
         """Return the jobs of runs that may match, if the filter needs them."""
-        if self._wanted.job is None:
+        if self.wanted.job is None:
             return {}
-        return await self._run_jobs.names(
-            entry.transition.run_id for entry in group if _is_of(self._wanted, entry.transition)
+        return await self.run_jobs.names(
+            entry.transition.run_id for entry in group if _is_of(self.wanted, entry.transition)
         )
 
     def _is_wanted(self, transition: Transition, jobs: dict[str, str]) -> bool:
-        wanted = self._wanted
+        wanted = self.wanted
         return _is_of(wanted, transition) and (
             wanted.job is None or matches(wanted.job, jobs.get(transition.run_id, ""))
         )

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mainspring.api.auth.access import Access, SessionValidity
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Header, Router
 from mainspring.api.logs.logs import LogPiece, LogStore
@@ -36,7 +37,7 @@ router = Router()
 async def get_task_log(
     task_id: str,
     request: Request,
-    principal: Principal,
+    visible: VisibleRows,
     store: Store,
     access: Access,
     logs: LogStore,
@@ -52,9 +53,7 @@ async def get_task_log(
     ignored. X-Log-Offset is the start of the response, X-Log-Size the current size, X-Log-Complete whether it is final.
     `Range: bytes=..` requests a part (206) instead of `offset` and `limit`; 416 if the log has nothing there (yet).
     """
-    task = await store.find_task(task_id)
-    if task is None or not principal.sees(task.tenant):
-        raise not_found("task", task_id)
+    task = await visible.task(task_id)
     number, attempt_id = await _attempt(store, task, attempt)
     wanted = None if follow else _read_range(part)
     if wanted is not None:

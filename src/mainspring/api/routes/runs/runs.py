@@ -7,21 +7,20 @@ from collections import Counter
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
+from mainspring.api.auth.principal import Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import list_filters, preferences
 from mainspring.api.http.cursors import PageRequest, unknown_cursor
-from mainspring.api.http.list_filters import CountMode, PriorityName, Query
+from mainspring.api.http.list_filters import CountMode, ListFilters, PriorityName, Query
 from mainspring.api.http.preferences import Prefer
-from mainspring.api.http.problems import not_found, refusal, refuse
+from mainspring.api.http.problems import refusal, refuse
 from mainspring.api.http.routing import Router, json_response
 from mainspring.api.live.run_waits import RunWaiters
 from mainspring.api.store_time import StoreTimeCache
-from mainspring.api.submission.actions import execute, reason
+from mainspring.api.submission.actions import Actions
 from mainspring.api.submission.admission import AdmissionControl
 from mainspring.api.views import run_deadlines, run_graphs, run_views
-from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.run import RunState
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.query.filters import ListKind, matches
 from mainspring.protocol.rest.overviews import DeadlineView, GraphView
@@ -38,9 +37,8 @@ _ID = "run_"
 
 @router.get("/runs", operation="list_runs", role=Role.VIEWER)
 async def list_runs(
-    principal: Principal,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     paging: PageRequest,
     q: Query = "",
     state: list[RunState] | None = None,
@@ -56,12 +54,10 @@ async def list_runs(
     `exact`, or `bounded` up to 10,000.
     """
     if sort != _NEWEST_FIRST:
-        raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
-    wanted = await list_filters.parse_filter(
-        time, principal, ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
-    )
-    chosen = await list_filters.run_filter(store, principal, wanted)
-    counted = await list_filters.count_runs(store, chosen, count)
+        raise refusal("query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
+    wanted = await lists.parse(ListKind.RUNS, q, tenant=tenant, job=job, priority=priority, states=state)
+    chosen = await lists.for_runs(wanted)
+    counted = await lists.count_runs(chosen, count)
     before = paging.after()
     if before and not before.startswith(_ID):
         raise unknown_cursor()
@@ -71,41 +67,41 @@ async def list_runs(
 
 @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER, returns=RunView)
 async def get_run(
-    run_id: str, principal: Principal, store: Store, waits: RunWaiters, prefer: Prefer = None
+    run_id: str, visible: VisibleRows, store: Store, waits: RunWaiters, prefer: Prefer = None
 ) -> Response:
     """Get a run, with the counts of its tasks by state.
 
     With `Prefer: wait=30` it responds when the run has ended, or after 30 s; the maximum is a minute.
     """
-    found = await find_run(store, principal, run_id)
+    found = await visible.run(run_id)
     seconds = preferences.wait_seconds_of(prefer)
     if seconds:
         await waits.wait_until_ended(run_id, seconds)
-        found = await find_run(store, principal, run_id)
+        found = await visible.run(run_id)
     return json_response(await run_with_counts(store, found), 200, preferences.applied(seconds))
 
 
 @router.get("/runs/{run_id}/graph", operation="get_run_graph", role=Role.VIEWER)
-async def get_run_graph(run_id: str, principal: Principal, store: Store) -> GraphView:
+async def get_run_graph(run_id: str, visible: VisibleRows, store: Store) -> GraphView:
     """Get the graph of a run: tasks in topological order with their dependencies and counts by state.
 
     The tasks of a fan-out are one node. Dynamic tasks are included. A graph of more than 10,000 nodes is rejected.
     """
-    return await run_graphs.graph_of(store, await find_run(store, principal, run_id))
+    return await run_graphs.graph_of(store, await visible.run(run_id))
 
 
 @router.get("/runs/{run_id}/deadline", operation="get_run_deadline", role=Role.VIEWER)
-async def get_run_deadline(run_id: str, principal: Principal, store: Store, time: StoreTimeCache) -> DeadlineView:
+async def get_run_deadline(run_id: str, visible: VisibleRows, store: Store, time: StoreTimeCache) -> DeadlineView:
     """Get the deadline of a run, its slack and its critical path. 404 if it has none."""
-    return await run_deadlines.deadline_of(store, time, await find_run(store, principal, run_id))
+    return await run_deadlines.deadline_of(store, time, await visible.run(run_id))
 
 
 @router.get("/runs/{run_id}/tasks", operation="list_tasks_of_run", role=Role.VIEWER)
 async def list_tasks_of_run(
     run_id: str,
-    principal: Principal,
+    visible: VisibleRows,
     store: Store,
-    time: StoreTimeCache,
+    lists: ListFilters,
     paging: PageRequest,
     q: Query = "",
     state: list[TaskState] | None = None,
@@ -113,9 +109,9 @@ async def list_tasks_of_run(
     count: CountMode | None = None,
 ) -> Page[TaskView]:
     """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
-    found = await find_run(store, principal, run_id)
+    found = await visible.run(run_id)
     after = paging.after()
-    wanted = await list_filters.parse_filter(time, principal, ListKind.TASKS, q, run=run_id, states=state, name=name)
+    wanted = await lists.parse(ListKind.TASKS, q, run=run_id, states=state, name=name)
     chosen = msgspec.structs.replace(list_filters.task_filter(wanted), after=after)
     if found.in_history:
         every = sorted(await store.tasks(run_id), key=lambda task: task.id)
@@ -123,7 +119,7 @@ async def list_tasks_of_run(
         counted = list_filters.counted(len(matching), count)
         rows = [task for task in matching if task.id > after][: paging.limit]
     else:
-        counted = await list_filters.count_tasks(store, chosen, count)
+        counted = await lists.count_tasks(chosen, count)
         rows = await store.list_tasks(chosen, paging.limit)
     return paging.page(rows, run_views.task_view, lambda row: [row.id], counted)
 
@@ -131,12 +127,9 @@ async def list_tasks_of_run(
 def _add_action(verb: str, kind: type[RunAction], about: str) -> None:
     """Add the route of an action on a run without further arguments."""
 
-    async def act(
-        run_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
-    ) -> ActionResult:
-        found = await find_run(store, principal, run_id)
-        action = run_action(kind, found.run, principal, reason(body.why), audit)
-        return await execute(leaders, found.run.shard, action)
+    async def act(run_id: str, body: ActionRequest, visible: VisibleRows, actions: Actions) -> ActionResult:
+        found = await visible.run(run_id)
+        return await actions.on_run(found.run, kind, body.why)
 
     act.__doc__ = about
     router.post(f"/runs/{{run_id}}/{verb}", operation=f"{verb}_run", role=Role.OPERATOR)(act)
@@ -150,29 +143,22 @@ _add_action("retry", RetryRun, "Retry all failed tasks of a run, with the tasks 
 
 @router.post("/runs/{run_id}/priority", operation="change_priority", role=Role.OPERATOR)
 async def change_priority(
-    run_id: str,
-    body: PriorityRequest,
-    principal: Principal,
-    store: Store,
-    leaders: LeaderRouter,
-    admission: AdmissionControl,
-    audit: Auditor,
+    run_id: str, body: PriorityRequest, visible: VisibleRows, admission: AdmissionControl, actions: Actions
 ) -> ActionResult:
     """Change the priority of a run and of its open tasks. Running tasks continue."""
     priority = read_priority(body.priority)
-    found = await find_run(store, principal, run_id)
+    found = await visible.run(run_id)
     refuse("the body", await admission.check_priority(priority, found.run.tenant))
-    action = priority_action(found.run, priority, principal, reason(body.why), audit)
-    return await execute(leaders, found.run.shard, action)
+    return await actions.on_run(found.run, ChangePriority, body.why, priority=priority)
 
 
 async def run_with_counts(store: Store, found: ListedRun) -> RunView:
     """Convert a run, with the counts of its tasks by state."""
-    rate_class: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     if found.run.adopted_at is not None:  # before that it has no tasks
         for states in (await store.task_states(found.run.id, found.run.task_count)).values():
-            rate_class.update(states)
-    return run_views.run_view(found, rate_class)
+            counts.update(states)
+    return run_views.run_view(found, counts)
 
 
 def read_priority(text: str | None) -> Priority:
@@ -180,28 +166,8 @@ def read_priority(text: str | None) -> Priority:
     priority = Priority.__members__.get((text or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
-        raise refusal("the body has 1 fault", "priority", why)
+        raise refusal("priority", why)
     return priority
-
-
-def priority_action(run: Run, priority: Priority, principal: Principal, why: str, audit: Auditor) -> ChangePriority:
-    """Build the action that changes the priority of a run."""
-    entry = audit.entry(run.id, tenant=run.tenant, why=why)
-    return ChangePriority(run_id=run.id, priority=priority, by=principal.name, why=why, audit=entry)
-
-
-def run_action(kind: type[RunAction], run: Run, principal: Principal, why: str, audit: Auditor) -> RunAction:
-    """Build an action on a run without further arguments."""
-    entry = audit.entry(run.id, tenant=run.tenant, why=why)
-    return kind(run_id=run.id, by=principal.name, why=why, audit=entry)
-
-
-async def find_run(store: Store, principal: Principal, run_id: str) -> ListedRun:
-    """Find a run that the caller may see. Raises NotFound, also for other tenants' runs."""
-    found = await store.find_run(run_id)
-    if found is None or not principal.sees(found.run.tenant):
-        raise not_found("run", run_id)
-    return found
 
 
 def _matches(task: Task, wanted: TaskFilter) -> bool:

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -20,17 +20,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mainspring.api.auth import permissions
 from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.visibility import VisibleRows
 from mainspring.api.http import bodies, preferences
 from mainspring.api.http.preferences import Prefer
 from mainspring.api.http.problems import problem_of, refusal
 from mainspring.api.http.routing import NDJSON, Router, json_response
 from mainspring.api.live.run_waits import RunWaiters
-from mainspring.api.routes.runs.runs import find_run
+from mainspring.api.request_components import RequestComponent
 from mainspring.api.services import ServerInfo
-from mainspring.api.submission.idempotency import Key
+from mainspring.api.submission.idempotency import REPLAYED, Key
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.submission.request_limits import RequestLimits, RunCharges
 from mainspring.api.submission.submission import CreatedRun, PreparedRun, Submissions, digest
@@ -40,7 +40,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.protocol.errors import Fault, MainspringError, Overloaded, Refused, TooLarge
 from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
 from mainspring.store.ports.front import ListedRun
-from mainspring.store.ports.store import IdempotencyKey, Store
+from mainspring.store.ports.store import IdempotencyKey
 
 router = Router()
 
@@ -59,13 +59,134 @@ class Mode(StrEnum):
     ALL = "all"
 
 
+@dataclass(frozen=True, slots=True)
+class BulkCreation(RequestComponent):
+    """The creation of many runs by one request."""
+
+    principal: Principal
+    server: ServerInfo
+    request_limits: RequestLimits
+    submissions: Submissions
+    audit: Auditor
+
+    async def create_all(self, request: Request, key: str | None) -> Response:
+        """Create all runs, or none if a line is invalid."""
+        faults = Faults()
+        run_requests: list[RunRequest] = []
+        size = 0
+        max_bytes = self.server.max_body_bytes
+        async for line in self._lines(request):
+            size += len(line)
+            number = len(run_requests)
+            if number >= MAX_ATOMIC_LINES or size > max_bytes:
+                raise TooLarge(f"mode=all takes at most {MAX_ATOMIC_LINES} lines and {max_bytes} bytes")
+            try:
+                run_request = bodies.decode(line, RunRequest)
+                if run_request.idempotency_key is not None:
+                    raise refusal("idempotency_key", "is for mode=each; with mode=all the header applies to all lines")
+                run_requests.append(run_request)
+            except Refused as error:
+                faults.extend(_in_line(number, error))
+                run_requests.append(_UNREADABLE)
+        await self.request_limits.runs_of(request, self.principal).add(run_requests)
+        runs = await self._prepare_all(run_requests, faults)
+        if not run_requests:
+            faults.add("", "is empty")
+        if faults.total():
+            raise Refused(f"no run was created: {faults.total()} faults", faults.all())
+        request_key = None
+        if key is not None:
+            keyed_requests = [
+                replace(run_request, tenant=one.run.tenant) for run_request, one in zip(run_requests, runs, strict=True)
+            ]
+            request_key = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(keyed_requests))
+        ids = await self.submissions.insert_all(runs, request_key, self._entries(runs))
+        headers = REPLAYED if ids[0] != runs[0].run.id else None
+        lines = [BulkItemResult(index=index, id=run_id) for index, run_id in enumerate(ids)]
+        return Response(_encode(lines), 200, headers, NDJSON)
+
+    async def create_each(self, request: Request) -> AsyncIterator[bytes]:
+        """Create runs line by line; errors become lines of the response, which has already started."""
+        index = 0
+        chunk: list[bytes] = []
+        size = 0
+        charges = self.request_limits.runs_of(request, self.principal)
+        try:
+            async for line in self._lines(request):
+                chunk.append(line)
+                size += len(line)
+                if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
+                    yield _encode(await self._create_chunk(chunk, index, charges))
+                    index += len(chunk)
+                    chunk, size = [], 0
+        except TooLarge as error:
+            if chunk:
+                yield _encode(await self._create_chunk(chunk, index, charges))
+            yield _encode([BulkItemResult(index=index + len(chunk), problem=problem_of(error))])
+            return
+        if chunk:
+            yield _encode(await self._create_chunk(chunk, index, charges))
+
+    def _lines(self, request: Request) -> AsyncIterator[bytes]:
+        return bodies.lines(request, self.server.limits.max_payload_bytes + _LINE_OVERHEAD_BYTES)
+
+    async def _prepare_all(self, run_requests: Sequence[RunRequest], faults: Faults) -> list[PreparedRun]:
+        """Prepare all runs; faults are added to `faults`."""
+        runs = []
+        for number, run_request in enumerate(run_requests):
+            if run_request is _UNREADABLE:
+                continue
+            try:
+                runs.append(await self.submissions.prepare_for(self.principal, run_request))
+            except Refused as error:
+                faults.extend(_in_line(number, error))
+        return runs
+
+    async def _create_chunk(self, lines: list[bytes], first: int, charges: RunCharges) -> list[BulkItemResult]:
+        run_requests = [_try_to_read(line) for line in lines]
+        try:
+            await charges.add(run_request for run_request in run_requests if isinstance(run_request, RunRequest))
+        except Overloaded as error:
+            problem = problem_of(error)
+            return [BulkItemResult(index=index, problem=problem) for index in range(first, first + len(lines))]
+        prepared: list[PreparedRun | MainspringError] = []
+        for run_request in run_requests:
+            try:
+                if isinstance(run_request, MainspringError):
+                    raise run_request
+                one = await self.submissions.prepare_for(self.principal, run_request)
+                prepared.append(one if one.key is None else with_audit_entry(one, self.audit))
+            except MainspringError as error:
+                prepared.append(error)
+        good = [one for one in prepared if isinstance(one, PreparedRun)]
+        ended = iter(await self.submissions.insert_each(good, self._entries))
+        answers = []
+        for index, run_or_error in enumerate(prepared, first):
+            end = next(ended) if isinstance(run_or_error, PreparedRun) else run_or_error
+            if isinstance(end, CreatedRun):
+                answers.append(BulkItemResult(index=index, id=end.id))
+            else:
+                answers.append(BulkItemResult(index=index, problem=problem_of(end)))
+        return answers
+
+    def _entries(self, runs: Sequence[PreparedRun]) -> list[AuditEntry]:
+        """Create the audit entries of runs that are written together, one per tenant."""
+        by_tenant: dict[str, list[str]] = {}
+        for prepared in runs:
+            by_tenant.setdefault(prepared.run.tenant, []).append(prepared.run.id)
+        return [
+            self.audit.entry(ids[0], tenant=tenant, after={"runs": len(ids), "first": ids[0], "last": ids[-1]})
+            for tenant, ids in by_tenant.items()
+        ]
+
+
 @router.post(
     "/runs", operation="create_run", role=Role.SUBMITTER, status=201, returns=RunView, rate_class=RateClass.SUBMISSION
 )
 async def create_run(
     body: RunRequest,
     principal: Principal,
-    store: Store,
+    visible: VisibleRows,
     submissions: Submissions,
     waits: RunWaiters,
     audit: Auditor,
@@ -80,18 +201,18 @@ async def create_run(
     """
     if key is not None:
         if body.idempotency_key not in {None, key}:
-            raise refusal("the body has 1 fault", "idempotency_key", "differs from the header")
+            raise refusal("idempotency_key", "differs from the header")
         body = replace(body, idempotency_key=key)
-    prepared = await _prepare(submissions, principal, body)
+    prepared = await submissions.prepare_for(principal, body)
     created = await submissions.insert(with_audit_entry(prepared, audit))
     seconds = preferences.wait_seconds_of(prefer)
     headers = {"Location": f"/api/v1/runs/{created.id}", **preferences.applied(seconds)}
     if created.is_replay:
-        headers["Idempotent-Replayed"] = "true"
+        headers |= REPLAYED
     elif not seconds:
         return json_response(_view(created.prepared), 201, headers)
     await waits.wait_until_ended(created.id, seconds)
-    return json_response(run_views.run_view(await find_run(store, principal, created.id)), 201, headers)
+    return json_response(run_views.run_view(await visible.run(created.id)), 201, headers)
 
 
 @router.post(
@@ -99,24 +220,15 @@ async def create_run(
     returns=BulkItemResult, rate_class=RateClass.RUNS,
 )  # fmt: skip
 async def create_runs(
-    request: Request,
-    principal: Principal,
-    server: ServerInfo,
-    request_limits: RequestLimits,
-    submissions: Submissions,
-    audit: Auditor,
-    mode: Mode = Mode.EACH,
-    key: Key = None,
+    request: Request, creation: BulkCreation, audit: Auditor, mode: Mode = Mode.EACH, key: Key = None
 ) -> Response:
     """Create many runs: one line of the body and of the response for each, in the same order."""
     if mode is Mode.ALL:
-        return await _create_all(request, principal, server, request_limits, submissions, audit, key)
+        return await creation.create_all(request, key)
     if key is not None:
-        raise refusal(
-            "the request has 1 fault", "header:Idempotency-Key", "is for mode=all; with mode=each each line has its own"
-        )
+        raise refusal("header:Idempotency-Key", "is for mode=all; with mode=each each line has its own")
     audit.defer_entries()
-    return NdjsonResponse(_create_each(request, principal, server, request_limits, submissions, audit))
+    return NdjsonResponse(creation.create_each(request))
 
 
 def with_audit_entry(prepared: PreparedRun, audit: Auditor, why: str = "") -> PreparedRun:
@@ -146,162 +258,9 @@ class NdjsonResponse(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _create_all(
-    request: Request,
-    principal: Principal,
-    server: ServerInfo,
-    request_limits: RequestLimits,
-    submissions: Submissions,
-    audit: Auditor,
-    key: str | None,
-) -> Response:
-    """Create all runs, or none if a line is invalid."""
-    faults = Faults()
-    run_requests: list[RunRequest] = []
-    size = 0
-    number = 0
-    async for line in bodies.lines(request, _max_line_bytes(server)):
-        size += len(line)
-        if number >= MAX_ATOMIC_LINES or size > server.max_body_bytes:
-            raise TooLarge(f"mode=all takes at most {MAX_ATOMIC_LINES} lines and {server.max_body_bytes} bytes")
-        try:
-            run_request = _read(line)
-            if run_request.idempotency_key is not None:
-                raise refusal("", "idempotency_key", "is for mode=each; with mode=all the header applies to all lines")
-            run_requests.append(run_request)
-        except Refused as error:
-            faults.extend(_in_line(number, error))
-            run_requests.append(_UNREADABLE)
-        number += 1
-    await request_limits.runs_of(request, principal).add(run_requests)
-    runs = await _prepare_all(run_requests, principal, submissions, faults)
-    if not number:
-        faults.add("", "is empty")
-    if faults.total():
-        raise Refused(f"no run was created: {faults.total()} faults", faults.all())
-    request_key = None
-    if key is not None:
-        keyed_requests = [
-            replace(run_request, tenant=one.run.tenant) for run_request, one in zip(run_requests, runs, strict=True)
-        ]
-        request_key = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(keyed_requests))
-    ids = await submissions.insert_all(runs, request_key, _batch_entries(audit, runs))
-    headers = {"Idempotent-Replayed": "true"} if ids[0] != runs[0].run.id else None
-    lines = [BulkItemResult(index=index, id=run_id) for index, run_id in enumerate(ids)]
-    return Response(_encode(lines), 200, headers, NDJSON)
-
-
-async def _prepare_all(
-    run_requests: Sequence[RunRequest], principal: Principal, submissions: Submissions, faults: Faults
-) -> list[PreparedRun]:
-    """Prepare all runs; faults are added to `faults`."""
-    runs = []
-    for number, run_request in enumerate(run_requests):
-        if run_request is _UNREADABLE:
-            continue
-        try:
-            runs.append(await _prepare(submissions, principal, run_request))
-        except Refused as error:
-            faults.extend(_in_line(number, error))
-    return runs
-
-
-async def _create_each(
-    request: Request,
-    principal: Principal,
-    server: ServerInfo,
-    request_limits: RequestLimits,
-    submissions: Submissions,
-    audit: Auditor,
-) -> AsyncIterator[bytes]:
-    """Create runs line by line; errors become lines of the response, which has already started."""
-    index = 0
-    chunk: list[bytes] = []
-    size = 0
-    make = partial(
-        _create_chunk, principal=principal, submissions=submissions, audit=audit,
-        counted=request_limits.runs_of(request, principal),
-    )  # fmt: skip
-    try:
-        async for line in bodies.lines(request, _max_line_bytes(server)):
-            chunk.append(line)
-            size += len(line)
-            if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
-                yield _encode(await make(chunk, index))
-                index += len(chunk)
-                chunk, size = [], 0
-    except TooLarge as error:
-        if chunk:
-            yield _encode(await make(chunk, index))
-        yield _encode([BulkItemResult(index=index + len(chunk), problem=problem_of(error))])
-        return
-    if chunk:
-        yield _encode(await make(chunk, index))
-
-
-async def _create_chunk(
-    lines: list[bytes],
-    first: int,
-    *,
-    principal: Principal,
-    submissions: Submissions,
-    audit: Auditor,
-    counted: RunCharges,
-) -> list[BulkItemResult]:
-    run_requests = [_try_to_read(line) for line in lines]
-    try:
-        await counted.add(run_request for run_request in run_requests if isinstance(run_request, RunRequest))
-    except Overloaded as error:
-        return [BulkItemResult(index=index, problem=problem_of(error)) for index in range(first, first + len(lines))]
-    prepared: list[PreparedRun | MainspringError] = []
-    for run_request in run_requests:
-        try:
-            if isinstance(run_request, MainspringError):
-                raise run_request
-            one = await _prepare(submissions, principal, run_request)
-            prepared.append(one if one.key is None else with_audit_entry(one, audit))
-        except MainspringError as error:
-            prepared.append(error)
-    good = [one for one in prepared if isinstance(one, PreparedRun)]
-    ended = iter(await submissions.insert_each(good, lambda group: _batch_entries(audit, group)))
-    answers = []
-    for index, run_or_error in enumerate(prepared, first):
-        end = next(ended) if isinstance(run_or_error, PreparedRun) else run_or_error
-        if isinstance(end, CreatedRun):
-            answers.append(BulkItemResult(index=index, id=end.id))
-        else:
-            answers.append(BulkItemResult(index=index, problem=problem_of(end)))
-    return answers
-
-
-def _batch_entries(audit: Auditor, runs: Sequence[PreparedRun]) -> list[AuditEntry]:
-    """Create the audit entries of runs that are written together, one per tenant."""
-    by_tenant: dict[str, list[PreparedRun]] = {}
-    for prepared in runs:
-        by_tenant.setdefault(prepared.run.tenant, []).append(prepared)
-    entries = []
-    for tenant, tenant_runs in by_tenant.items():
-        first, last = tenant_runs[0].run.id, tenant_runs[-1].run.id
-        entries.append(
-            audit.entry(first, tenant=tenant, after={"runs": len(tenant_runs), "first": first, "last": last})
-        )
-    return entries
-
-
-async def _prepare(submissions: Submissions, principal: Principal, run_request: RunRequest) -> PreparedRun:
-    tenant = permissions.tenant_to_write(principal, run_request.tenant)
-    return await submissions.prepare(run_request, tenant=tenant, by=principal.name)
-
-
-def _read(line: bytes) -> RunRequest:
-    run_request = bodies.decode(line, RunRequest)
-    assert isinstance(run_request, RunRequest)
-    return run_request
-
-
 def _try_to_read(line: bytes) -> RunRequest | MainspringError:
     try:
-        return _read(line)
+        return bodies.decode(line, RunRequest)
     except MainspringError as error:
         return error
 
@@ -309,10 +268,6 @@ def _try_to_read(line: bytes) -> RunRequest | MainspringError:
 def _view(prepared: PreparedRun) -> RunView:
     job = prepared.job
     return run_views.run_view(ListedRun(run=prepared.run, job_name=job.name, job_version=job.version))
-
-
-def _max_line_bytes(server: ServerInfo) -> int:
-    return server.limits.max_payload_bytes + _LINE_OVERHEAD_BYTES
 
 
 def _in_line(number: int, error: Refused) -> list[Fault]:

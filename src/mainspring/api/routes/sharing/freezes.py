@@ -6,12 +6,11 @@ Freezing everything or a pool requires access to all tenants. A tenant and its j
 from __future__ import annotations
 
 from mainspring.api.auth import permissions
-from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.routes.sharing.rule_routes import RuleEditor
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.view_of import view_of
@@ -41,55 +40,38 @@ async def list_freezes(
 
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)
-async def freeze(
-    body: FreezeRequest,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-) -> FreezeView:
+async def freeze(body: FreezeRequest, editor: RuleEditor) -> FreezeView:
     """Freeze a scope, for a duration or until it is unfrozen. Running work continues."""
     faults = Faults()
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
     kind = FreezeKind(body.kind)
-    subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
+    subject, tenant = _subject(editor.principal, kind, body.subject, faults, where="subject")
     if not faults.total():
-        await _check_known(store, kind, subject, faults)
-    refuse("the freeze", faults)
-    existing = await _find(rules, kind, subject)
+        await _check_known(editor.store, kind, subject, faults)
+    faults.refuse("the freeze has")
+    existing = await _find(editor.rules, kind, subject)
     row = FreezeRow(
-        kind=kind, subject=subject, by=principal.name, why=body.why, since=EPOCH,
-        until=await rule_routes.until(time, body.seconds),
+        kind=kind, subject=subject, by=editor.audit.actor, why=body.why, since=EPOCH,
+        until=await editor.until(body.seconds),
     )  # fmt: skip
-    entry = audit.entry(
+    entry = editor.audit.entry(
         _object(kind, subject), tenant=tenant, why=body.why, before=_view(existing) if existing else None, after=body
     )
-    kept = await store.freeze(row, entry)
-    await rules.refresh()
-    return _view(kept)
+    return _view(await editor.put(editor.store.freeze(row, entry)))
 
 
 @router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
-async def unfreeze(
-    kind: FreezeKind,
-    principal: Principal,
-    store: Store,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    subject: str = "",
-    why: str = "",
-) -> ActionResult:
+async def unfreeze(kind: FreezeKind, editor: RuleEditor, subject: str = "", why: str = "") -> ActionResult:
     """Unfreeze a scope."""
     faults = Faults()
-    subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
-    refuse("the request", faults)
-    existing = await _find(rules, kind, subject)
-    entry = audit.entry(
+    subject, tenant = _subject(editor.principal, kind, subject, faults, where="query:subject")
+    faults.refuse("the request has")
+    existing = await _find(editor.rules, kind, subject)
+    entry = editor.audit.entry(
         _object(kind, subject), tenant=tenant, why=reason(why), before=_view(existing) if existing else None
     )
-    return await rule_routes.delete_rule(store, rules, store.unfreeze(kind, subject, entry), entry)
+    return await editor.delete(editor.store.unfreeze(kind, subject, entry), entry)
 
 
 def _subject(principal: Principal, kind: FreezeKind, requested: str, faults: Faults, *, where: str) -> tuple[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from mainspring.api.auth import permissions
-from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http.cursors import PageRequest
-from mainspring.api.http.problems import refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.routes.sharing.rule_routes import RuleEditor
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.view_of import view_of
@@ -19,7 +18,6 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GrantRequest, GrantView
-from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -37,40 +35,32 @@ async def list_p0_grants(
 
 
 @router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER, all_tenants=True)
-async def grant_p0(
-    name: str,
-    body: GrantRequest,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-) -> GrantView:
+async def grant_p0(name: str, body: GrantRequest, editor: RuleEditor) -> GrantView:
     """Grant a tenant P0, for a duration or until revoked. Requires access to all tenants."""
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     rule_routes.check_reason(body.why, faults)
     rule_routes.check_duration(body.seconds, faults)
-    refuse("the grant", faults)
-    existing = await _find(rules, name)
+    faults.refuse("the grant has")
+    existing = await _find(editor.rules, name)
     grant = P0Grant(
-        tenant=name, by=principal.name, why=body.why, since=EPOCH, until=await rule_routes.until(time, body.seconds)
+        tenant=name, by=editor.audit.actor, why=body.why, since=EPOCH, until=await editor.until(body.seconds)
     )
-    entry = audit.entry(name, tenant=name, why=body.why, before=_view(existing) if existing else None, after=body)
-    kept = await store.grant_p0(grant, entry)
-    await rules.refresh()
-    return _view(kept)
+    entry = editor.audit.entry(
+        name, tenant=name, why=body.why, before=_view(existing) if existing else None, after=body
+    )
+    return _view(await editor.put(editor.store.grant_p0(grant, entry)))
 
 
 @router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER, all_tenants=True)
-async def revoke_p0(name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "") -> ActionResult:
+async def revoke_p0(name: str, editor: RuleEditor, why: str = "") -> ActionResult:
     """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
-    refuse("the request", faults)
-    existing = await _find(rules, name)
-    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(existing) if existing else None)
-    return await rule_routes.delete_rule(store, rules, store.revoke_p0(name, entry), entry)
+    faults.refuse("the request has")
+    existing = await _find(editor.rules, name)
+    entry = editor.audit.entry(name, tenant=name, why=reason(why), before=_view(existing) if existing else None)
+    return await editor.delete(editor.store.revoke_p0(name, entry), entry)
 
 
 async def _find(rules: SharingRulesCache, tenant: str) -> P0Grant | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
-from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refuse
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.routes.sharing.rule_routes import RuleEditor
 from mainspring.api.submission.actions import reason
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
@@ -23,7 +23,6 @@ from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.protocol.errors import Conflict
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import GroupRequest, GroupView
-from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -57,39 +56,33 @@ async def get_group(
 
 @router.put("/groups/{name}", operation="put_group", role=Role.OPERATOR, returns=GroupView)
 async def put_group(
-    name: str, body: GroupRequest, principal: Principal, store: Store, rules: SharingRulesCache, audit: Auditor,
-    tenant: str | None = None, match: IfMatch = None,
-) -> Response:  # fmt: skip
+    name: str, body: GroupRequest, editor: RuleEditor, tenant: str | None = None, match: IfMatch = None
+) -> Response:
     """Create a group or change its limits. Running tasks continue, even if they exceed the new limit."""
-    owner = permissions.tenant_to_write(principal, tenant)
+    owner = permissions.tenant_to_write(editor.principal, tenant)
     _check(owner, name, body)
-    existing = await _find(rules, owner, name)
-    if existing is None and sum(row.tenant == owner for row in rules.now.groups) >= MAX_GROUPS_PER_TENANT:
+    existing = await _find(editor.rules, owner, name)
+    if existing is None and sum(row.tenant == owner for row in editor.rules.now.groups) >= MAX_GROUPS_PER_TENANT:
         raise Conflict(f"a tenant has at most {MAX_GROUPS_PER_TENANT} groups")
     expected = etags.expected(match, None if existing is None else existing.version, f"group {name}")
-    row = GroupRow(
-        tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
-        updated_at=EPOCH, updated_by=principal.name,
-    )  # fmt: skip
-    entry = audit.entry(name, tenant=owner, before=None if existing is None else _request(existing), after=body)
-    kept = await store.put_group(row, expected, entry)
-    await rules.refresh()
+    row = view_of(GroupRow, body, tenant=owner, name=name, version=0, updated_at=EPOCH, updated_by=editor.audit.actor)
+    entry = editor.audit.entry(name, tenant=owner, before=None if existing is None else _request(existing), after=body)
+    kept = await editor.put(editor.store.put_group(row, expected, entry))
     return etags.answer(_view(kept), kept.version)
 
 
 @router.delete("/groups/{name}", operation="drop_group", role=Role.OPERATOR)
 async def drop_group(
-    name: str, principal: Principal, store: Store, rules: SharingRulesCache, audit: Auditor, tenant: str | None = None,
-    why: str = "", match: IfMatch = None,
-) -> ActionResult:  # fmt: skip
+    name: str, editor: RuleEditor, tenant: str | None = None, why: str = "", match: IfMatch = None
+) -> ActionResult:
     """Delete a group: tasks that name it no longer wait for it."""
-    owner = permissions.tenant_to_write(principal, tenant)
-    existing = await _find(rules, owner, name)
+    owner = permissions.tenant_to_write(editor.principal, tenant)
+    existing = await _find(editor.rules, owner, name)
     if existing is None:
         raise not_found("group", name)
     etags.expected(match, existing.version, f"group {name}")
-    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(existing))
-    return await rule_routes.delete_rule(store, rules, store.drop_group(owner, name, entry), entry)
+    entry = editor.audit.entry(name, tenant=owner, why=reason(why), before=_request(existing))
+    return await editor.delete(editor.store.drop_group(owner, name, entry), entry)
 
 
 def _check(owner: str, name: str, body: GroupRequest) -> None:
@@ -101,7 +94,7 @@ def _check(owner: str, name: str, body: GroupRequest) -> None:
     if body.per_seconds is not None and not MIN_PERIOD_SECONDS <= body.per_seconds <= rule_routes.MAX_SECONDS:
         faults.add("per_seconds", f"must be from {MIN_PERIOD_SECONDS:g} to {rule_routes.MAX_SECONDS:.0f}")
     rule_routes.check_note(body.note, faults)
-    refuse("the group", faults)
+    faults.refuse("the group has")
 
 
 async def _find(rules: SharingRulesCache, tenant: str, name: str) -> GroupRow | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api.auth.audit_context import Auditor
-from mainspring.api.auth.principal import Principal, Role
+from mainspring.api.auth.principal import Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refuse
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.routes.sharing.rule_routes import RuleEditor
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
@@ -52,28 +52,18 @@ async def get_pool(
 
 
 @router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView, all_tenants=True)
-async def put_pool(
-    name: str,
-    body: PoolRequest,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    match: IfMatch = None,
-) -> Response:
+async def put_pool(name: str, body: PoolRequest, editor: RuleEditor, match: IfMatch = None) -> Response:
     """Configure a pool, which need not exist yet. Requires access to all tenants.
 
     Running tasks continue. Queued tasks that the new labels or zones exclude stay queued.
     """
-    row = _pool_row(name, body, principal)
-    existing = next((one for one in (await rules.refresh()).pools if one.name == name), None)
+    row = _pool_row(name, body, editor.audit.actor)
+    existing = next((one for one in (await editor.rules.refresh()).pools if one.name == name), None)
     expected = etags.expected(match, None if existing is None else existing.version, f"pool {name}")
     before = None if existing is None else _audit_summary(existing)
-    entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
-    kept = await store.put_pool(row, expected, entry)
-    await rules.refresh()
-    return etags.answer(await _find_pool(store, time, rules, name), kept.version)
+    entry = editor.audit.entry(name, tenant=INSTALLATION, before=before, after=_audit_summary(row))
+    kept = await editor.put(editor.store.put_pool(row, expected, entry))
+    return etags.answer(await _find_pool(editor.store, editor.time, editor.rules, name), kept.version)
 
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
@@ -86,42 +76,34 @@ async def list_policies(rules: SharingRulesCache, paging: PageRequest) -> Page[P
 
 
 @router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView, all_tenants=True)
-async def put_policy(
-    name: str,
-    body: PolicyRequest,
-    principal: Principal,
-    store: Store,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    match: IfMatch = None,
-) -> Response:
+async def put_policy(name: str, body: PolicyRequest, editor: RuleEditor, match: IfMatch = None) -> Response:
     """Restrict jobs with a label to pools with certain labels. Requires access to all tenants.
 
     Running tasks continue; queued tasks in other pools no longer start there.
     """
     _check_policy(name, body)
-    existing = await _find_policy(rules, name)
+    existing = await _find_policy(editor.rules, name)
     expected = etags.expected(match, None if existing is None else existing.version, f"policy {name}")
-    row = Policy(
-        name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
-        updated_at=EPOCH, updated_by=principal.name,
+    row = view_of(
+        Policy, body, name=name, requires=_labels(body.requires), version=0, updated_at=EPOCH,
+        updated_by=editor.audit.actor,
     )  # fmt: skip
-    entry = audit.entry(name, tenant=INSTALLATION, before=None if existing is None else _request(existing), after=body)
-    kept = await store.put_policy(row, expected, entry)
-    return etags.answer(_policy_view(kept, await rules.refresh()), kept.version)
+    entry = editor.audit.entry(
+        name, tenant=INSTALLATION, before=None if existing is None else _request(existing), after=body
+    )
+    kept = await editor.put(editor.store.put_policy(row, expected, entry))
+    return etags.answer(_policy_view(kept, editor.rules.now), kept.version)
 
 
 @router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN, all_tenants=True)
-async def drop_policy(
-    name: str, store: Store, rules: SharingRulesCache, audit: Auditor, why: str = "", match: IfMatch = None
-) -> ActionResult:
+async def drop_policy(name: str, editor: RuleEditor, why: str = "", match: IfMatch = None) -> ActionResult:
     """Delete a policy. Requires access to all tenants."""
-    existing = await _find_policy(rules, name)
+    existing = await _find_policy(editor.rules, name)
     if existing is None:
         raise not_found("policy", name)
     etags.expected(match, existing.version, f"policy {name}")
-    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(existing))
-    return await rule_routes.delete_rule(store, rules, store.drop_policy(name, entry), entry)
+    entry = editor.audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(existing))
+    return await editor.delete(editor.store.drop_policy(name, entry), entry)
 
 
 async def _pools(store: Store, time: StoreTimeCache, rules: SharingRulesCache) -> dict[str, PoolView]:
@@ -139,7 +121,7 @@ async def _find_pool(store: Store, time: StoreTimeCache, rules: SharingRulesCach
     return view
 
 
-def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
+def _pool_row(name: str, body: PoolRequest, by: str) -> PoolRow:
     """Validate and build a pool. Raises Refused."""
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
@@ -152,10 +134,10 @@ def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
     if body.max_resources is not None:
         largest = quantities.read_largest(body.max_resources, "max_resources", faults)
     rule_routes.check_note(body.note, faults)
-    refuse("the pool", faults)
+    faults.refuse("the pool has")
     return PoolRow(
         name=name, labels=_labels(body.labels), zones=tuple(dict.fromkeys(body.zones)), max_resources=largest,
-        note=body.note, version=0, updated_at=EPOCH, updated_by=principal.name,
+        note=body.note, version=0, updated_at=EPOCH, updated_by=by,
     )  # fmt: skip
 
 
@@ -171,7 +153,7 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
         faults.add("requires", "must have at least one label")
     validate_job.check_labels(body.requires, "requires", faults)
     rule_routes.check_note(body.note, faults)
-    refuse("the policy", faults)
+    faults.refuse("the policy has")
 
 
 async def _find_policy(rules: SharingRulesCache, name: str) -> Policy | None:

@@ -8,13 +8,13 @@ which nothing could start needs confirmation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 from starlette.responses import Response
 
 from mainspring.api.auth import permissions
-from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
@@ -22,6 +22,7 @@ from mainspring.api.http.etags import IfMatch, IfNoneMatch
 from mainspring.api.http.problems import not_found, refuse
 from mainspring.api.http.routing import Router
 from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.routes.sharing.rule_routes import RuleEditor
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.actions import reason
 from mainspring.api.views import quantities
@@ -31,9 +32,11 @@ from mainspring.core.admission.validate_job import Faults
 from mainspring.core.fairness import capacity_bookings
 from mainspring.core.fairness.capacity_bookings import MAX_BOOKINGS, Booking
 from mainspring.core.fairness.quotas import DEFAULT_QUOTA, Ceiling, Quota, QuotaOverride, QuotaRow, zero_limit
+from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.resources import Resources
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.config.sharing_rules import SharingRulesCache
+from mainspring.protocol.errors import Fault
 from mainspring.protocol.rest.runs import ActionResult, Page
 from mainspring.protocol.rest.sharing import (
     BookingRequest,
@@ -44,7 +47,6 @@ from mainspring.protocol.rest.sharing import (
     RaisedView,
     RaiseRequest,
 )
-from mainspring.store.ports.store import Store
 
 router = Router()
 
@@ -54,6 +56,37 @@ MAX_COUNTED = 1_000_000_000
 _COUNT_LIMITS = {"max_tasks": MAX_COUNTED, "max_fan_out": MAX_COUNTED, "failures_per_hour": MAX_COUNTED}
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaEditor(RuleEditor):
+    """Reads and changes of quotas by the caller."""
+
+    async def find(self, tenant: str, pool: str) -> QuotaRow | None:
+        """Find a tenant's current quota."""
+        for row in (await self.rules.refresh()).quotas:
+            if (row.tenant, row.pool) == (tenant, pool):
+                return _without_ended_raise(row, await self.time.now())
+        return None
+
+    async def own_row(self, tenant: str, pool: str, existing: QuotaRow | None) -> QuotaRow:
+        """Return a tenant's own quota in a pool, or a copy of the current default."""
+        if existing is not None:
+            return existing
+        usual = await self.find(tenant, "")
+        return _row(tenant, pool, DEFAULT_QUOTA if usual is None else usual.quota)
+
+    async def replace(self, existing: QuotaRow | None, row: QuotaRow, why: str) -> Response:
+        """Store a quota, replacing exactly the version that it was derived from."""
+        row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=self.audit.actor)
+        entry = self.entry(row.tenant, row.pool, existing, why, after=_audit_summary(row))
+        kept = await self.put(self.store.put_quota(row, 0 if existing is None else existing.version, entry))
+        return etags.answer(_view(kept, await self.time.now()), kept.version)
+
+    def entry(self, tenant: str, pool: str, existing: QuotaRow | None, why: str, after: object = None) -> AuditEntry:
+        """Create the audit entry of a change."""
+        name = f"{tenant}/{pool}" if pool else tenant
+        return self.audit.entry(name, tenant=tenant, why=reason(why), before=_audit_summary(existing), after=after)
+
+
 @router.get("/quotas", operation="list_quotas", role=Role.VIEWER)
 async def list_quotas(
     principal: Principal, time: StoreTimeCache, rules: SharingRulesCache, paging: PageRequest, tenant: str | None = None
@@ -61,7 +94,7 @@ async def list_quotas(
     """List the configured quotas, by tenant and pool; an empty pool is the default for all pools."""
     wanted = permissions.tenant_to_read(principal, tenant)
     now = await time.now()
-    rows = [_without_ended_raise(row, now) for row in await _rows(rules) if wanted in {None, row.tenant}]
+    rows = [_without_ended_raise(row, now) for row in (await rules.refresh()).quotas if wanted in {None, row.tenant}]
     return rule_routes.page_in_memory(
         rows, lambda row: _view(row, now), lambda row: (row.tenant, row.pool), paging, parts=2
     )  # fmt: skip
@@ -69,101 +102,72 @@ async def list_quotas(
 
 @router.get("/tenants/{name}/quota", operation="get_quota", role=Role.VIEWER, returns=QuotaView)
 async def get_quota(
-    name: str,
-    principal: Principal,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    pool: str = "",
-    known: IfNoneMatch = None,
+    name: str, principal: Principal, editor: QuotaEditor, pool: str = "", known: IfNoneMatch = None
 ) -> Response:
     """Get a tenant's quota in a pool, or its default for all pools; version 0 if not configured."""
     if not principal.sees(name):
         raise not_found("tenant", name)
-    _check_names(name, pool)
-    row = await _find(time, rules, name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
+    row = await editor.find(name, pool)
     if row is None:
         return etags.answer(
             QuotaView(tenant=name, pool=pool, quota=terms(DEFAULT_QUOTA), raised=None, version=0), 0, known
         )
-    return etags.answer(_view(row, await time.now()), row.version, known)
+    return etags.answer(_view(row, await editor.time.now()), row.version, known)
 
 
 @router.put("/tenants/{name}/quota", operation="put_quota", role=Role.ADMIN, returns=QuotaView, all_tenants=True)
 async def put_quota(
-    name: str, body: QuotaRequest, principal: Principal, store: Store, time: StoreTimeCache, rules: SharingRulesCache,
-    audit: Auditor, pool: str = "", match: IfMatch = None,
-) -> Response:  # fmt: skip
+    name: str, body: QuotaRequest, editor: QuotaEditor, pool: str = "", match: IfMatch = None
+) -> Response:
     """Set a tenant's quota; a temporary raise stays in effect. Requires access to all tenants.
 
     Running tasks continue, even if they exceed it.
     """
     quota = _read(name, pool, body)
-    existing = await _find(time, rules, name, pool)
+    existing = await editor.find(name, pool)
     etags.expected(match, None if existing is None else existing.version, f"quota of {name}")
     row = msgspec.structs.replace(existing or _row(name, pool, quota), quota=quota)
-    return await _put(store, time, rules, existing, row, principal, body.why, audit)
+    return await editor.replace(existing, row, body.why)
 
 
 @router.delete("/tenants/{name}/quota", operation="drop_quota", role=Role.ADMIN, all_tenants=True)
 async def drop_quota(
-    name: str, store: Store, time: StoreTimeCache, rules: SharingRulesCache, audit: Auditor,
-    pool: str = "", why: str = "", match: IfMatch = None,
-) -> ActionResult:  # fmt: skip
+    name: str, editor: QuotaEditor, pool: str = "", why: str = "", match: IfMatch = None
+) -> ActionResult:
     """Delete a quota: the tenant's default applies, or the system default. Requires access to all tenants."""
-    _check_names(name, pool)
-    existing = await _find(time, rules, name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
+    existing = await editor.find(name, pool)
     etags.expected(match, None if existing is None else existing.version, f"quota of {name}")
-    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
-    return await rule_routes.delete_rule(store, rules, store.drop_quota(name, pool, entry), entry)
+    entry = editor.entry(name, pool, existing, why)
+    return await editor.delete(editor.store.drop_quota(name, pool, entry), entry)
 
 
 @router.post(
     "/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView, all_tenants=True
 )
-async def raise_quota(
-    name: str,
-    body: RaiseRequest,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    pool: str = "",
-) -> Response:
+async def raise_quota(name: str, body: RaiseRequest, editor: QuotaEditor, pool: str = "") -> Response:
     """Raise a quota temporarily. Requires access to all tenants.
 
     If the tenant has no quota of its own in the pool, the current default is copied to become its own.
     """
     quota = _read(name, pool, body)
-    existing = await _find(time, rules, name, pool)
-    until = await rule_routes.until(time, body.seconds)
+    existing = await editor.find(name, pool)
+    until = await editor.until(body.seconds)
     assert until is not None
-    raised = QuotaOverride(quota=quota, until=until, by=principal.name, why=body.why)
-    row = msgspec.structs.replace(await _own_row(time, rules, name, pool, existing), raised=raised)
-    return await _put(store, time, rules, existing, row, principal, body.why, audit)
+    raised = QuotaOverride(quota=quota, until=until, by=editor.audit.actor, why=body.why)
+    row = msgspec.structs.replace(await editor.own_row(name, pool, existing), raised=raised)
+    return await editor.replace(existing, row, body.why)
 
 
 @router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN, all_tenants=True)
-async def end_raise(
-    name: str,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    pool: str = "",
-    why: str = "",
-) -> ActionResult:
+async def end_raise(name: str, editor: QuotaEditor, pool: str = "", why: str = "") -> ActionResult:
     """End a temporary raise. Requires access to all tenants."""
-    _check_names(name, pool)
-    existing = await _find(time, rules, name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
+    existing = await editor.find(name, pool)
     if existing is None or existing.raised is None:
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
-        await store.record([entry])
-        return ActionResult(changed=False, detail="already absent")
-    await _put(
-        store, time, rules, existing, msgspec.structs.replace(existing, raised=None), principal, reason(why), audit
-    )
+        return await editor.already_absent(editor.entry(name, pool, existing, why))
+    await editor.replace(existing, msgspec.structs.replace(existing, raised=None), why)
     return ActionResult(changed=True)
 
 
@@ -174,59 +178,40 @@ async def end_raise(
     returns=QuotaView,
     all_tenants=True,
 )
-async def put_booking(
-    name: str, booking: str, body: BookingRequest, principal: Principal, store: Store, time: StoreTimeCache,
-    rules: SharingRulesCache, audit: Auditor, pool: str = "",
-) -> Response:  # fmt: skip
+async def put_booking(name: str, booking: str, body: BookingRequest, editor: QuotaEditor, pool: str = "") -> Response:
     """Book guaranteed capacity at recurring times; replaces a booking of the same name. Requires access to all tenants.
 
     It starts `lead_seconds` early, so that tenants on burst release the capacity in time. If the tenant has no quota of
     its own in the pool, the current default is copied to become its own.
     """
-    wanted = await _read_booking(time, name, booking, pool, body, principal)
-    existing = await _find(time, rules, name, pool)
-    row = await _own_row(time, rules, name, pool, existing)
+    wanted = _read_booking(name, booking, pool, body, by=editor.audit.actor, now=await editor.time.now())
+    existing = await editor.find(name, pool)
+    row = await editor.own_row(name, pool, existing)
     others = [one for one in row.bookings if one.name != booking]
     if len(others) >= MAX_BOOKINGS:
-        faults = Faults()
-        faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed")
-        refuse("the booking", faults)
+        why = f"{name} has {len(others)} other bookings, at most {MAX_BOOKINGS} are allowed"
+        refuse("the booking", [Fault(where="path:booking", why=why)])
     row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
-    return await _put(store, time, rules, existing, row, principal, body.why, audit)
+    return await editor.replace(existing, row, body.why)
 
 
 @router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN, all_tenants=True)
-async def drop_booking(
-    name: str,
-    booking: str,
-    principal: Principal,
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    audit: Auditor,
-    pool: str = "",
-    why: str = "",
-) -> ActionResult:
+async def drop_booking(name: str, booking: str, editor: QuotaEditor, pool: str = "", why: str = "") -> ActionResult:
     """Delete a booking; an active one ends. Requires access to all tenants."""
-    _check_names(name, pool)
-    existing = await _find(time, rules, name, pool)
+    _faults_in_names(name, pool).refuse("the request has")
+    existing = await editor.find(name, pool)
     left = () if existing is None else tuple(one for one in existing.bookings if one.name != booking)
     if existing is None or len(left) == len(existing.bookings):
-        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_audit_summary(existing))
-        await store.record([entry])
-        return ActionResult(changed=False, detail="already absent")
-    await _put(
-        store, time, rules, existing, msgspec.structs.replace(existing, bookings=left), principal, reason(why), audit
-    )
+        return await editor.already_absent(editor.entry(name, pool, existing, why))
+    await editor.replace(existing, msgspec.structs.replace(existing, bookings=left), why)
     return ActionResult(changed=True)
 
 
 def terms(quota: Quota) -> QuotaTerms:
     """Convert a quota."""
     return view_of(
-        QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed),
-        burst=quantities.show_ceiling(quota.burst),
-    )  # fmt: skip
+        QuotaTerms, quota, guaranteed=quantities.show_guaranteed(quota.guaranteed), burst=quantities.show(quota.burst)
+    )
 
 
 def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
@@ -243,36 +228,24 @@ def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
     rule_routes.check_reason(body.why, faults)
     if isinstance(body, RaiseRequest):
         rule_routes.check_duration(body.seconds, faults)
-    quota = Quota(
-        weight=body.weight, max_tasks=body.max_tasks, guaranteed=guaranteed, burst=burst,
-        max_fan_out=body.max_fan_out, failures_per_hour=body.failures_per_hour,
-    )  # fmt: skip
+    quota = view_of(Quota, body, guaranteed=guaranteed, burst=burst)
     shut = None if faults.total() else zero_limit(quota)
     if shut is not None and not body.confirm:
         limit = quantities.PUBLIC_NAMES.get(shut, shut)
         faults.add("confirm", f"no task of {name} could start with {limit} 0: set `confirm` to apply it anyway")
-    refuse("the quota", faults)
+    faults.refuse("the quota has")
     return quota
 
 
-async def _read_booking(
-    time: StoreTimeCache, name: str, booking: str, pool: str, body: BookingRequest, principal: Principal
-) -> Booking:
+def _read_booking(name: str, booking: str, pool: str, body: BookingRequest, *, by: str, now: datetime) -> Booking:
     """Validate and build a booking. Raises Refused."""
     faults = _faults_in_names(name, pool)
     rule_routes.check_reason(body.why, faults)
-    wanted = Booking(
-        name=booking, cron=body.cron, zone=body.zone, seconds=body.seconds, lead_seconds=body.lead_seconds,
-        guaranteed=Resources(**quantities.read(body.guaranteed, "guaranteed", faults)), by=principal.name, why=body.why,
-    )  # fmt: skip
-    capacity_bookings.check(wanted, await time.now(), faults)
-    refuse("the booking", faults)
+    guaranteed = Resources(**quantities.read(body.guaranteed, "guaranteed", faults))
+    wanted = view_of(Booking, body, name=booking, guaranteed=guaranteed, by=by)
+    capacity_bookings.check(wanted, now, faults)
+    faults.refuse("the booking has")
     return wanted
-
-
-def _check_names(name: str, pool: str) -> None:
-    """Raises Refused."""
-    refuse("the request", _faults_in_names(name, pool))
 
 
 def _faults_in_names(name: str, pool: str) -> Faults:
@@ -283,65 +256,14 @@ def _faults_in_names(name: str, pool: str) -> Faults:
     return faults
 
 
-async def _rows(rules: SharingRulesCache) -> list[QuotaRow]:
-    return list((await rules.refresh()).quotas)
-
-
-async def _find(time: StoreTimeCache, rules: SharingRulesCache, tenant: str, pool: str) -> QuotaRow | None:
-    """Find a tenant's current quota."""
-    for row in await _rows(rules):
-        if (row.tenant, row.pool) == (tenant, pool):
-            return _without_ended_raise(row, await time.now())
-    return None
-
-
-async def _own_row(
-    time: StoreTimeCache, rules: SharingRulesCache, tenant: str, pool: str, existing: QuotaRow | None
-) -> QuotaRow:
-    """Return a tenant's own quota in a pool, or a copy of the current default."""
-    if existing is not None:
-        return existing
-    usual = await _find(time, rules, tenant, "")
-    return _row(tenant, pool, DEFAULT_QUOTA if usual is None else usual.quota)
-
-
 def _without_ended_raise(row: QuotaRow, now: datetime) -> QuotaRow:
     """Remove an expired raise from a quota."""
     over = row.raised is not None and row.raised.until <= now
     return msgspec.structs.replace(row, raised=None) if over else row
 
 
-async def _put(
-    store: Store,
-    time: StoreTimeCache,
-    rules: SharingRulesCache,
-    existing: QuotaRow | None,
-    row: QuotaRow,
-    principal: Principal,
-    why: str,
-    audit: Auditor,
-) -> Response:
-    """Store a quota, replacing exactly the version that it was derived from."""
-    row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=principal.name)
-    entry = audit.entry(
-        _object(row.tenant, row.pool),
-        tenant=row.tenant,
-        why=why,
-        before=_audit_summary(existing),
-        after=_audit_summary(row),
-    )
-    kept = await store.put_quota(row, 0 if existing is None else existing.version, entry)
-    await rules.refresh()
-    return etags.answer(_view(kept, await time.now()), kept.version)
-
-
 def _row(tenant: str, pool: str, quota: Quota) -> QuotaRow:
     return QuotaRow(tenant=tenant, pool=pool, quota=quota, raised=None, version=0, updated_at=EPOCH, updated_by="")
-
-
-def _object(tenant: str, pool: str) -> str:
-    """Return the audit object of a quota."""
-    return f"{tenant}/{pool}" if pool else tenant
 
 
 def _audit_summary(row: QuotaRow | None) -> dict[str, object] | None:

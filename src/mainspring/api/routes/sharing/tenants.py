@@ -9,7 +9,7 @@ from mainspring.api.auth.principal import Principal, Role
 from mainspring.api.http import etags
 from mainspring.api.http.cursors import PageRequest
 from mainspring.api.http.etags import IfMatch, IfNoneMatch
-from mainspring.api.http.problems import not_found, refuse
+from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
 from mainspring.api.views.view_of import view_of
 from mainspring.core.admission import validate_job
@@ -45,16 +45,14 @@ async def get_tenant(name: str, principal: Principal, store: Store, known: IfNon
 
 
 @router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView, all_tenants=True)
-async def put_tenant(
-    name: str, body: TenantRequest, principal: Principal, store: Store, audit: Auditor, match: IfMatch = None
-) -> Response:
+async def put_tenant(name: str, body: TenantRequest, store: Store, audit: Auditor, match: IfMatch = None) -> Response:
     """Describe a tenant, which need not exist yet. Requires access to all tenants."""
     _check(name, body)
     existing = await store.find_tenant(name)
     expected = etags.expected(match, None if existing is None else existing.version, f"tenant {name}")
-    row = TenantRow(
-        name=name, title=body.title, contact=body.contact, note=body.note, version=0, created_at=EPOCH,
-        created_by=principal.name, updated_at=EPOCH, updated_by=principal.name,
+    row = view_of(
+        TenantRow, body, name=name, version=0, created_at=EPOCH, created_by=audit.actor, updated_at=EPOCH,
+        updated_by=audit.actor,
     )  # fmt: skip
     before = None if existing is None else view_of(TenantRequest, existing)
     kept = await store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
@@ -67,7 +65,7 @@ def _check(name: str, body: TenantRequest) -> None:
     for field, longest in MAX_TEXT_LENGTH.items():
         if len(getattr(body, field)) > longest:
             faults.add(field, f"must have at most {longest} characters")
-    refuse("the tenant", faults)
+    faults.refuse("the tenant has")
 
 
 def _view(row: TenantRow) -> TenantView:

@@ -12,18 +12,18 @@ import msgspec
 from starlette.requests import Request
 
 from mainspring.api.auth.access import Access
-from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.http.problems import refusal, refuse
+from mainspring.api.auth.principal import Role
+from mainspring.api.http.problems import refusal
 from mainspring.api.http.routing import Router
 from mainspring.api.logs.logs import LogStore
 from mainspring.api.services import ServerInfo
 from mainspring.api.store_time import StoreTimeCache
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import quantities
-from mainspring.api.worker_link.http_claims import AttemptLocation, Claims, worker_in_pool
+from mainspring.api.views.view_of import view_of
+from mainspring.api.worker_link.http_claims import OwnAttempts, worker_in_pool
 from mainspring.core.admission.validate_job import MAX_PLAUSIBLE, Faults
 from mainspring.core.model.resources import Resources
-from mainspring.core.model.task import AttemptEnd
 from mainspring.core.work.work import HANDLER_LABEL, MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Overloaded
 from mainspring.protocol.rest.claims import (
@@ -40,7 +40,7 @@ from mainspring.protocol.rest.claims import (
 )
 from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard.effects import ActionStatus, ClaimedAttempt
-from mainspring.shard.workers.claim_events import ClaimEnded, ClaimHeartbeat, ClaimStarted, ClaimWork
+from mainspring.shard.workers.claim_events import ClaimHeartbeat, ClaimStarted, ClaimWork
 from mainspring.store.ports.store import Store
 
 router = Router()
@@ -48,35 +48,23 @@ router = Router()
 MAX_RESULT_BYTES = 1024 * 1024
 _MAX_BODY_BYTES = MAX_RESULT_BYTES + 64 * 1024
 _MAX_HEARTBEAT_BYTES = 2 * MAX_LOG_BYTES + MAX_CHECKPOINT_BYTES + 64 * 1024
-_SAME = {
-    Outcome.SUCCEEDED: frozenset({AttemptEnd.SUCCEEDED}),
-    Outcome.FAILED: frozenset({AttemptEnd.FAILED, AttemptEnd.STOPPED, AttemptEnd.TIMED_OUT}),
-}
-"""Attempt ends for which a repeated result counts as the same."""
 
 
 @router.post(
     "/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, rate_class=RateClass.NONE
 )
 async def claim_runs(
-    body: ClaimRequest,
-    principal: Principal,
-    server: ServerInfo,
-    store: Store,
-    time: StoreTimeCache,
-    access: Access,
-    claims: Claims,
-    request: Request,
+    body: ClaimRequest, attempts: OwnAttempts, server: ServerInfo, store: Store, time: StoreTimeCache, request: Request
 ) -> ClaimResponse:
     """Claim up to `max_claims` tasks, waiting for the first if there is none.
 
     A task that is not started before `claim_expiry_time` returns to the queue, and appears under another `run_id`.
     """
     pool = body.pool if body.pool is not None else server.pool
-    await access.check_worker_name(principal, name=body.worker_id, pool=pool)
+    await attempts.access.check_worker_name(attempts.principal, name=body.worker_id, pool=pool)
     action = ClaimWork(
-        worker=worker_in_pool(principal, body.worker_id),
-        by=principal.name,
+        worker=worker_in_pool(attempts.principal, body.worker_id),
+        by=attempts.principal.name,
         wanted=body.max_claims,
         hold_seconds=body.claim_duration_seconds,
         wait_seconds=body.wait_seconds,
@@ -85,13 +73,15 @@ async def claim_runs(
         zone=body.zone,
         version=body.version,
     )
-    answered = await claims.claim(request, pool, action)
+    answered = await attempts.claims.claim(request, pool, action)
     if answered is None:
         return ClaimResponse(claimed_runs=[])
     if answered.reply is not ActionStatus.DONE:
         raise Overloaded(answered.detail)
     now = await time.now()
-    return ClaimResponse(claimed_runs=[await _claimed_run(store, access, one, now) for one in answered.claimed])
+    return ClaimResponse(
+        claimed_runs=[await _claimed_run(store, attempts.access, one, now) for one in answered.claimed]
+    )
 
 
 @router.post(
@@ -101,16 +91,13 @@ async def claim_runs(
     audited=False,
     rate_class=RateClass.NONE,
 )
-async def start_claimed_run(
-    run_id: str, body: StartRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
-) -> ClaimedRunState:
+async def start_claimed_run(run_id: str, body: StartRequest, attempts: OwnAttempts, logs: LogStore) -> ClaimedRunState:
     """Start a claimed task. A claim expires if it is not started. Repeatable."""
-    access.check_worker(principal)
+    attempts.check()
     encoded = msgspec.Raw(msgspec.json.encode(body.execution_context))
     context = _document(encoded, "execution_context", MAX_LOG_BYTES)
-    known = await claims.running(run_id, principal, body.worker_id)
-    action = ClaimStarted(worker=known.worker, attempt=run_id, by=principal.name)
-    answered = await claims.report(known, action, principal, body.worker_id)
+    known = await attempts.running(run_id, body.worker_id)
+    answered = await attempts.report(known, ClaimStarted, run_id)
     if body.execution_context and answered.reply is ActionStatus.DONE:
         await logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
     return ClaimedRunState(run_id=run_id, status="RUNNING")
@@ -121,25 +108,24 @@ async def start_claimed_run(
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_HEARTBEAT_BYTES,
 )  # fmt: skip
 async def heartbeat_claimed_run(
-    run_id: str, body: HeartbeatRequest, principal: Principal, access: Access, claims: Claims, logs: LogStore
+    run_id: str, body: HeartbeatRequest, attempts: OwnAttempts, logs: LogStore
 ) -> HeartbeatResponse:
     """Send a heartbeat, which returns whether to stop. An attempt without heartbeats is lost.
 
     It may carry progress, a checkpoint and a log piece. Repeatable, except for the log.
     """
-    access.check_worker(principal)
+    attempts.check()
     checkpoint = _document(body.checkpoint, "checkpoint", MAX_CHECKPOINT_BYTES)
-    known = await claims.running(run_id, principal, body.worker_id)
-    action = ClaimHeartbeat(
-        worker=known.worker,
-        attempt=run_id,
-        by=principal.name,
+    known = await attempts.running(run_id, body.worker_id)
+    answered = await attempts.report(
+        known,
+        ClaimHeartbeat,
+        run_id,
         percent=body.progress_percentage,
         note=_note(body),
         checkpoint=checkpoint,
         extend_seconds=body.extend_seconds,
     )
-    answered = await claims.report(known, action, principal, body.worker_id)
     if body.log:
         await logs.add(run_id, body.log.encode())
     stop, extended = answered.stop, answered.extended
@@ -157,12 +143,10 @@ async def heartbeat_claimed_run(
     "/pipeline-runs/{run_id}/complete", operation="complete_claimed_run", role=Role.WORKER,
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
-async def complete_claimed_run(
-    run_id: str, body: CompleteRequest, principal: Principal, access: Access, claims: Claims
-) -> ClaimedRunState:
+async def complete_claimed_run(run_id: str, body: CompleteRequest, attempts: OwnAttempts) -> ClaimedRunState:
     """Complete a task; `result_summary` becomes its output. The response follows the durable write. Repeatable."""
     output = _document(body.result_summary, "result_summary", MAX_RESULT_BYTES)
-    await _end(access, claims, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
+    await attempts.end(run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
     return ClaimedRunState(run_id=run_id, status="SUCCESS")
 
 
@@ -170,56 +154,24 @@ async def complete_claimed_run(
     "/pipeline-runs/{run_id}/fail", operation="fail_claimed_run", role=Role.WORKER,
     audited=False, rate_class=RateClass.NONE, max_body_bytes=_MAX_BODY_BYTES,
 )  # fmt: skip
-async def fail_claimed_run(
-    run_id: str, body: FailRequest, principal: Principal, access: Access, claims: Claims
-) -> ClaimedRunState:
+async def fail_claimed_run(run_id: str, body: FailRequest, attempts: OwnAttempts) -> ClaimedRunState:
     """Fail a task, or report a requested stop. Its retry policy applies, unless `should_retry` is false."""
     error = _document(_error(body), "error_details", MAX_RESULT_BYTES)
-    await _end(access, claims, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
+    await attempts.end(run_id, body.worker_id, Outcome.FAILED, error=error)
     return ClaimedRunState(run_id=run_id, status="FAILED")
-
-
-async def _end(
-    access: Access, claims: Claims, principal: Principal, attempt: str, worker_id: str | None,
-    outcome: Outcome, *, output: str | None = None, error: str | None = None,
-) -> None:  # fmt: skip
-    """Apply a result. A repeated one succeeds again; a late one is recorded only."""
-    access.check_worker(principal)
-    known = await claims.known(attempt, principal, worker_id)
-    detail = ""
-    if known.end is None:
-        action = _ended(known, principal, attempt, outcome, output, error)
-        answered = await claims.end_attempt(known, action)
-        if answered.reply is ActionStatus.DONE:
-            return
-        detail = answered.detail
-        known = await claims.known_now(attempt, principal, worker_id)
-    if known.end in _SAME[outcome]:
-        return
-    if known.end is not None:
-        late = _ended(known, principal, attempt, outcome, output, error)
-        await claims.end_attempt(known, msgspec.structs.replace(late, is_late=True))
-    raise known.fault(attempt, detail)
-
-
-def _ended(
-    known: AttemptLocation, principal: Principal, attempt: str, outcome: Outcome, output: str | None, error: str | None
-) -> ClaimEnded:
-    return ClaimEnded(
-        worker=known.worker, attempt=attempt, by=principal.name, outcome=outcome, output=output, error=error
-    )
 
 
 async def _claimed_run(store: Store, access: Access, claimed: ClaimedAttempt, now: datetime) -> ClaimedRun:
     one, needs = claimed.assignment, claimed.needs
-    return ClaimedRun(
+    return view_of(
+        ClaimedRun,
+        one,
         run_id=one.attempt,
         parent_run_id=await _previous_attempt(store, one.task) if one.number > 1 else None,
         config_id=claimed.job,
         customer_id=one.tenant,
         scheduled_time=claimed.scheduled_at,
         claim_expiry_time=claimed.expires_at,
-        run=one.run,
         task_id=one.task,
         task=one.name,
         attempt=one.number,
@@ -229,11 +181,8 @@ async def _claimed_run(store: Store, access: Access, claimed: ClaimedAttempt, no
         inputs={name: _raw(text) for name, text in one.inputs.items()},
         failed_upstreams=list(one.failed_upstreams),
         item=_raw(one.item),
-        partition=one.partition,
-        total=one.total,
         window=one.window or None,
         checkpoint=_raw(one.checkpoint),
-        timeout_seconds=one.timeout_seconds,
         resources=quantities.show(Resources(needs.cpu_millis, needs.memory_bytes, needs.gpus, needs.disk_bytes)),
         token=access.attempt_token(one.attempt, now),
     )
@@ -257,7 +206,7 @@ def _offer(body: ClaimRequest) -> Offer | None:
         if not text.isprintable():
             faults.add(where, "contains a control character")
     offered = {} if body.resources is None else quantities.read(body.resources, "resources", faults, MAX_PLAUSIBLE)
-    refuse("the body", faults)
+    faults.refuse("the body has")
     return None if body.resources is None else Offer(**{name: offered.get(name, 0) for name in Offer.__struct_fields__})
 
 
@@ -267,7 +216,7 @@ def _document(given: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> 
         return None
     document = bytes(given)
     if len(document) > most:
-        raise refusal("the body has 1 fault", where, f"has {len(document)} bytes, at most {most} are allowed")
+        raise refusal(where, f"has {len(document)} bytes, at most {most} are allowed")
     return document.decode()
 
 

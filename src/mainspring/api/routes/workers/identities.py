@@ -24,7 +24,7 @@ from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults
 from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.protocol.certificates import MAX_REQUEST_BYTES, WORKER_NAME
-from mainspring.protocol.errors import Forbidden, Refused, Unauthenticated
+from mainspring.protocol.errors import Fault, Forbidden, Unauthenticated
 from mainspring.protocol.rest.admin import (
     CertificateView,
     EnrollRequest,
@@ -97,26 +97,22 @@ async def enroll_worker(
     """
     authority = _enrollment(access)
     if not WORKER_NAME.fullmatch(body.name):
-        faults = Faults()
-        faults.add("name", "must be letters, digits, ., _ and -")
-        raise Refused("the worker has 1 fault", faults.all())
+        refuse("the worker", [Fault(where="name", why="must be letters, digits, ., _ and -")])
     now = await time.now()
     certificate, issued = authority.sign(body.request, body.name, now=now)
     joined = await store.find_join_token(principal.join_token or "")
-    row = IdentityRow(
-        name=issued.name,
-        key=issued.key,
+    row = view_of(
+        IdentityRow,
+        issued,
         pools=joined.pools if joined is not None else (),
-        serial=issued.serial,
         join_token=principal.join_token or "",
         enrolled_at=now,
         renewed_at=now,
-        expires_at=issued.expires_at,
     )
     entry = audit.entry(issued.name, tenant=INSTALLATION, after=view_of(IdentityView, row))
     if not await store.enroll(row, entry):
         raise Unauthenticated("the join token has no uses left: create another with `mainspring join-token create`")
-    return _certificate_view(row, certificate)
+    return view_of(CertificateView, row, certificate=certificate)
 
 
 @router.post("/workers/renew", operation="renew_worker", role=Role.WORKER, max_body_bytes=2 * MAX_REQUEST_BYTES)
@@ -139,7 +135,7 @@ async def renew_worker(
     )
     if not await store.renew_identity(renewed, entry):
         raise Unauthenticated(f"the certificate of worker {own.name} was revoked: {enrollment.ENROLL_HINT}")
-    return _certificate_view(renewed, certificate)
+    return view_of(CertificateView, renewed, certificate=certificate)
 
 
 @router.get("/worker-identities", operation="list_identities", role=Role.ADMIN, all_tenants=True)
@@ -180,13 +176,9 @@ def _check(body: JoinTokenRequest) -> None:
     if not MIN_LIFETIME.total_seconds() <= body.expires_in_seconds <= MAX_LIFETIME.total_seconds():
         shortest, longest = MIN_LIFETIME.total_seconds(), MAX_LIFETIME.total_seconds()
         faults.add("expires_in_seconds", f"must be from {shortest:.0f} to {longest:.0f}")
-    refuse("the join token", faults)
+    faults.refuse("the join token has")
 
 
 def _audit_summary(row: JoinTokenRow) -> dict[str, object]:
     """Return the audit summary of a join token, without its secret."""
     return {"name": row.name, "pools": row.pools, "uses_left": row.uses_left, "expires_at": row.expires_at}
-
-
-def _certificate_view(row: IdentityRow, certificate: str) -> CertificateView:
-    return view_of(CertificateView, row, certificate=certificate)

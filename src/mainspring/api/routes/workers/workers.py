@@ -10,15 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from mainspring.api.auth import permissions
-from mainspring.api.auth.audit_context import Auditor
 from mainspring.api.auth.principal import Principal, Role
-from mainspring.api.cluster.forwarding import LeaderRouter
-from mainspring.api.http.cursors import PageRequest
+from mainspring.api.http.cursors import PageRequest, find_in_pages
 from mainspring.api.http.problems import not_found
 from mainspring.api.http.routing import Router
-from mainspring.api.submission.actions import execute, reason
+from mainspring.api.submission.actions import Actions
 from mainspring.api.views import run_views
-from mainspring.core.model.audit_entry import INSTALLATION
 from mainspring.core.model.batch import WorkerRow
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page, WorkerView
@@ -54,13 +51,10 @@ def _add_action(verb: str, kind: type[WorkerAction], about: str) -> None:
     """Add the route of an action on a worker; it requires access to all tenants."""
 
     async def act(
-        worker_id: str, body: ActionRequest, principal: Principal, store: Store, leaders: LeaderRouter, audit: Auditor
+        worker_id: str, body: ActionRequest, principal: Principal, store: Store, actions: Actions
     ) -> ActionResult:
         permissions.check_all_tenants(principal)
-        row = await _find_worker(store, worker_id)
-        why = reason(body.why)
-        entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
-        return await execute(leaders, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))
+        return await actions.on_worker(await _find_worker(store, worker_id), kind, body.why)
 
     act.__doc__ = about
     router.post(f"/workers/{{worker_id}}/{verb}", operation=f"{verb}_worker", role=Role.OPERATOR)(act)
@@ -84,13 +78,8 @@ async def _count_held(store: Store, principal: Principal, worker: str | None = N
 
 
 async def _find_worker(store: Store, worker_id: str) -> WorkerRow:
-    """Find a worker by listing from just before its id. Raises NotFound."""
-    after = worker_id[:-1]
-    while rows := await store.list_workers(None, after, _PAGE_SIZE):
-        for row in rows:
-            if row.id == worker_id:
-                return row
-        after = rows[-1].id
-        if after > worker_id:
-            break
-    raise not_found("worker", worker_id)
+    """Find a worker. Raises NotFound."""
+    row = await find_in_pages(lambda after: store.list_workers(None, after, _PAGE_SIZE), lambda one: one.id, worker_id)
+    if row is None:
+        raise not_found("worker", worker_id)
+    return row
