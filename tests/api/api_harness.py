@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,17 +33,22 @@ NOOP: dict[str, object] = {"name": "noop", "tasks": [{"name": "only"}]}
 
 
 class AdvancedClock(SystemClock):
-    """The machine's clock, which a test can advance."""
+    """The machine's clock, which a test can advance, and stop."""
 
     ahead = 0.0
+    _stopped: tuple[float, datetime] | None = None
+
+    def stop(self) -> None:
+        """Stop the clock: from now on only `ahead` advances it."""
+        self._stopped = super().monotonic(), super().wall()
 
     def monotonic(self) -> float:
         """Return the monotonic time."""
-        return super().monotonic() + self.ahead
+        return (self._stopped[0] if self._stopped else super().monotonic()) + self.ahead
 
-    def wall(self) -> Any:
+    def wall(self) -> datetime:
         """Return the wall time."""
-        return super().wall() + timedelta(seconds=self.ahead)
+        return (self._stopped[1] if self._stopped else super().wall()) + timedelta(seconds=self.ahead)
 
 
 class ApiHarness:
