@@ -89,6 +89,7 @@ async def test_a_very_long_backlog_slows_p1_and_not_p0(tmp_path: Path) -> None:
     """ADM-6, the last step: P1 at its pool's limit, with retry times; no P2 at all."""
     thresholds = {"shed_half_p2_at": "1", "shed_p2_at": "2", "slow_p1_at": "3", "slowed_p1_per_second": "2"}
     harness = ApiHarness(tmp_path, open_locally=True, given={**GENEROUS, **thresholds})
+    harness.clock.stop()
     async with harness.caller() as caller:
         await submit(caller)
         await set_spool_full(harness, caller, POOL, 3)
@@ -112,6 +113,7 @@ async def rationed(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     harness = ApiHarness(
         tmp_path, open_locally=True, given={**GENEROUS, "tenant_submissions_per_second": "4", "shed_half_p2_at": "2"}
     )
+    harness.clock.stop()
     await harness.store.ensure_shard("far")
     await harness.engine.degradation.check_store()
     async with harness.caller() as caller:
