@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from mainspring.core.model.run import RunState
-from mainspring.core.schedules.backfill import BackfillWindow, PastWindow, decide_backfilled, plan_backfill
+from mainspring.core.model.schedule_rows import FireRow
+from mainspring.core.schedules.backfill import BackfillWindow, decide_backfilled, plan_backfill
 from mainspring.core.schedules.failure_streak import Verdict, assess, count_failures
 from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
 from mainspring.core.schedules.start_policy import (
@@ -124,10 +125,16 @@ def test_after_a_recent_success_of_another_job() -> None:
 def test_a_backfill_lists_what_it_would_do() -> None:
     """TRG-9: windows that ran or wait are excluded, skipped ones are not; from the first instant, before the last."""
     past = {
-        NOON - 4 * HOUR: PastWindow(outcome=Outcome.RAN, generation=1),
-        NOON - 3 * HOUR: PastWindow(outcome=Outcome.SKIPPED, generation=1),
-        NOON - 2 * HOUR: PastWindow(outcome=Outcome.WAITING, generation=2),
-    }
+        at: FireRow(
+            schedule_id="sched_1", window_at=at, last_window_at=at, generation=generation, outcome=outcome,
+            because="", decided_at=at,
+        )
+        for at, outcome, generation in (
+            (NOON - 4 * HOUR, Outcome.RAN, 1),
+            (NOON - 3 * HOUR, Outcome.SKIPPED, 1),
+            (NOON - 2 * HOUR, Outcome.WAITING, 2),
+        )
+    }  # fmt: skip
     found = plan_backfill(HOURLY, since=NOON - 4 * HOUR, before=NOON, now=NOON, past=past, limit=10)
     assert found.total == 4
     assert found.windows == (

@@ -24,6 +24,7 @@ If you add a row: `core/lifecycle/states.py` needs the edge from PENDING, and do
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -38,6 +39,7 @@ from mainspring.protocol.errors import Broken, ExpressionFailed
 S = TaskState
 
 _MAX_NAMES = 5
+_name = attrgetter("name")
 
 
 class Upstream(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -165,7 +167,3 @@ def _format_ready(failed: Sequence[str], some_skipped: bool) -> str:
 
 def _first(upstreams: Iterable[Upstream]) -> Upstream | None:
     return min(upstreams, key=_name, default=None)
-
-
-def _name(upstream: Upstream) -> str:
-    return upstream.name

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.core.model.schedule_rows import FireRow
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.start_policy import Start
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
@@ -14,13 +15,6 @@ from mainspring.core.schedules.triggers import count_windows, next_window
 from mainspring.core.schedules.windows import Outcome
 
 _NOT_RUN = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
-
-
-class PastWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest fire of a window that has a row of its own."""
-
-    outcome: Outcome
-    generation: int
 
 
 class BackfillWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +42,15 @@ def plan_backfill(
     since: datetime,
     before: datetime,
     now: datetime,
-    past: Mapping[datetime, PastWindow],
+    past: Mapping[datetime, FireRow],
     again: bool = False,
     limit: int,
 ) -> Backfill:
     """Plan the windows from `since` up to `before`, excluding the future and everything before 1970.
 
-    Windows that ran or are waiting are excluded unless `again` is set. Skipped and late windows run. A window with a
-    row of its own runs as its next generation; one that was only counted in a collapsed row runs as the first.
+    `past` has the latest fire of each window with a row of its own. Windows that ran or are waiting are excluded unless
+    `again` is set. Skipped and late windows run. A window with a row of its own runs as its next generation; one that
+    was only counted in a collapsed row runs as the first.
     """
     after = max(since, EPOCH) - INSTANT
     until = min(max(before, EPOCH) - INSTANT, now)

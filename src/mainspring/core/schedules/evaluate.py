@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.model.alerts import AlertKind, Severity
@@ -155,10 +155,7 @@ def plan_due(evaluation: Evaluation) -> None:
     if not evaluation.plans_windows():
         evaluation.update(replace(row, next_at=None))
         return
-    planned = plan(
-        row.id, spec, planned_through=row.planned_through, now=evaluation.now,
-        default_jitter_seconds=evaluation.context.default_jitter_seconds,
-    )  # fmt: skip
+    planned = plan(spec, planned_through=row.planned_through, now=evaluation.now)
     for fire in planned.fires:
         _take_planned(evaluation, fire)
     evaluation.update(replace(row, planned_through=planned.planned_through, next_at=planned.next_at))
@@ -203,11 +200,8 @@ def _noted(fire: FireRow | None, ended: Ended) -> FireRow:
 
 
 def _take_planned(evaluation: Evaluation, planned: Fire) -> None:
-    row = FireRow(
-        schedule_id=evaluation.row.id, window_at=planned.window_at, generation=planned.generation,
-        last_window_at=planned.last_window_at, count=planned.count, outcome=Outcome.WAITING, because=planned.because,
-        is_catch_up=planned.is_catch_up, decided_at=evaluation.now,
-    )  # fmt: skip
+    fields = asdict(planned) | {"outcome": Outcome.WAITING}
+    row = FireRow(**fields, schedule_id=evaluation.row.id, decided_at=evaluation.now)
     if planned.outcome is not Outcome.RAN:
         evaluation.record_skipped(row, planned.outcome, planned.because)
     elif not isinstance(evaluation.spec.trigger, EventTrigger):
@@ -254,11 +248,7 @@ def _decide(evaluation: Evaluation, fire: FireRow, situation: Situation, probe: 
 
 
 def _decide_paused(evaluation: Evaluation, fire: FireRow) -> None:
-    jitter = evaluation.context.default_jitter_seconds
-    is_late = fire.backfill_id is None and is_too_late(
-        evaluation.spec, fire.window_at, evaluation.now, default_jitter_seconds=jitter
-    )
-    if is_late:
+    if fire.backfill_id is None and is_too_late(evaluation.spec, fire.window_at, evaluation.now):
         evaluation.record_skipped(
             fire, Outcome.LATE, f"more than {evaluation.spec.max_delay_seconds or 0:g} s late while paused"
         )
@@ -270,10 +260,7 @@ def _start(evaluation: Evaluation, fire: FireRow, situation: Situation) -> Start
     if fire.backfill_id is not None:
         going = sum(one.backfill_id == fire.backfill_id for one in evaluation.active)
         return decide_backfilled(going, evaluation.backfills[fire.backfill_id].max_parallel)
-    return decide_start(
-        evaluation.spec, fire.window_at, situation, now=evaluation.now,
-        default_jitter_seconds=evaluation.context.default_jitter_seconds,
-    )  # fmt: skip
+    return decide_start(evaluation.spec, fire.window_at, situation, now=evaluation.now)
 
 
 def _apply(evaluation: Evaluation, fire: FireRow, start: Start) -> None:
@@ -301,9 +288,7 @@ def _situation(evaluation: Evaluation, fire: FireRow, queued: int, *, has_newer:
         stopping=sum(one.stopping for one in counted),
         waiting=queued,
         has_newer=has_newer,
-        other=UpstreamWindow()
-        if evaluation.spec.after is None
-        else upstream_window(evaluation.case.other, fire.window_at),
+        other=upstream_window(evaluation.case.other, fire.window_at),
     )
 
 

@@ -31,11 +31,10 @@ from mainspring.core.model.schedule_rows import (
     ScheduleSnapshot,
 )
 from mainspring.core.model.task import Priority
-from mainspring.core.schedules import windows
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, compute_params
 from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import ManualTrigger, previous_window
-from mainspring.core.schedules.windows import Outcome, fire_key
+from mainspring.core.schedules.windows import Outcome, fire_key, start_of
 from mainspring.protocol.errors import Broken, ExpressionFailed
 
 US = "mainspring"
@@ -121,7 +120,7 @@ class Evaluation:
         self.now = now
         self.context = context
         self.row = case.schedule
-        self.spec = spec
+        self.spec = self._with_jitter(spec)
         self.waiting = list(case.waiting)
         self.active = list(case.active)
         self.backfills = {one.id: one for one in case.backfills}
@@ -143,7 +142,7 @@ class Evaluation:
     def update(self, row: ScheduleRow) -> None:
         """Replace the schedule's row."""
         if row.spec != self.row.spec:
-            self.spec = decode_spec(row)
+            self.spec = self._with_jitter(decode_spec(row))
         self.row = row
 
     def action(
@@ -199,10 +198,8 @@ class Evaluation:
         job = self.case.job
         if job is None:
             raise Broken(f"job {self.row.job} of schedule {self.row.id} does not exist")
-        start_at = self.now
-        if is_planned(fire):
-            jitter = self.context.default_jitter_seconds
-            start_at = windows.start_of(self.row.id, self.spec, fire.window_at, self.now, default_jitter_seconds=jitter)
+        is_planned = not fire.by and fire.event is None
+        start_at = start_of(self.row.id, self.spec, fire.window_at, self.now) if is_planned else self.now
         run = Run(
             id=self.context.new_run_id(self.now), shard=self.place().pool, tenant=self.row.tenant, job_id=job.id,
             priority=self.spec.priority, params=self.params_of(fire), task_count=self.context.count_tasks(job),
@@ -311,6 +308,11 @@ class Evaluation:
             outgoing=tuple(self._outgoing),
         )
 
+    def _with_jitter(self, spec: ScheduleSpec) -> ScheduleSpec:
+        """Return the definition with the server's jitter if it has none of its own."""
+        default = self.context.default_jitter_seconds
+        return replace(spec, jitter_seconds=default) if spec.jitter_seconds is None and default else spec
+
     def _write(self, fire: FireRow, **values: object) -> FireRow:
         decided = replace(fire, **values)
         if decided != self._before.get(key_of(fire)):
@@ -330,11 +332,6 @@ def decode_spec(row: ScheduleRow) -> ScheduleSpec:
 def key_of(fire: FireRow) -> Key:
     """The key of a fire within its schedule."""
     return fire.window_at, fire.generation
-
-
-def is_planned(fire: FireRow) -> bool:
-    """Return whether a fire comes from the trigger's own windows, not from a user or an event."""
-    return not fire.by and fire.event is None
 
 
 def pause_broken(evaluation_batch: EvaluationBatch, fault: str) -> list[ScheduleDecision]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults, Limits
@@ -32,7 +32,7 @@ from mainspring.core.model.schedule_rows import (
     ScheduleDecision,
     ScheduleRow,
 )
-from mainspring.core.schedules.backfill import Backfill, PastWindow, plan_backfill
+from mainspring.core.schedules.backfill import Backfill, plan_backfill
 from mainspring.core.schedules.evaluate import decide_open, plan_due, skip_waiting
 from mainspring.core.schedules.evaluation import Context, Evaluation, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
@@ -226,9 +226,7 @@ def check_window(window_at: datetime) -> datetime:
 
 def plan_requested(spec: ScheduleSpec, command: BackfillCommand, past: Sequence[FireRow], now: datetime) -> Backfill:
     """Plan a backfill; `past` has all fires of its range."""
-    known: dict[datetime, PastWindow] = {}
-    for fire in sorted(past, key=lambda one: one.generation):
-        known[fire.window_at] = PastWindow(outcome=fire.outcome, generation=fire.generation)
+    known = {fire.window_at: fire for fire in sorted(past, key=lambda one: one.generation)}
     return plan_backfill(
         spec, since=command.since, before=command.before, now=now, past=known, again=command.again, limit=MAX_LISTED
     )
@@ -257,21 +255,11 @@ def backfill(
             raise _refuse("since", f"the range has {planned.total} windows; the limit is {MAX_LISTED}")
         waiting = sum(fire.backfill_id is not None for fire in (*evaluation.waiting, *evaluation.active))
         _require_capacity(evaluation, MAX_BACKFILLED - waiting, len(wanted))
-        evaluation.add_backfill(
-            BackfillRow(
-                id=id,
-                schedule_id=evaluation.row.id,
-                tenant=evaluation.row.tenant,
-                since=command.since,
-                before=command.before,
-                max_parallel=command.max_parallel,
-                again=command.again,
-                windows=len(wanted),
-                by=command.by,
-                why=command.why,
-                created_at=evaluation.now,
-            )
-        )
+        row = BackfillRow(
+            **asdict(command), id=id, schedule_id=evaluation.row.id, tenant=evaluation.row.tenant,
+            windows=len(wanted), created_at=evaluation.now,
+        )  # fmt: skip
+        evaluation.add_backfill(row)
         for window in wanted:
             earlier = rows.get((window.window_at, window.generation - 1))
             fire = evaluation.new_fire(window.window_at, "backfilled")
@@ -326,7 +314,7 @@ def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, since: datetime) -> Sched
         event_type=spec.trigger.type if isinstance(spec.trigger, EventTrigger) else "",
         after_job="" if spec.after is None else spec.after.job,
         planned_through=planned_through,
-        next_at=plan(row.id, spec, planned_through=planned_through, now=since).next_at if going else None,
+        next_at=plan(spec, planned_through=planned_through, now=since).next_at if going else None,
     )
 
 
