@@ -7,7 +7,7 @@ tenant, the pool and the installation are in `Limits`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Sized
 
 import msgspec
 
@@ -136,10 +136,16 @@ def check_seconds(value: float | None, where: str, faults: Faults, *, longest: f
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
+def check_count(entries: Sized, most: int, where: str, faults: Faults) -> bool:
+    """Check the number of entries; return whether it is allowed."""
+    if len(entries) > most:
+        faults.add(where, f"has {len(entries)} entries; the maximum is {most}")
+    return len(entries) <= most
+
+
 def check_metadata(labels: dict[str, str], description: str, faults: Faults) -> None:
     """Check the labels and description of a job."""
-    if len(labels) > MAX_LABELS:
-        faults.add("labels", f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
+    check_count(labels, MAX_LABELS, "labels", faults)
     for name, value in list(labels.items())[:MAX_LABELS]:
         if not JOB_LABEL.fullmatch(name):
             why = f"{_quote(name)} is not a label: use 1 to {MAX_JOB_LABEL_LENGTH} letters, digits, . - and /"
@@ -152,8 +158,7 @@ def check_metadata(labels: dict[str, str], description: str, faults: Faults) -> 
 
 def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
     """Check the labels of workers and pools, or required labels."""
-    if len(labels) > MAX_LABELS:
-        faults.add(where, f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
+    if not check_count(labels, MAX_LABELS, where, faults):
         return
     for key, value in labels.items():
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):

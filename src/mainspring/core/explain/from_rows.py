@@ -121,10 +121,11 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
         failure = "" if task.started_at is None else format_failure(task.error)
         if task.state in _FAILED_TASK and failure:
             verdict += f" ({failure})"
-    suggestions = (
-        [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
-    )
-    return replace(found, verdict=verdict, suggestions=tuple(suggestions), numbers={"tries": float(task.tries)})
+    found = replace(found, verdict=verdict, numbers={"tries": float(task.tries)})
+    if task.state not in _FAILED_TASK:
+        return found
+    retry = _retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)
+    return replace(found, suggestions=(retry,))
 
 
 def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) -> Diagnosis:
@@ -132,13 +133,11 @@ def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) 
     because = run.because if failed is None else f"{failed.name} failed ({failure_of(failed)})"
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
     verdict = f"{_format_end(run, now).capitalize()}{why}"
-    suggestions = (
-        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")]
-        if run.state in UNSUCCESSFUL_RUN
-        else []
-    )
-    found = _about_run(run, job, now, 0.0)
-    return replace(found, verdict=verdict, suggestions=tuple(suggestions), task=None if failed is None else failed.id)
+    found = replace(_about_run(run, job, now, 0.0), verdict=verdict, task=None if failed is None else failed.id)
+    if run.state not in UNSUCCESSFUL_RUN:
+        return found
+    retry = _retry(run.id, "Retry the tasks that did not succeed", "the run is active again")
+    return replace(found, suggestions=(retry,))
 
 
 def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -> Diagnosis:
@@ -200,22 +199,13 @@ def _about_run(run: Run, job: str, now: datetime, age_seconds: float) -> Diagnos
 
 def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
     age = format_seconds(lead.age_seconds)
-    if lead.is_held:
-        return replace(
-            found,
-            reason=Reason.SCHEDULER_LAG,
-            verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
-            expected=Expected.unknown("the scheduler does not respond"),
-            batch=lead.batch,
-        )
     since = f" for {age}" if lead.server else ""
-    return replace(
-        found,
-        reason=Reason.UNKNOWN,
-        verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
-        expected=Expected.unknown("there is no scheduler now"),
-        batch=lead.batch,
-    )
+    reason, basis = Reason.UNKNOWN, "there is no scheduler now"
+    verdict = f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}"
+    if lead.is_held:
+        reason, basis = Reason.SCHEDULER_LAG, "the scheduler does not respond"
+        verdict = f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}"
+    return replace(found, reason=reason, verdict=verdict, expected=Expected.unknown(basis), batch=lead.batch)
 
 
 def _known(state: str, because: str) -> str:

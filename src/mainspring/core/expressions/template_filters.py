@@ -22,7 +22,7 @@ from minijinja._lowlevel import State
 from mainspring.core.expressions.values import Array, EngineValue, EvaluationBudget, JsonValue, Object, plain, raw
 from mainspring.protocol.errors import ExpressionFailed
 
-BUDGET_VARIABLE = "_look"
+BUDGET_VARIABLE = "_budget"
 """Name of an evaluation's `EvaluationBudget` in the engine's context. Expressions can't name it: it begins with _."""
 
 _COMPARISONS: Mapping[str, Callable[..., bool]] = {

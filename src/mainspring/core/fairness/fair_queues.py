@@ -285,8 +285,8 @@ class FairQueues:
         reinserted = self._reinserted.get((priority, tenant, shape))
         if reinserted is None:
             return list(first)
-        true = sorted(entry for entry in reinserted if not _is_stale(entry[1:], priority))
-        joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
+        valid = sorted(entry for entry in reinserted if not _is_stale(entry[1:], priority))
+        joined = heapq.merge(first, (entry[1:3] for entry in valid), key=lambda entry: entry[1].since)
         return list(islice(joined, most))
 
     def front(self, priority: Priority, tenant: str, shape: Shape) -> tuple[datetime, int, Task] | None:
@@ -299,7 +299,7 @@ class FairQueues:
         """Return about how many tasks of its queue are before a task: stale entries are counted too."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
         start = bisect_left(queue, task.since, key=lambda entry: entry[1].since)
-        for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long line
+        for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long queue
             other = queue[place][1]
             if other is task or other.since > task.since:
                 return place

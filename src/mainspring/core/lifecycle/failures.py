@@ -85,13 +85,13 @@ _WORDS: Sequence[tuple[FailureClass, re.Pattern[str]]] = (
 )
 
 _VARYING = re.compile(
-    r"""(?<!\w)'[^'\n]{0,300}'(?!\w)      # what is quoted
+    r"""(?<!\w)'[^'\n]{0,300}'(?!\w)      # quoted text
       | "[^"\n]{0,300}" | `[^`\n]{0,300}`
       | \b[a-z][a-z0-9+.-]*://[^\s'"]+     # addresses
       | (?:[A-Za-z]:)?(?:[/\\][^\s/\\'",;]+)+[/\\]?   # paths
       | \b[0-9a-fA-F]{8,}\b                # digests without a digit are rare, but there are some
       | [\w.:@+%-]*\d[\w.:@+%-]*           # every word with a digit: numbers, ids, times, hosts
-      | [\x00-\x08\x0e-\x1f\x7f]+           # what no store takes, or nobody can read
+      | [\x00-\x08\x0e-\x1f\x7f]+           # control characters
     """,
     re.VERBOSE,
 )

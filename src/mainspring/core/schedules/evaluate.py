@@ -225,7 +225,7 @@ def _decide(evaluation: Evaluation, fire: FireRow, situation: Situation, probe: 
     if evaluation.case.job is None:
         evaluation.record_skipped(fire, Outcome.SKIPPED, f"job {evaluation.row.job} does not exist")
         return
-    refused = evaluation.place().faults
+    refused = evaluation.route().faults
     fault = f"its job is not admitted: {refused[0].why}" if refused else evaluation.params_fault(fire)
     if fault is not None:
         evaluation.record_skipped(fire, Outcome.SKIPPED, fault)

@@ -38,7 +38,7 @@ from mainspring.core.schedules.windows import Outcome, fire_key, start_of
 from mainspring.protocol.errors import Broken, ExpressionFailed
 
 US = "mainspring"
-"""Actor of what nobody requested."""
+"""Actor of automatic changes."""
 CANCEL_RUN = "run.cancel"
 PROBE_FILE = "file.probe"
 _MAX_PARAMS_BYTES = Limits().max_payload_bytes
@@ -201,7 +201,7 @@ class Evaluation:
         is_planned = not fire.by and fire.event is None
         start_at = start_of(self.row.id, self.spec, fire.window_at, self.now) if is_planned else self.now
         run = Run(
-            id=self.context.new_run_id(self.now), shard=self.place().pool, tenant=self.row.tenant, job_id=job.id,
+            id=self.context.new_run_id(self.now), shard=self.route().pool, tenant=self.row.tenant, job_id=job.id,
             priority=self.spec.priority, params=self.params_of(fire), task_count=self.context.count_tasks(job),
             submitted_by=fire.by or f"schedule:{self.row.name}", linked_run=fire.repeats, watched=True,
             created_at=self.now, start_at=start_at, schedule_id=self.row.id, window_at=fire.window_at,
@@ -225,7 +225,7 @@ class Evaluation:
         name = f"{fire_key(self.row.id, fire.window_at, fire.generation)}:file:{self.now.isoformat()}"
         request = FileProbeRequest(
             schedule=self.row.id, window_at=fire.window_at, generation=fire.generation, asked_at=self.now,
-            pool=self.place().pool, path=path,
+            pool=self.route().pool, path=path,
         )  # fmt: skip
         self.send(name, PROBE_FILE, request)
 
@@ -257,8 +257,8 @@ class Evaluation:
             raise ExpressionFailed(f"larger than {_MAX_PARAMS_BYTES} bytes")
         return whole.decode()
 
-    def place(self) -> Route:
-        """The pool of the schedule's runs, or why they are refused now."""
+    def route(self) -> Route:
+        """Return the pool of the schedule's runs, or why they are refused now."""
         job = self.case.job
         if job is None:
             return Route(pool=self.row.pool)

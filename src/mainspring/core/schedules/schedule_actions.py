@@ -193,7 +193,7 @@ def trigger_now(
         fault = evaluation.params_fault(fire)
         if fault is not None:
             raise _refuse("params", fault)
-        for refused in evaluation.place().faults:
+        for refused in evaluation.route().faults:
             raise _refuse(refused.where, refused.why)
         evaluation.start(fire, because)
         evaluation.action("triggered", by=command.by, why=command.why)
@@ -262,16 +262,10 @@ def backfill(
         evaluation.add_backfill(row)
         for window in wanted:
             earlier = rows.get((window.window_at, window.generation - 1))
+            repeats = None if earlier is None else earlier.run_id
             fire = evaluation.new_fire(window.window_at, "backfilled")
-            evaluation.waiting.append(
-                replace(
-                    fire,
-                    generation=window.generation,
-                    backfill_id=id,
-                    by=command.by,
-                    repeats=None if earlier is None else earlier.run_id,
-                )
-            )
+            fire = replace(fire, generation=window.generation, backfill_id=id, by=command.by, repeats=repeats)
+            evaluation.waiting.append(fire)
         evaluation.action("backfilled", by=command.by, why=command.why)
         decide_open(evaluation)
         made.append(planned)

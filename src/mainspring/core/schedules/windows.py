@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
@@ -86,15 +87,9 @@ def plan(spec: ScheduleSpec, *, planned_through: datetime, now: datetime) -> Pla
     fires = _skipped_fires(spec, first, chosen[0] if chosen else latest + INSTANT, late_before)
     for window in chosen:
         is_catch_up = not _is_on_time(window, latest, until)
-        fires.append(
-            Fire(
-                window_at=window,
-                last_window_at=window,
-                outcome=Outcome.RAN,
-                because=f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time",
-                is_catch_up=is_catch_up,
-            )
-        )
+        because = f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time"
+        fire = Fire(window_at=window, last_window_at=window, outcome=Outcome.RAN, because=because)
+        fires.append(replace(fire, is_catch_up=is_catch_up))
     return Plan(fires=tuple(fires), planned_through=latest, next_at=_add(following, buffer))
 
 
