@@ -53,13 +53,11 @@ def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
 
 def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
     codes, types = f"{where}.exit_codes", f"{where}.types"
-    if check_count(rule.exit_codes, MAX_NAMES, codes, faults) and not all(
-        0 <= code <= _MAX_EXIT_CODE for code in rule.exit_codes
-    ):
+    are_exit_codes = all(0 <= code <= _MAX_EXIT_CODE for code in rule.exit_codes)
+    if check_count(rule.exit_codes, MAX_NAMES, codes, faults) and not are_exit_codes:
         faults.add(codes, f"must be from 0 to {_MAX_EXIT_CODE}")
-    if check_count(rule.types, MAX_NAMES, types, faults) and not all(
-        0 < len(name) <= MAX_TEXT_LENGTH for name in rule.types
-    ):
+    are_names = all(0 < len(name) <= MAX_TEXT_LENGTH for name in rule.types)
+    if check_count(rule.types, MAX_NAMES, types, faults) and not are_names:
         faults.add(types, f"must be names of 1 to {MAX_TEXT_LENGTH} characters")
     if len(rule.contains) > MAX_TEXT_LENGTH:
         faults.add(f"{where}.contains", f"must have at most {MAX_TEXT_LENGTH} characters")
