@@ -67,14 +67,12 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_task(task: Task, job: str, now: datetime, lead: Lead) -> Diagnosis:
     """An open task that no leader reports on."""
-    found = _about_task(task, job, now, lead.age_seconds)
-    return _without_leader(found, lead, _known(task.state, task.because))
+    return _without_leader(_about_task(task, job, now, lead.age_seconds), lead, _known(task.state, task.because))
 
 
 def of_run(run: Run, job: str, now: datetime, lead: Lead) -> Diagnosis:
     """An open run that no leader reports on."""
-    found = _about_run(run, job, now, lead.age_seconds)
-    return _without_leader(found, lead, _known(run.state, run.because))
+    return _without_leader(_about_run(run, job, now, lead.age_seconds), lead, _known(run.state, run.because))
 
 
 def of_unknown_task(task: Task, job: str, now: datetime) -> Diagnosis:
@@ -166,9 +164,9 @@ def _format_end(run: Run, now: datetime) -> str:
     """Return how a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
         return "is active"
-    took = (
-        "" if run.adopted_at is None else f", after {format_seconds((run.ended_at - run.adopted_at).total_seconds())}"
-    )
+    took = ""
+    if run.adopted_at is not None:
+        took = f", after {format_seconds((run.ended_at - run.adopted_at).total_seconds())}"
     return f"{_OUTCOMES[run.state].lower()} {_ago(run.ended_at, now)}{took}"
 
 
@@ -214,14 +212,13 @@ def _known(state: str, because: str) -> str:
 
 def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
     ended = _ago(cause.ended_at or cause.since, found.at)
+    blocker = Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority)
     return replace(
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
         expected=Expected.never(f"it needs {cause.name}, which failed permanently"),
-        blockers=(
-            Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority),
-        ),
+        blockers=(blocker,),
         suggestions=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
 
@@ -249,15 +246,14 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
 
 
 def _held(found: Diagnosis, run: Run) -> Diagnosis:
+    resume = Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON)
     return replace(
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Held, because it could not be adopted: {run.held}",
         expected=Expected.unknown("a person has to decide"),
         gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
-        suggestions=(
-            Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),
-        ),
+        suggestions=(resume,),
     )
 
 

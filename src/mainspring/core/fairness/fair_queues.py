@@ -218,10 +218,8 @@ class FairQueues:
 
     def shapes(self) -> list[Shape]:
         """All unparked shapes with waiting tasks, each once."""
-        found: dict[Shape, None] = {}
-        for _, _, queues in self._tenants(Priority):
-            found.update((shape, None) for shape in queues if shape not in self.parked)
-        return list(found)
+        waiting = (shape for _, _, queues in self._tenants(Priority) for shape in queues)
+        return list(dict.fromkeys(shape for shape in waiting if shape not in self.parked))
 
     def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
         """Unparked shapes with waiting tasks at this priority."""
@@ -239,13 +237,9 @@ class FairQueues:
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
         """The queues of a tenant that can be tried now, unordered, each with the position of its oldest task."""
-        found = []
-        for shape in self.shapes_of(priority, tenant):
-            if shape not in self.parked and (only is None or shape == only):
-                head = self.head_of(priority, tenant, shape)
-                if head is not None:
-                    found.append(head)
-        return found
+        shapes = self.shapes_of(priority, tenant)
+        open_shapes = [shape for shape in shapes if shape not in self.parked and (only is None or shape == only)]
+        return [head for shape in open_shapes if (head := self.head_of(priority, tenant, shape)) is not None]
 
     def head_of(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
         """A queue, with the position of its oldest task. An empty one is removed."""

@@ -207,9 +207,8 @@ def _take_planned(evaluation: Evaluation, planned: Fire) -> None:
     elif not isinstance(evaluation.spec.trigger, EventTrigger):
         evaluation.waiting.append(row)
     elif received_event_since(evaluation, planned.window_at):
-        evaluation.record_skipped(
-            row, Outcome.SKIPPED, f"event received at {evaluation.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        because = f"event received at {evaluation.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}"
+        evaluation.record_skipped(row, Outcome.SKIPPED, because)
     else:
         evaluation.waiting.append(replace(row, flagged=True, because=f"no event received: {planned.because}"))
         window = f"{planned.window_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -249,9 +248,8 @@ def _decide(evaluation: Evaluation, fire: FireRow, situation: Situation, probe: 
 
 def _decide_paused(evaluation: Evaluation, fire: FireRow) -> None:
     if fire.backfill_id is None and is_too_late(evaluation.spec, fire.window_at, evaluation.now):
-        evaluation.record_skipped(
-            fire, Outcome.LATE, f"more than {evaluation.spec.max_delay_seconds or 0:g} s late while paused"
-        )
+        because = f"more than {evaluation.spec.max_delay_seconds or 0:g} s late while paused"
+        evaluation.record_skipped(fire, Outcome.LATE, because)
     else:
         evaluation.wait(fire, "the schedule is paused")
 

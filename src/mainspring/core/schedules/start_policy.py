@@ -106,9 +106,8 @@ def _wait_for_other(after: After, other: UpstreamWindow, now: datetime) -> Start
         because = f"{after.job} has not succeeded in the last {after.within_seconds:g} s"
         return Start(outcome=Outcome.WAITING, because=because)
     if other.window_at is None:
-        return Start(
-            outcome=Outcome.SKIPPED, because=f"{after.job} does not exist or has no window at or before this one"
-        )
+        because = f"{after.job} does not exist or has no window at or before this one"
+        return Start(outcome=Outcome.SKIPPED, because=because)
     window = f"{after.job}'s window {other.window_at:%Y-%m-%dT%H:%M:%SZ}"
     if other.run_state in _SATISFYING:
         return None
