@@ -36,6 +36,7 @@ from mainspring.core.model.schedule_rows import (
     UpstreamSchedule,
 )
 from mainspring.core.schedules import evaluate, schedule_actions
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, Trigger
@@ -121,7 +122,7 @@ class FakeServer:
             now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, answer)
         )
 
-    def backfill(self, now: datetime, command: schedule_actions.BackfillCommand) -> ScheduleDecision:
+    def backfill(self, now: datetime, command: BackfillCommand) -> ScheduleDecision:
         """Request past windows."""
         past = [fire for fire in self.fires.values() if command.since <= fire.window_at < command.before]
         name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.version_of(self.row)

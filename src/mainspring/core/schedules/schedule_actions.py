@@ -32,7 +32,7 @@ from mainspring.core.model.schedule_rows import (
     ScheduleDecision,
     ScheduleRow,
 )
-from mainspring.core.schedules.backfill import Backfill, plan_backfill
+from mainspring.core.schedules.backfill import MAX_LISTED, Backfill, BackfillCommand, plan_backfill
 from mainspring.core.schedules.evaluate import decide_open, plan_due, skip_waiting
 from mainspring.core.schedules.evaluation import Context, Evaluation, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
@@ -43,8 +43,6 @@ from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch
 
 MAX_BACKFILLED = 800
 """Limit of backfilled windows of one schedule that are waiting or running."""
-MAX_LISTED = 1_000
-"""Limit of windows that a dry run lists."""
 MAX_PARALLEL = 100
 MAX_DAYS_SINCE = 366
 _FAR = datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
@@ -68,17 +66,6 @@ class TriggerCommand(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     past: tuple[FireRow, ...] = ()
     """All fires of that window."""
-
-
-class BackfillCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to run past windows."""
-
-    since: datetime
-    before: datetime
-    max_parallel: int = 1
-    again: bool = False
-    by: str
-    why: str = ""
 
 
 def version_of(row: ScheduleRow) -> ScheduleVersion:
@@ -224,14 +211,6 @@ def check_window(window_at: datetime) -> datetime:
     return window_at.astimezone(UTC)
 
 
-def plan_requested(spec: ScheduleSpec, command: BackfillCommand, past: Sequence[FireRow], now: datetime) -> Backfill:
-    """Plan a backfill; `past` has all fires of its range."""
-    known = {fire.window_at: fire for fire in sorted(past, key=lambda one: one.generation)}
-    return plan_backfill(
-        spec, since=command.since, before=command.before, now=now, past=known, again=command.again, limit=MAX_LISTED
-    )
-
-
 def backfill(
     evaluation_batch: EvaluationBatch,
     context: Context,
@@ -249,7 +228,7 @@ def backfill(
     def step(evaluation: Evaluation) -> None:
         _evaluate_due_windows(evaluation)
         rows = {(fire.window_at, fire.generation): fire for fire in (*past, *evaluation.decided())}
-        planned = plan_requested(evaluation.spec, command, list(rows.values()), evaluation.now)
+        planned = plan_backfill(evaluation.spec, command, rows.values(), evaluation.now)
         wanted = [window for window in planned.windows if window.is_wanted]
         if planned.total > len(planned.windows):
             raise _refuse("since", f"the range has {planned.total} windows; the limit is {MAX_LISTED}")
