@@ -159,7 +159,7 @@ def test_a_second_worker_lost_quarantines_the_task() -> None:
     assert lose("w1").state is S.QUEUED
     assert lose("w2", worker_lost=False).state is S.QUEUED
     step = lose("w3")
-    assert (step.state, step.because.partition(";")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
+    assert (step.state, step.trail.lost_on) == (S.QUARANTINED, ("w1", "w3"))
 
 
 def test_a_worker_error_is_a_loss_and_retried_after_a_delay() -> None:

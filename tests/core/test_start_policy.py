@@ -190,12 +190,12 @@ def test_a_backfill_keeps_its_own_limit() -> None:
 def test_failures_in_a_row(newest_first: list[RunState], failures: int, verdict: Verdict) -> None:
     """TRG-10: FAILED and TIMED_OUT count, PARTIAL and CANCELLED don't, a success ends it."""
     assert count_failures(newest_first) == failures
-    assert assess(HOURLY, newest_first) is verdict
+    assert assess(HOURLY, count_failures(newest_first)) is verdict
 
 
 def test_the_limit_of_failures_is_set_by_the_schedule() -> None:
     """One, or none."""
     strict = msgspec.structs.replace(HOURLY, max_consecutive_failures=1)
     patient = msgspec.structs.replace(HOURLY, max_consecutive_failures=None)
-    assert assess(strict, [S.FAILED]) is Verdict.DISABLE
-    assert assess(patient, [S.FAILED] * 100) is Verdict.WARN
+    assert assess(strict, 1) is Verdict.DISABLE
+    assert assess(patient, 100) is Verdict.WARN

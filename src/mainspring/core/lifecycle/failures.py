@@ -262,16 +262,13 @@ def _by_rules(rules: Sequence[FailureRule], error_type: str, code: int | None, t
 def _by_built_in_rules(reported: str, error_type: str, code: int | None, signal: str | None, text: str) -> FailureClass:
     if reported != C.TRANSIENT and reported in C.__members__.values():
         return FailureClass(reported)
-    found = _TYPES.get(_short(error_type))
-    if found is None and reported == C.TRANSIENT:
-        found = C.TRANSIENT
-    if found is None and code is not None:
-        found = _EXIT_CODES.get(code)
-    if found is None and signal is not None:
-        found = _SIGNALS.get(signal)
-    if found is None:
-        found = next((kind for kind, words in _WORDS if words.search(text)), None)
-    return found or C.TRANSIENT
+    return (
+        _TYPES.get(_short(error_type))
+        or (C.TRANSIENT if reported == C.TRANSIENT else None)
+        or _EXIT_CODES.get(code or 0)
+        or _SIGNALS.get(signal or "")
+        or next((kind for kind, words in _WORDS if words.search(text)), C.TRANSIENT)
+    )
 
 
 def _short(error_type: str) -> str:

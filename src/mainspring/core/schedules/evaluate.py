@@ -403,7 +403,7 @@ def _assess_streak(evaluation: Evaluation, before: tuple[RunState, ...], state: 
         if row.enabled:
             evaluation.alert(AlertKind.SCHEDULE_DISABLED, Severity.HIGH, over, run_id, resolved=True)
     failures = count_failures((state, *before))
-    verdict = assess(evaluation.spec, (state, *before))
+    verdict = assess(evaluation.spec, failures)
     if verdict is Verdict.DISABLE and row.enabled:
         because = f"{failures} consecutive runs failed"
         evaluation.update(replace(row, enabled=False, next_at=None, because=because))
