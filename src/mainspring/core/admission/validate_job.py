@@ -162,10 +162,8 @@ def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
         return
     for key, value in labels.items():
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
-            faults.add(
-                strict_json.path_to(where, key),
-                f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /",
-            )
+            why = f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /"
+            faults.add(strict_json.path_to(where, key), why)
 
 
 def check_params(params: str, limits: Limits, faults: Faults) -> None:
@@ -392,19 +390,15 @@ def check_resources(resources: Resources, where: str, limits: Limits, faults: Fa
     """Report each amount that is negative, implausible, or above the tenant's or the pool's limit."""
     for name in NAMES:
         amount: int = getattr(resources, name)
+        path = f"{where}.{name}"
         if amount < 0:
-            faults.add(f"{where}.{name}", f"is negative: {_shorten_number(amount)}")
+            faults.add(path, f"is negative: {_shorten_number(amount)}")
         elif amount > (most := getattr(MAX_PLAUSIBLE, name)):
-            faults.add(f"{where}.{name}", f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
+            faults.add(path, f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
         elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
-            faults.add(
-                f"{where}.{name}",
-                f"is {format_amount(name, amount)}; the tenant's limit is {format_amount(name, most)}",
-            )
+            faults.add(path, f"is {format_amount(name, amount)}; the tenant's limit is {format_amount(name, most)}")
         elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
-            faults.add(
-                f"{where}.{name}", f"is {format_amount(name, amount)}; the pool's limit is {format_amount(name, most)}"
-            )
+            faults.add(path, f"is {format_amount(name, amount)}; the pool's limit is {format_amount(name, most)}")
 
 
 def _format_bad_edge(name: str, of: str, parents: dict[str, None], known: set[str]) -> str:

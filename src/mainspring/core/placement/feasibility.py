@@ -239,9 +239,8 @@ def choose(
     if len(affinity.local) > _MAX_LOCAL:
         affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL])
     local = _zones_of(affinity.local, open_workers) if affinity.local else ()
-    return _best(
-        shape, _candidates(shape, open_workers, random, priority, affinity, local, zones, can_take), affinity, local
-    )
+    found = _candidates(shape, open_workers, random, priority, affinity, local, zones, can_take)
+    return _best(shape, found, affinity, local)
 
 
 def _candidates(
@@ -286,9 +285,8 @@ def score(shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, local:
 def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, affinity: Affinity = NO_AFFINITY) -> float:
     """The score by which `choose` compares a worker with others."""
     affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL]) if affinity.local else affinity
-    return score(
-        shape, worker, affinity, () if affinity.affinity is not None else _zones_of(affinity.local, open_workers)
-    )
+    local = () if affinity.affinity is not None else _zones_of(affinity.local, open_workers)
+    return score(shape, worker, affinity, local)
 
 
 def _zones_of(names: Iterable[str], open_workers: OpenWorkers) -> tuple[str, ...]:

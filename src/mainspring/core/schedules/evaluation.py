@@ -262,11 +262,10 @@ class Evaluation:
         job = self.case.job
         if job is None:
             return Route(pool=self.row.pool)
-        return self.context.admit(
-            ScheduledRunRequest(
-                tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now
-            )
+        request = ScheduledRunRequest(
+            tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now
         )
+        return self.context.admit(request)
 
     def params_fault(self, fire: FireRow) -> str | None:
         """Return why a window's parameters can't be computed; None if they can."""

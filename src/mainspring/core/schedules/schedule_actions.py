@@ -153,9 +153,8 @@ def delete(evaluation: Evaluation, *, by: str, why: str = "", version: int | Non
     _check_version(evaluation, version)
     _evaluate_due_windows(evaluation)
     skip_waiting(evaluation, "the schedule was deleted")
-    evaluation.update(
-        replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=_format_reason("deleted", by, why))
-    )
+    because = _format_reason("deleted", by, why)
+    evaluation.update(replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=because))
     evaluation.action("deleted", by=by, why=why, before=evaluation.row.spec)
     _resolve_alerts(evaluation, f"{evaluation.row.name} was deleted by {by}")
 
