@@ -1,13 +1,12 @@
 """A schedule and its fires as a store would keep them, with the rules of evaluation applied to it.
 
-a = Desk(a_schedule(CronTrigger(cron="0 * * * *")))
-a.due(NOON)                      windows are due
-a.end(RunState.FAILED, NOON)     the oldest active run has ended
-a.outcomes()                     the outcome of each window
+desk = FakeServer(a_spec(CronTrigger(cron="0 * * * *")))
+desk.due(NOON)                      windows are due
+desk.end(RunState.FAILED, NOON)     the oldest active run has ended
+desk.outcomes()                     the outcome of each window
 
 Each decision is checked as it is written: no window gets two runs of one generation, `planned_through` never goes
-back, and
-no row that was decided is replaced by another decision.
+back, and no row that was decided is replaced by another decision.
 """
 
 from __future__ import annotations
