@@ -12,12 +12,18 @@ import msgspec
 
 from mainspring.core.lifecycle.readiness import Upstream
 from mainspring.core.model.job import Edge, Job, JobSpec, OnSkip, TaskSpec, compile_job
-from mainspring.core.model.resources import Resources
+from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import FailurePolicy, Run
 from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.core.model.worker import Worker
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"
+
+
+def leased_resources(worker: Worker) -> Resources:
+    """The sum of a worker's live leases."""
+    return sum((lease.shape.resources for lease in worker.leases.values()), start=ZERO_RESOURCES)
 
 
 def a_task(

@@ -1,13 +1,12 @@
 """A schedule and its fires as a store would keep them, with the rules of evaluation applied to it.
 
-a = Desk(a_schedule(CronTrigger(cron="0 * * * *")))
-a.due(NOON)                      windows are due
-a.end(RunState.FAILED, NOON)     the oldest active run has ended
-a.outcomes()                     the outcome of each window
+desk = FakeServer(a_spec(CronTrigger(cron="0 * * * *")))
+desk.due(NOON)                      windows are due
+desk.end(RunState.FAILED, NOON)     the oldest active run has ended
+desk.outcomes()                     the outcome of each window
 
 Each decision is checked as it is written: no window gets two runs of one generation, `planned_through` never goes
-back, and
-no row that was decided is replaced by another decision.
+back, and no row that was decided is replaced by another decision.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from mainspring.core.model.schedule_rows import (
     UpstreamSchedule,
 )
 from mainspring.core.schedules import evaluate, schedule_actions
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluation import PROBE_FILE, Context, FileProbeRequest, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, Trigger
@@ -121,7 +121,7 @@ class FakeServer:
             now, lambda evaluation_batch, context: evaluate.record_file_probe(evaluation_batch, context, answer)
         )
 
-    def backfill(self, now: datetime, command: schedule_actions.BackfillCommand) -> ScheduleDecision:
+    def backfill(self, now: datetime, command: BackfillCommand) -> ScheduleDecision:
         """Request past windows."""
         past = [fire for fire in self.fires.values() if command.since <= fire.window_at < command.before]
         name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.version_of(self.row)

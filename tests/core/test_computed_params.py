@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.schedules.schedule_actions import BackfillCommand, TriggerCommand
+from mainspring.core.schedules.backfill import BackfillCommand
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.schedule_spec import (
     MAX_COMPUTED,
     Condition,

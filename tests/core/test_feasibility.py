@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.task import Priority
-from mainspring.core.model.worker import Hold, Lease, Worker, WorkerStatus, leased_resources
+from mainspring.core.model.worker import Hold, Lease, Worker, WorkerStatus
 from mainspring.core.placement.feasibility import NO_AFFINITY, PERMANENT, Affinity, ObstacleKind, is_feasible, obstacles
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.placement.worker_index import OpenWorkers
+from tests.core.builders import leased_resources
 
 READY = WorkerStatus.READY
 SHAPE = Shape(resources=Resources(2_000, 2**30), labels=(("disk", "ssd"),), zone="eu-1")

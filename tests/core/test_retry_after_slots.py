@@ -1,4 +1,4 @@
-"""Retry-After slots: clients that come back on time are admitted, and polling delays nobody (ADM-4)."""
+"""Retry-After slots: clients that come back on time are admitted, and polling delays no other client (ADM-4)."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_second_worker_lost_quarantines_the_task() -> None:
     assert lose("w1").state is S.QUEUED
     assert lose("w2", worker_lost=False).state is S.QUEUED
     step = lose("w3")
-    assert (step.state, step.because.partition(";")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
+    assert (step.state, step.trail.lost_on) == (S.QUARANTINED, ("w1", "w3"))
 
 
 def test_a_worker_error_is_a_loss_and_retried_after_a_delay() -> None:
@@ -210,7 +210,7 @@ def test_retry_after_replaces_every_backoff() -> None:
 
 @pytest.mark.parametrize(("max_attempts", "tries"), [(1, 1), (2, 2), (3, 5), (4, 4), (5, 5)])
 def test_a_rate_limit_gets_five_attempts_by_default(max_attempts: int, tries: int) -> None:
-    """RTY-1: 3 is what a task has that says nothing."""
+    """RTY-1: the default is 3 attempts."""
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
     assert max_attempts_for(a_spec("a", max_attempts=max_attempts), RetryPolicy(), limited) == tries
 

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import EvaluationBatch, ScheduleDecision
 from mainspring.core.schedules import schedule_actions as acts
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluation import Context
-from mainspring.core.schedules.schedule_actions import BackfillCommand, TriggerCommand
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger
 from mainspring.core.schedules.windows import Outcome

@@ -10,6 +10,7 @@ from mainspring.core.explain.schedule_diagnosis import ScheduleContext, diagnose
 from mainspring.core.model.batch import DurationRow
 from mainspring.core.model.run import RunState
 from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluation import decode_spec
 from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
 from mainspring.core.schedules.triggers import (
@@ -224,7 +225,7 @@ def test_a_window_that_waits_for_a_file_probe() -> None:
 
 def test_a_backfill_limits_parallel_runs() -> None:
     desk = FakeServer(a_spec())
-    request = schedule_actions.BackfillCommand(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
+    request = BackfillCommand(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
     desk.backfill(NOON + MINUTE, request)
     backfilled = [one.run_id for one in desk.sorted_fires() if one.backfill_id and one.run_id]
     desk.end(RunState.SUCCEEDED, NOON + 2 * MINUTE, run_id=backfilled[0])

@@ -61,6 +61,17 @@ def test_jitter_delays_the_run_and_not_the_window() -> None:
     assert desk.runs[1].start_at == NOON + 3 * HOUR - SECOND
 
 
+@pytest.mark.parametrize(("own", "default", "seconds"), [(300, 0, 300), (None, 300, 300), (0, 300, 0)])
+def test_jitter_delays_the_start(own: int | None, default: int, seconds: int) -> None:
+    """The schedule's own, or the server's if it has none; 0 switches it off."""
+    desk = FakeServer(a_spec(jitter_seconds=own))
+    desk.context = msgspec.structs.replace(desk.context, default_jitter_seconds=default)
+    desk.due(NOON + HOUR)
+    assert [(run.window_at, run.start_at) for run in desk.runs] == [
+        (NOON + HOUR, NOON + HOUR + jitter("sched_1", NOON + HOUR, seconds))
+    ]
+
+
 @pytest.mark.parametrize(
     ("overlap", "outcomes", "runs"),
     [

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mainspring.core.explain.diagnosis import Reason, Suggestion, SuggestionKind
 from mainspring.core.model.run import RunState
 from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluation import decode_spec
 from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
 from mainspring.core.schedules.triggers import EventTrigger
@@ -90,7 +91,7 @@ def _other_succeeds(desk: FakeServer, now: datetime) -> None:
 def _backfilled() -> FakeServer:
     """Of three windows one runs at a time."""
     desk = FakeServer(a_spec())
-    request = schedule_actions.BackfillCommand(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
+    request = BackfillCommand(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
     desk.backfill(NOON + MINUTE, request)
     return desk
 

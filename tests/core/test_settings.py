@@ -74,7 +74,7 @@ def test_an_invalid_value_is_refused(name: str, text: str, why: str) -> None:
 
 
 def test_contradicting_settings_are_refused() -> None:
-    """LIV-1: nobody is lost before it is suspected, whichever of the two is said."""
+    """LIV-1: a worker is suspected before it is lost, whichever of the two settings is given."""
     assert read_values({"suspect_after_seconds": "20", "lost_after_seconds": "30"})
     for texts in ({"suspect_after_seconds": "15"}, {"suspect_after_seconds": "13", "lost_after_seconds": "12"}):
         with pytest.raises(Refused) as refused:

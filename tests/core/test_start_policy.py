@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from mainspring.core.model.run import RunState
-from mainspring.core.schedules.backfill import BackfillWindow, PastWindow, decide_backfilled, plan_backfill
+from mainspring.core.model.schedule_rows import FireRow
+from mainspring.core.schedules.backfill import BackfillCommand, BackfillWindow, decide_backfilled, plan_backfill
 from mainspring.core.schedules.failure_streak import Verdict, assess, count_failures
 from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
 from mainspring.core.schedules.start_policy import (
@@ -121,14 +122,25 @@ def test_after_a_recent_success_of_another_job() -> None:
     assert after_other(UpstreamWindow(), after).outcome is Outcome.WAITING
 
 
+def a_backfill(since: datetime, before: datetime, *, again: bool = False) -> BackfillCommand:
+    """A request to run past windows."""
+    return BackfillCommand(since=since, before=before, again=again, by="ann")
+
+
 def test_a_backfill_lists_what_it_would_do() -> None:
     """TRG-9: windows that ran or wait are excluded, skipped ones are not; from the first instant, before the last."""
-    past = {
-        NOON - 4 * HOUR: PastWindow(outcome=Outcome.RAN, generation=1),
-        NOON - 3 * HOUR: PastWindow(outcome=Outcome.SKIPPED, generation=1),
-        NOON - 2 * HOUR: PastWindow(outcome=Outcome.WAITING, generation=2),
-    }
-    found = plan_backfill(HOURLY, since=NOON - 4 * HOUR, before=NOON, now=NOON, past=past, limit=10)
+    past = [
+        FireRow(
+            schedule_id="sched_1", window_at=at, last_window_at=at, generation=generation, outcome=outcome,
+            because="", decided_at=at,
+        )
+        for at, outcome, generation in (
+            (NOON - 4 * HOUR, Outcome.RAN, 1),
+            (NOON - 3 * HOUR, Outcome.SKIPPED, 1),
+            (NOON - 2 * HOUR, Outcome.WAITING, 2),
+        )
+    ]  # fmt: skip
+    found = plan_backfill(HOURLY, a_backfill(NOON - 4 * HOUR, NOON), past, NOON, limit=10)
     assert found.total == 4
     assert found.windows == (
         BackfillWindow(window_at=NOON - 4 * HOUR, is_wanted=False, generation=1),
@@ -136,7 +148,7 @@ def test_a_backfill_lists_what_it_would_do() -> None:
         BackfillWindow(window_at=NOON - 2 * HOUR, is_wanted=False, generation=2),
         BackfillWindow(window_at=NOON - HOUR, is_wanted=True, generation=1),
     )
-    again = plan_backfill(HOURLY, since=NOON - 4 * HOUR, before=NOON, now=NOON, past=past, again=True, limit=10)
+    again = plan_backfill(HOURLY, a_backfill(NOON - 4 * HOUR, NOON, again=True), past, NOON, limit=10)
     assert [(window.is_wanted, window.generation) for window in again.windows] == [
         (True, 2),
         (True, 2),
@@ -147,12 +159,12 @@ def test_a_backfill_lists_what_it_would_do() -> None:
 
 def test_a_backfill_has_a_limit_and_no_future() -> None:
     """The total is known nevertheless."""
-    found = plan_backfill(HOURLY, since=NOON - 1000 * HOUR, before=NOON + HOUR, now=NOON, past={}, limit=3)
+    found = plan_backfill(HOURLY, a_backfill(NOON - 1000 * HOUR, NOON + HOUR), [], NOON, limit=3)
     assert (len(found.windows), found.total) == (3, 1001)
-    always = plan_backfill(HOURLY, since=EARLIEST, before=LATEST, now=NOON, past={}, limit=1)
+    always = plan_backfill(HOURLY, a_backfill(EARLIEST, LATEST), [], NOON, limit=1)
     assert always.windows[0].window_at == datetime(1970, 1, 1, tzinfo=UTC)
-    assert plan_backfill(HOURLY, since=EARLIEST, before=EARLIEST, now=NOON, past={}, limit=1).total == 0
-    assert plan_backfill(HOURLY, since=NOON + HOUR, before=NOON + 2 * HOUR, now=NOON, past={}, limit=3).total == 0
+    assert plan_backfill(HOURLY, a_backfill(EARLIEST, EARLIEST), [], NOON, limit=1).total == 0
+    assert plan_backfill(HOURLY, a_backfill(NOON + HOUR, NOON + 2 * HOUR), [], NOON, limit=3).total == 0
 
 
 def test_a_backfill_keeps_its_own_limit() -> None:
@@ -178,12 +190,12 @@ def test_a_backfill_keeps_its_own_limit() -> None:
 def test_failures_in_a_row(newest_first: list[RunState], failures: int, verdict: Verdict) -> None:
     """TRG-10: FAILED and TIMED_OUT count, PARTIAL and CANCELLED don't, a success ends it."""
     assert count_failures(newest_first) == failures
-    assert assess(HOURLY, newest_first) is verdict
+    assert assess(HOURLY, count_failures(newest_first)) is verdict
 
 
 def test_the_limit_of_failures_is_set_by_the_schedule() -> None:
     """One, or none."""
     strict = msgspec.structs.replace(HOURLY, max_consecutive_failures=1)
     patient = msgspec.structs.replace(HOURLY, max_consecutive_failures=None)
-    assert assess(strict, [S.FAILED]) is Verdict.DISABLE
-    assert assess(patient, [S.FAILED] * 100) is Verdict.WARN
+    assert assess(strict, 1) is Verdict.DISABLE
+    assert assess(patient, 100) is Verdict.WARN

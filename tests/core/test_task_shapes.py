@@ -36,7 +36,7 @@ def test_what_matters_to_placement_makes_another_shape(other: object) -> None:
 
 
 def test_everything_that_placement_asks_for_is_in_the_shape() -> None:
-    """PLC-3, PLC-12: what a task only prefers, whom it must be near to and apart from, and what counts it."""
+    """PLC-3, PLC-12: preferences, affinity, anti-affinity and groups are part of the shape."""
     task = TaskSpec(
         name="a", prefer={"disk": "ssd", "arch": "arm"}, prefer_zone="eu-1", affinity=("b",), anti_affinity=("c", "a"),
         groups=("gpu", "api", "gpu"), expected_seconds=0.001,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, IntervalTrigger, OnceTrigger, count_windows, next_window
-from mainspring.core.schedules.windows import Fire, Outcome, Plan, fire_key, jitter, plan, upcoming
+from mainspring.core.schedules.windows import Fire, Outcome, Plan, fire_key, jitter, plan, start_of, upcoming
 from tests.core.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -23,7 +23,7 @@ STORM = ScheduleSpec(name="storm", job="etl", trigger=CronTrigger(cron="* * * * 
 
 def planned(spec: ScheduleSpec, planned_through: datetime, now: datetime) -> Plan:
     """The plan of a schedule that has been planned before."""
-    return plan("sched_1", spec, planned_through=planned_through, now=now)
+    return plan(spec, planned_through=planned_through, now=now)
 
 
 def told(fires: tuple[Fire, ...]) -> list[tuple[Outcome, int, int, bool]]:
@@ -35,7 +35,7 @@ def test_a_window_that_is_due_runs() -> None:
     """Once, at its time, and the next is known."""
     found = planned(HOURLY, NOON - HOUR, NOON + SECOND)
     assert told(found.fires) == [(Outcome.RAN, 12, 1, False)]
-    assert (found.fires[0].start_at, found.fires[0].because) == (NOON + SECOND, "on time")
+    assert start_of("sched_1", HOURLY, NOON, NOON + SECOND) == NOON + SECOND
     assert (found.planned_through, found.next_at) == (NOON, NOON + HOUR)
     assert planned(HOURLY, found.planned_through, NOON + 2 * SECOND).fires == ()
 
@@ -65,7 +65,7 @@ def test_the_latest_missed_windows_are_caught_up() -> None:
         (Outcome.RAN, 12, 1, False),
     ]
     assert found.fires[0].last_window_at == NOON - 4 * HOUR
-    assert {fire.start_at for fire in found.fires[1:]} == {NOON + SECOND}
+    assert {start_of("sched_1", HOURLY, fire.window_at, NOON + SECOND) for fire in found.fires[1:]} == {NOON + SECOND}
 
 
 def test_a_window_that_is_a_minute_old_was_missed() -> None:
@@ -157,7 +157,6 @@ def test_every_window_is_covered_once(
     for fire in found.fires:
         assert next_window(spec.trigger, at) == fire.window_at
         assert count_windows(spec.trigger, at, fire.last_window_at) == fire.count
-        assert (fire.start_at is not None) == (fire.outcome is Outcome.RAN)
         at = fire.last_window_at
     assert (at, found.next_at) == (found.planned_through, next_window(spec.trigger, now))
 
@@ -171,16 +170,6 @@ def test_jitter_is_stable_and_spreads() -> None:
     assert jitter("sched_1", NOON, 300) == jitter("sched_1", NOON.astimezone(), 300)
     assert jitter("sched_1", NOON, 300) != jitter("sched_1", NOON + HOUR, 300)
     assert jitter("sched_1", NOON, 0) == timedelta(0)
-
-
-def test_jitter_delays_the_start() -> None:
-    """The schedule's own, or the server's if it has none; 0 switches it off."""
-    expected = NOON + jitter("sched_1", NOON, 300)
-    own = msgspec.structs.replace(HOURLY, jitter_seconds=300)
-    none = msgspec.structs.replace(HOURLY, jitter_seconds=0)
-    for spec, default, start_at in ((own, 0, expected), (HOURLY, 300, expected), (none, 300, NOON)):
-        found = plan("sched_1", spec, planned_through=NOON - HOUR, now=NOON, default_jitter_seconds=default)
-        assert [(fire.window_at, fire.start_at) for fire in found.fires] == [(NOON, start_at)]
 
 
 def test_the_key_of_a_fire() -> None:

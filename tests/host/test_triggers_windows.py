@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import EventRow
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluate import Ended, record_run_ends
-from mainspring.core.schedules.schedule_actions import BackfillCommand, new_schedule
+from mainspring.core.schedules.schedule_actions import new_schedule
 from mainspring.core.schedules.schedule_spec import After, Condition, Overlap, ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger
 from mainspring.core.schedules.windows import Outcome

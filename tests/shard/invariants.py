@@ -9,12 +9,13 @@ from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import Priority, StopKind, Task, TaskState
-from mainspring.core.model.worker import WorkerStatus, leased_resources
+from mainspring.core.model.worker import WorkerStatus
 from mainspring.shard.invariants import unexplained
 from mainspring.shard.state import limit_ledger
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.state.runs import PAST_INTAKE
+from tests.core.builders import leased_resources
 from tests.shard.ledger import Ledger
 from tests.shard.run_graph import Family
 

@@ -11,10 +11,11 @@ from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.resources import ZERO_RESOURCES, Resources
 from mainspring.core.model.run import FINAL_RUN
 from mainspring.core.model.task import TaskState
-from mainspring.core.model.worker import is_claimant, leased_resources
+from mainspring.core.model.worker import is_claimant
 from mainspring.host.loop import Leader
 from mainspring.shard import invariants
 from mainspring.store.sqlite import rows
+from tests.core.builders import leased_resources
 from tests.sim import check_schedules
 from tests.sim.checker import is_spoiled
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import EventRow, ScheduleRow
-from mainspring.core.schedules.schedule_actions import BackfillCommand
+from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import ManualTrigger
 from mainspring.host.schedules.evaluation_context import make_context

@@ -8,6 +8,7 @@ from mainspring.core.admission.validate_job import (
     MAX_PLAUSIBLE,
     Faults,
     Limits,
+    check_count,
     check_range,
     check_seconds,
 )
@@ -37,11 +38,9 @@ def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults
         _check_backoff(backoff, f"{where}.classes.{kind}", faults)
         if policy.linear and backoff.factor is not None:
             faults.add(f"{where}.classes.{kind}.factor", _NO_FACTOR)
-    if len(policy.rules) > MAX_RULES:
-        faults.add(f"{where}.rules", f"has {len(policy.rules)} entries; the maximum is {MAX_RULES}")
-        return
-    for number, rule in enumerate(policy.rules):
-        _check_rule(rule, f"{where}.rules[{number}]", faults)
+    if check_count(policy.rules, MAX_RULES, f"{where}.rules", faults):
+        for number, rule in enumerate(policy.rules):
+            _check_rule(rule, f"{where}.rules[{number}]", faults)
 
 
 def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
@@ -53,13 +52,12 @@ def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
 
 
 def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
-    if len(rule.exit_codes) > MAX_NAMES:
-        faults.add(f"{where}.exit_codes", f"has {len(rule.exit_codes)} entries; the maximum is {MAX_NAMES}")
-    elif any(not 0 <= code <= _MAX_EXIT_CODE for code in rule.exit_codes):
-        faults.add(f"{where}.exit_codes", f"must be from 0 to {_MAX_EXIT_CODE}")
-    if len(rule.types) > MAX_NAMES:
-        faults.add(f"{where}.types", f"has {len(rule.types)} entries; the maximum is {MAX_NAMES}")
-    elif any(not 0 < len(name) <= MAX_TEXT_LENGTH for name in rule.types):
-        faults.add(f"{where}.types", f"must be names of 1 to {MAX_TEXT_LENGTH} characters")
+    codes, types = f"{where}.exit_codes", f"{where}.types"
+    are_exit_codes = all(0 <= code <= _MAX_EXIT_CODE for code in rule.exit_codes)
+    if check_count(rule.exit_codes, MAX_NAMES, codes, faults) and not are_exit_codes:
+        faults.add(codes, f"must be from 0 to {_MAX_EXIT_CODE}")
+    are_names = all(0 < len(name) <= MAX_TEXT_LENGTH for name in rule.types)
+    if check_count(rule.types, MAX_NAMES, types, faults) and not are_names:
+        faults.add(types, f"must be names of 1 to {MAX_TEXT_LENGTH} characters")
     if len(rule.contains) > MAX_TEXT_LENGTH:
         faults.add(f"{where}.contains", f"must have at most {MAX_TEXT_LENGTH} characters")

@@ -1,4 +1,4 @@
-"""Intake: how much waiting work a shard takes into memory, and whose (DESIGN, "From submission to result").
+"""Intake: how much waiting work a shard takes into memory, and of which tenants (ARCHITECTURE.md).
 
 Runs wait in the store until there is capacity for their tasks in memory. Each priority has a high-water mark of tasks
 that wait in memory, and a tenant may fill only its share of it: the mark divided by the number of tenants that have

@@ -52,17 +52,13 @@ class _Needing(msgspec.Struct, frozen=True):
 
 def requirements_of(job: JobRow) -> JobRequirements:
     """Return the requirements of a stored job. Only the resources of its tasks are decoded."""
-    read = msgspec.json.decode(job.definition, type=_Needing)
-    return JobRequirements(
-        pool=read.pool, labels=read.labels, largest=largest_of(task.resources for task in read.tasks)
-    )
+    return requirements_of_spec(msgspec.json.decode(job.definition, type=_Needing))
 
 
-def requirements_of_spec(spec: JobSpec) -> JobRequirements:
+def requirements_of_spec(spec: JobSpec | _Needing) -> JobRequirements:
     """Return the requirements of a job."""
-    return JobRequirements(
-        pool=spec.pool, labels=spec.labels, largest=largest_of(task.resources for task in spec.tasks)
-    )
+    largest = largest_of(task.resources for task in spec.tasks)
+    return JobRequirements(pool=spec.pool, labels=spec.labels, largest=largest)
 
 
 def route_run(needs: JobRequirements, usual: str, rules: AllRules, known: Collection[str] | None = None) -> Route:

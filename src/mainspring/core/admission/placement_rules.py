@@ -51,15 +51,14 @@ def check_affinity(
             if name == task.name:
                 faults.add(where, "a task can't have affinity to itself")
             elif name in place_of and steps < _MAX_STEPS:
-                comes_after, looked_at = _needs(graph, place_of[name], place)
-                steps += looked_at
+                comes_after, examined = _needs(graph, place_of[name], place)
+                steps += examined
                 if comes_after:
                     faults.add(where, f"{name} depends on {task.name}, so it can't start before it")
 
 
 def _check_names(names: Sequence[str], known: Collection[str], where: str, faults: Faults) -> None:
-    if len(names) > MAX_AFFINITY_TASKS:
-        faults.add(where, f"has {len(names)} entries; the maximum is {MAX_AFFINITY_TASKS}")
+    if not validate_job.check_count(names, MAX_AFFINITY_TASKS, where, faults):
         return
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -69,8 +68,7 @@ def _check_names(names: Sequence[str], known: Collection[str], where: str, fault
 
 
 def _check_groups(groups: Sequence[str], where: str, faults: Faults) -> None:
-    if len(groups) > MAX_GROUPS:
-        faults.add(where, f"has {len(groups)} entries; the maximum is {MAX_GROUPS}")
+    if not validate_job.check_count(groups, MAX_GROUPS, where, faults):
         return
     for index, group in enumerate(groups):
         if group in groups[:index]:

@@ -2,7 +2,7 @@
 
 1. Every request admitted by a limit counts for one period. A client assigned a slot after that, and after all earlier
    slots, at the rate of the limit, finds capacity.
-2. A client that comes too early gets the same slot again: frequent polling delays nobody.
+2. A client that comes too early gets the same slot again: frequent polling delays no other client.
 3. A client that comes on time goes before clients without a slot. A client that does not come loses its slot.
 
 Instants are seconds of one server's monotonic clock.

@@ -7,7 +7,7 @@ tenant, the pool and the installation are in `Limits`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Sized
 
 import msgspec
 
@@ -136,10 +136,16 @@ def check_seconds(value: float | None, where: str, faults: Faults, *, longest: f
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
+def check_count(entries: Sized, most: int, where: str, faults: Faults) -> bool:
+    """Check the number of entries; return whether it is allowed."""
+    if len(entries) > most:
+        faults.add(where, f"has {len(entries)} entries; the maximum is {most}")
+    return len(entries) <= most
+
+
 def check_metadata(labels: dict[str, str], description: str, faults: Faults) -> None:
     """Check the labels and description of a job."""
-    if len(labels) > MAX_LABELS:
-        faults.add("labels", f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
+    check_count(labels, MAX_LABELS, "labels", faults)
     for name, value in list(labels.items())[:MAX_LABELS]:
         if not JOB_LABEL.fullmatch(name):
             why = f"{_quote(name)} is not a label: use 1 to {MAX_JOB_LABEL_LENGTH} letters, digits, . - and /"
@@ -152,15 +158,12 @@ def check_metadata(labels: dict[str, str], description: str, faults: Faults) -> 
 
 def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
     """Check the labels of workers and pools, or required labels."""
-    if len(labels) > MAX_LABELS:
-        faults.add(where, f"has {len(labels)} entries; the maximum is {MAX_LABELS}")
+    if not check_count(labels, MAX_LABELS, where, faults):
         return
     for key, value in labels.items():
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
-            faults.add(
-                strict_json.path_to(where, key),
-                f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /",
-            )
+            why = f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /"
+            faults.add(strict_json.path_to(where, key), why)
 
 
 def check_params(params: str, limits: Limits, faults: Faults) -> None:
@@ -387,19 +390,15 @@ def check_resources(resources: Resources, where: str, limits: Limits, faults: Fa
     """Report each amount that is negative, implausible, or above the tenant's or the pool's limit."""
     for name in NAMES:
         amount: int = getattr(resources, name)
+        path = f"{where}.{name}"
         if amount < 0:
-            faults.add(f"{where}.{name}", f"is negative: {_shorten_number(amount)}")
+            faults.add(path, f"is negative: {_shorten_number(amount)}")
         elif amount > (most := getattr(MAX_PLAUSIBLE, name)):
-            faults.add(f"{where}.{name}", f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
+            faults.add(path, f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
         elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
-            faults.add(
-                f"{where}.{name}",
-                f"is {format_amount(name, amount)}; the tenant's limit is {format_amount(name, most)}",
-            )
+            faults.add(path, f"is {format_amount(name, amount)}; the tenant's limit is {format_amount(name, most)}")
         elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
-            faults.add(
-                f"{where}.{name}", f"is {format_amount(name, amount)}; the pool's limit is {format_amount(name, most)}"
-            )
+            faults.add(path, f"is {format_amount(name, amount)}; the pool's limit is {format_amount(name, most)}")
 
 
 def _format_bad_edge(name: str, of: str, parents: dict[str, None], known: set[str]) -> str:

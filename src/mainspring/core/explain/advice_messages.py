@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mainspring.core.model.resources import NAMES, Resources, format_amount, format_amounts
 from mainspring.core.placement.task_shapes import Shape, format_label
@@ -20,7 +20,12 @@ ENDS, GOES_ON, PROBED = "it ends soon", "it continues", "it is retried once a pr
 _MIB, _GIB = 2**20, 2**30
 _CLUSTERS = {KUBERNETES_LABEL: "--kubernetes CONTEXT", RAY_LABEL: "--ray URL"}
 """Labels that follow from another option, and can't be set."""
-_OPTIONS = {"cpu_millis": "cpu", "memory_bytes": "memory", "gpus": "gpu", "disk_bytes": "disk"}
+_OPTIONS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "cpu_millis": ("cpu", format_millis),
+    "memory_bytes": ("memory", format_bytes_exactly),
+    "gpus": ("gpu", str),
+    "disk_bytes": ("disk", format_bytes_exactly),
+}
 
 
 def tried_elsewhere(seconds: float) -> str:
@@ -109,14 +114,8 @@ def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
     if limit == "max_tasks":
         change = f"--max-tasks {most}"
     else:
-        amount = (
-            format_millis(most)
-            if limit == "cpu_millis"
-            else str(most)
-            if limit == "gpus"
-            else format_bytes_exactly(most)
-        )
-        change = f"--burst-{_OPTIONS[limit]} {amount}"
+        option, format_number = _OPTIONS[limit]
+        change = f"--burst-{option} {format_number(most)}"
     where = f" --pool {pool}" if pool else ""
     return f"mainspring quota raise {tenant}{where} --for {RAISED_FOR} {change}"
 

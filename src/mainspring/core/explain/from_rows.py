@@ -67,14 +67,12 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_task(task: Task, job: str, now: datetime, lead: Lead) -> Diagnosis:
     """An open task that no leader reports on."""
-    found = _about_task(task, job, now, lead.age_seconds)
-    return _without_leader(found, lead, _known(task.state, task.because))
+    return _without_leader(_about_task(task, job, now, lead.age_seconds), lead, _known(task.state, task.because))
 
 
 def of_run(run: Run, job: str, now: datetime, lead: Lead) -> Diagnosis:
     """An open run that no leader reports on."""
-    found = _about_run(run, job, now, lead.age_seconds)
-    return _without_leader(found, lead, _known(run.state, run.because))
+    return _without_leader(_about_run(run, job, now, lead.age_seconds), lead, _known(run.state, run.because))
 
 
 def of_unknown_task(task: Task, job: str, now: datetime) -> Diagnosis:
@@ -121,10 +119,11 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
         failure = "" if task.started_at is None else format_failure(task.error)
         if task.state in _FAILED_TASK and failure:
             verdict += f" ({failure})"
-    suggestions = (
-        [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
-    )
-    return replace(found, verdict=verdict, suggestions=tuple(suggestions), numbers={"tries": float(task.tries)})
+    found = replace(found, verdict=verdict, numbers={"tries": float(task.tries)})
+    if task.state not in _FAILED_TASK:
+        return found
+    retry = _retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)
+    return replace(found, suggestions=(retry,))
 
 
 def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) -> Diagnosis:
@@ -132,13 +131,11 @@ def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) 
     because = run.because if failed is None else f"{failed.name} failed ({failure_of(failed)})"
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
     verdict = f"{_format_end(run, now).capitalize()}{why}"
-    suggestions = (
-        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")]
-        if run.state in UNSUCCESSFUL_RUN
-        else []
-    )
-    found = _about_run(run, job, now, 0.0)
-    return replace(found, verdict=verdict, suggestions=tuple(suggestions), task=None if failed is None else failed.id)
+    found = replace(_about_run(run, job, now, 0.0), verdict=verdict, task=None if failed is None else failed.id)
+    if run.state not in UNSUCCESSFUL_RUN:
+        return found
+    retry = _retry(run.id, "Retry the tasks that did not succeed", "the run is active again")
+    return replace(found, suggestions=(retry,))
 
 
 def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -> Diagnosis:
@@ -167,9 +164,9 @@ def _format_end(run: Run, now: datetime) -> str:
     """Return how a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
         return "is active"
-    took = (
-        "" if run.adopted_at is None else f", after {format_seconds((run.ended_at - run.adopted_at).total_seconds())}"
-    )
+    took = ""
+    if run.adopted_at is not None:
+        took = f", after {format_seconds((run.ended_at - run.adopted_at).total_seconds())}"
     return f"{_OUTCOMES[run.state].lower()} {_ago(run.ended_at, now)}{took}"
 
 
@@ -200,22 +197,13 @@ def _about_run(run: Run, job: str, now: datetime, age_seconds: float) -> Diagnos
 
 def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
     age = format_seconds(lead.age_seconds)
-    if lead.is_held:
-        return replace(
-            found,
-            reason=Reason.SCHEDULER_LAG,
-            verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
-            expected=Expected.unknown("the scheduler does not respond"),
-            batch=lead.batch,
-        )
     since = f" for {age}" if lead.server else ""
-    return replace(
-        found,
-        reason=Reason.UNKNOWN,
-        verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
-        expected=Expected.unknown("there is no scheduler now"),
-        batch=lead.batch,
-    )
+    reason, basis = Reason.UNKNOWN, "there is no scheduler now"
+    verdict = f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}"
+    if lead.is_held:
+        reason, basis = Reason.SCHEDULER_LAG, "the scheduler does not respond"
+        verdict = f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}"
+    return replace(found, reason=reason, verdict=verdict, expected=Expected.unknown(basis), batch=lead.batch)
 
 
 def _known(state: str, because: str) -> str:
@@ -224,14 +212,13 @@ def _known(state: str, because: str) -> str:
 
 def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
     ended = _ago(cause.ended_at or cause.since, found.at)
+    blocker = Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority)
     return replace(
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
         expected=Expected.never(f"it needs {cause.name}, which failed permanently"),
-        blockers=(
-            Blocker("task", cause.id, f"{cause.name} ({cause.state.value} {ended})", task.tenant, cause.priority),
-        ),
+        blockers=(blocker,),
         suggestions=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
 
@@ -259,15 +246,14 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
 
 
 def _held(found: Diagnosis, run: Run) -> Diagnosis:
+    resume = Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON)
     return replace(
         found,
         reason=Reason.QUARANTINED,
         verdict=f"Held, because it could not be adopted: {run.held}",
         expected=Expected.unknown("a person has to decide"),
         gates=(Gate("due", GateState.YES), Gate("intake", GateState.HOLDS)),
-        suggestions=(
-            Suggestion.change("Fix the cause, then resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),
-        ),
+        suggestions=(resume,),
     )
 
 

@@ -135,6 +135,7 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
             suggestions=(Suggestion.change("Enable it in its definition", effect=_format_next(context)),),
         )
     since = "" if change is None else f" {format_relative(change.at, context.now)}"
+    fix = f"Fix the failures (`mainspring runs --filter 'job:{row.job} state:failed'`), then resume it"
     return replace(
         found,
         reason=Reason.QUARANTINED,
@@ -142,13 +143,7 @@ def _disabled(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
         expected=Expected.unknown("someone has to fix its job and resume it"),
         gates=_gates(context, _ENABLED),
         ruled_out=("not paused",),
-        suggestions=(
-            _resume(
-                context,
-                SuggestionKind.CHANGE,
-                f"Fix the failures (`mainspring runs --filter 'job:{row.job} state:failed'`), then resume it",
-            ),
-        ),
+        suggestions=(_resume(context, SuggestionKind.CHANGE, fix),),
     )
 
 
@@ -210,6 +205,7 @@ def _for_upstream(found: Diagnosis, context: ScheduleContext, verdict: str) -> D
 
 
 def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[FireRow], verdict: str) -> Diagnosis:
+    cancellable = active[:1] if len(active) == context.spec.max_active else ()
     return replace(
         found,
         reason=Reason.CONCURRENCY,
@@ -219,10 +215,7 @@ def _for_overlap(found: Diagnosis, context: ScheduleContext, active: Sequence[Fi
         blockers=tuple(_run_in_the_way(context, fire) for fire in active[:MAX_NAMED]),
         more_blockers=max(0, len(active) - MAX_NAMED),
         ruled_out=("not paused", "not the upstream job"),
-        suggestions=(
-            Suggestion.wait("Wait for the active run"),
-            *([_cancel(active[0])] if len(active) == context.spec.max_active else []),
-        ),
+        suggestions=(Suggestion.wait("Wait for the active run"), *map(_cancel, cancellable)),
     )
 
 
@@ -292,10 +285,9 @@ def _overdue(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> D
 
 
 def _for_event(found: Diagnosis, context: ScheduleContext, trigger: EventTrigger) -> Diagnosis:
-    seen = (
-        f"last seen {format_relative(context.events[0], context.now)}" if context.events else "none was ever received"
-    )
-    row = context.schedule
+    row, seen = context.schedule, "none was ever received"
+    if context.events:
+        seen = f"last seen {format_relative(context.events[0], context.now)}"
     expected = Expected.unknown("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
@@ -340,13 +332,11 @@ def _for_time(found: Diagnosis, context: ScheduleContext, next_at: datetime) -> 
 
 
 def _on_demand(found: Diagnosis, context: ScheduleContext) -> Diagnosis:
+    found = replace(found, suggestions=(_trigger(context),))
     if isinstance(context.spec.trigger, ManualTrigger):
-        verdict = f"Runs on request only{_format_latest(context)}"
-        return replace(found, verdict=verdict, suggestions=(_trigger(context),))
+        return replace(found, verdict=f"Runs on request only{_format_latest(context)}")
     verdict = f"Has no future window: it fires {describe_trigger(context.spec.trigger)}{_format_latest(context)}"
-    return replace(
-        found, verdict=verdict, expected=Expected.never("it has no future window"), suggestions=(_trigger(context),)
-    )
+    return replace(found, verdict=verdict, expected=Expected.never("it has no future window"))
 
 
 # the pieces

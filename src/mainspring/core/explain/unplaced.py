@@ -14,11 +14,6 @@ from mainspring.core.placement.task_shapes import Shape, format_label
 from mainspring.core.text.sentences import join_words
 
 H = ObstacleKind
-_BY_PERMANENCE = (
-    H.OUTSIDE, H.ZONE, H.LABEL, H.TOO_BIG, H.REFUSED, H.NEAR, H.APART, H.NOT_READY, H.HELD, H.UNCLAIMED, H.RESERVED,
-    H.NO_CAPACITY,
-)  # fmt: skip
-"""Of several obstacles of a worker, the first of these is reported."""
 _CAPACITY = (H.RESERVED, H.NO_CAPACITY)
 
 
@@ -29,22 +24,22 @@ def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources
     """
     if not workers:
         return "the pool has no workers"
-    firsts = Counter(
-        min((one.kind for one in found), key=_BY_PERMANENCE.index, default=H.NO_CAPACITY) for found in workers
-    )
+    described = _describe(shape)
+    order = list(described)
+    firsts = Counter(min((one.kind for one in found), key=order.index, default=H.NO_CAPACITY) for found in workers)
     if H.NO_CAPACITY in firsts and shape.resources.fits(free):
         return f"fragmented: {join_words(format_amounts(free))} free in total, but no worker has enough for {shape}"
     if all(kind in _CAPACITY for kind in firsts):
         return f"no worker has capacity for {shape}"
-    said = ", ".join(f"{firsts[kind]} {_describe(kind, shape)}" for kind in _BY_PERMANENCE if kind in firsts)
-    return (
-        f"no worker has capacity: {said}" if any(kind in firsts for kind in _CAPACITY) else f"no worker matches: {said}"
-    )
+    said = ", ".join(f"{firsts[kind]} {words}" for kind, words in described.items() if kind in firsts)
+    if any(kind in firsts for kind in _CAPACITY):
+        return f"no worker has capacity: {said}"
+    return f"no worker matches: {said}"
 
 
-def _describe(kind: ObstacleKind, shape: Shape) -> str:
-    """Describe the workers with this obstacle."""
-    words = {
+def _describe(shape: Shape) -> dict[ObstacleKind, str]:
+    """Describe the workers with each obstacle, the most permanent obstacle first."""
+    return {
         H.OUTSIDE: "outside the zones of the pool",
         H.ZONE: f"not in zone {shape.zone}",
         H.LABEL: f"without {' and '.join(format_label(key, value) for key, value in shape.labels)}",
@@ -58,4 +53,3 @@ def _describe(kind: ObstacleKind, shape: Shape) -> str:
         H.RESERVED: "with capacity reserved for others",
         H.NO_CAPACITY: "full",
     }
-    return words[kind]

@@ -99,8 +99,7 @@ def check(expression: str, names: Collection[str] | None = CONDITION_NAMES) -> s
         used = _LINT.undeclared_variables_in_str(f"{{% if ({expression}) %}}{{% endif %}}")
     except TemplateError as error:
         return f"can't be parsed: {_format_error(error)}"
-    unknown = sorted(used - set(names)) if names is not None else []
-    if names is not None and unknown:
+    if names is not None and (unknown := sorted(used - set(names))):
         return f"uses undefined {', '.join(unknown)}; available: {' and '.join(sorted(names))}"
     return None
 

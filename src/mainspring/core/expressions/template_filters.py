@@ -22,7 +22,7 @@ from minijinja._lowlevel import State
 from mainspring.core.expressions.values import Array, EngineValue, EvaluationBudget, JsonValue, Object, plain, raw
 from mainspring.protocol.errors import ExpressionFailed
 
-BUDGET_VARIABLE = "_look"
+BUDGET_VARIABLE = "_budget"
 """Name of an evaluation's `EvaluationBudget` in the engine's context. Expressions can't name it: it begins with _."""
 
 _COMPARISONS: Mapping[str, Callable[..., bool]] = {
@@ -135,7 +135,7 @@ def _tojson(budget: EvaluationBudget, value: object) -> EngineValue:
 
 
 def _date_after(days: int) -> Callable[..., EngineValue]:
-    """Return the filter for the date so many days after that of a time: of `2026-11-16T06:30:00+01:00` with 0 days
+    """Return the filter that adds this number of days to the date of a time: with 0, `2026-11-16T06:30:00+01:00` gives
     `2026-11-16`."""
 
     def called(budget: EvaluationBudget, value: object) -> EngineValue:

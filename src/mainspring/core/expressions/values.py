@@ -1,7 +1,7 @@
 """JSON values as an expression sees them: passed one by one, and counted.
 
-1. One evaluation gets at most LOOKS values and TEXT characters, whichever filters they pass and however often. Beyond
-   that `EvaluationBudget.fault` is set, no more values are passed, and the evaluation reports the fault.
+1. One evaluation gets at most MAX_VALUES values and MAX_TEXT characters, whichever filters they pass and however often.
+   Beyond that `EvaluationBudget.fault` is set, no more values are passed, and the evaluation reports the fault.
 2. An object exposes its keys and an array its items: no attributes, no methods, no mutation.
 
 The engine treats a registered Sequence as an array, and a value with `items` as an object. It asks for an attribute

@@ -70,9 +70,7 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -> Resources:
     """The guarantee at an instant, including bookings."""
     held = [booking.guaranteed for booking in bookings if booking.holds_at(now)]
-    if not held:
-        return promised
-    return largest_of((promised, *held))
+    return largest_of((promised, *held)) if held else promised
 
 
 def check(booking: Booking, now: datetime, faults: Faults) -> None:

@@ -218,10 +218,8 @@ class FairQueues:
 
     def shapes(self) -> list[Shape]:
         """All unparked shapes with waiting tasks, each once."""
-        found: dict[Shape, None] = {}
-        for _, _, queues in self._tenants(Priority):
-            found.update((shape, None) for shape in queues if shape not in self.parked)
-        return list(found)
+        waiting = (shape for _, _, queues in self._tenants(Priority) for shape in queues)
+        return list(dict.fromkeys(shape for shape in waiting if shape not in self.parked))
 
     def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
         """Unparked shapes with waiting tasks at this priority."""
@@ -239,13 +237,9 @@ class FairQueues:
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
         """The queues of a tenant that can be tried now, unordered, each with the position of its oldest task."""
-        found = []
-        for shape in self.shapes_of(priority, tenant):
-            if shape not in self.parked and (only is None or shape == only):
-                head = self.head_of(priority, tenant, shape)
-                if head is not None:
-                    found.append(head)
-        return found
+        shapes = self.shapes_of(priority, tenant)
+        open_shapes = [shape for shape in shapes if shape not in self.parked and (only is None or shape == only)]
+        return [head for shape in open_shapes if (head := self.head_of(priority, tenant, shape)) is not None]
 
     def head_of(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
         """A queue, with the position of its oldest task. An empty one is removed."""
@@ -285,8 +279,8 @@ class FairQueues:
         reinserted = self._reinserted.get((priority, tenant, shape))
         if reinserted is None:
             return list(first)
-        true = sorted(entry for entry in reinserted if not _is_stale(entry[1:], priority))
-        joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
+        valid = sorted(entry for entry in reinserted if not _is_stale(entry[1:], priority))
+        joined = heapq.merge(first, (entry[1:3] for entry in valid), key=lambda entry: entry[1].since)
         return list(islice(joined, most))
 
     def front(self, priority: Priority, tenant: str, shape: Shape) -> tuple[datetime, int, Task] | None:
@@ -299,7 +293,7 @@ class FairQueues:
         """Return about how many tasks of its queue are before a task: stale entries are counted too."""
         queue = self._queues[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
         start = bisect_left(queue, task.since, key=lambda entry: entry[1].since)
-        for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long line
+        for place in range(start, len(queue)):  # not by iterating, which would begin at the head of a long queue
             other = queue[place][1]
             if other is task or other.since > task.since:
                 return place

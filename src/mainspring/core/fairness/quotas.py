@@ -1,4 +1,4 @@
-"""Quotas: what a tenant is guaranteed in a pool, and the most it may use there (ADM-5, PLC-5).
+"""Quotas: the guarantee of a tenant in a pool, and the limit of its use there (ADM-5, PLC-5).
 
     |<-- guaranteed -->|<------- burst ------->|
     never waits for        from spare capacity,     beyond: waits, whatever is free

@@ -1,6 +1,6 @@
 """Recent usage of tenants: the tie-breaker between equal shares (PLC-4).
 
-A share is what a tenant has at an instant. With more tenants than leases most have nothing, and are equal in that: the
+A share is what a tenant has at an instant. With more tenants than leases, most of them have a share of zero: the
 one with the least recent usage is next. Usage is a fraction of the pool times seconds, divided by the weight, so of
 one lease for all each tenant gets its part of the time.
 

@@ -1,8 +1,7 @@
 """All rules of operators about who may use what, as one shard needs them.
 
 The host reads them from the store and sends them to the shard as one event (`RulesChanged`) whenever any of them
-changes;
-they apply from the next turn on.
+changes. They apply from the next turn on.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ def check(output: str | None, run: ExpansionContext, limits: Limits) -> Expansio
         written = _read(output)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise refusal(_ADDED, [Fault("output", f"can't be decoded: {error}")]) from None
-    room = min(run.max_tasks, MAX_TASKS - run.task_count)
-    if len(written.tasks) > room:
-        why = f"{len(written.tasks)} tasks; this run may get at most {room} more"
+    capacity = min(run.max_tasks, MAX_TASKS - run.task_count)
+    if len(written.tasks) > capacity:
+        why = f"{len(written.tasks)} tasks; this run may get at most {capacity} more"
         raise refusal(_ADDED, [Fault("tasks", why)])
     tasks: list[tuple[int, TaskSpec]] = []
     known = set(run.positions)

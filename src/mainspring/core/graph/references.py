@@ -77,16 +77,15 @@ def walk(path: Path, given: Inputs) -> msgspec.Raw:
             raise ExpressionFailed("`outputs` is not a list: name the task, as in outputs.list")
         if path.steps[0] not in given.outputs:
             raise ExpressionFailed(f"uses the output of `{path.steps[0]}`, which the task does not need")
-    end = _walk(path, given)
-    if isinstance(end, msgspec.Raw):
-        return end
-    raise ExpressionFailed(end)
+    return _walk(path, given)
 
 
 def find(path: Path, given: Inputs) -> msgspec.Raw | None:
     """Resolve a path; None if it does not exist."""
-    end = _walk(path, given)
-    return end if isinstance(end, msgspec.Raw) else None
+    try:
+        return _walk(path, given)
+    except ExpressionFailed:
+        return None
 
 
 def resolve(raw: msgspec.Raw, given: Inputs) -> object:
@@ -110,8 +109,8 @@ def escape(key: str) -> str:
     return MARK + key if key.startswith(MARK) else key
 
 
-def _walk(path: Path, given: Inputs) -> msgspec.Raw | str:
-    """Resolve a path; return the reason as text if it does not exist."""
+def _walk(path: Path, given: Inputs) -> msgspec.Raw:
+    """Resolve a path. Raises ExpressionFailed if it does not exist."""
     name, steps = path.root, path.steps
     if name == "outputs":
         name, steps = str(steps[0]), steps[1:]
@@ -123,9 +122,9 @@ def _walk(path: Path, given: Inputs) -> msgspec.Raw | str:
         try:
             value = _step(value, step)
         except (msgspec.DecodeError, RecursionError):
-            return f"`{name}` is not {'a list' if isinstance(step, int) else 'an object'}"
+            raise ExpressionFailed(f"`{name}` is not {'a list' if isinstance(step, int) else 'an object'}") from None
         except LookupError:
-            return f"`{name}` has no `{step}`"
+            raise ExpressionFailed(f"`{name}` has no `{step}`") from None
         name = str(step)
     return value
 

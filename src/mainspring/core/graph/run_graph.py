@@ -36,9 +36,8 @@ def build_graph(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode
             nodes[further.task] = msgspec.structs.replace(node, needs=(*node.needs, *further.all_needs()))
     places = {name: place for place, name in enumerate(nodes)}
     ordered = list(nodes.values())
-    return [
-        ordered[place] for place in topological_order([[places[edge.task] for edge in node.needs] for node in ordered])
-    ]
+    needs = [[places[edge.task] for edge in node.needs] for node in ordered]
+    return [ordered[place] for place in topological_order(needs)]
 
 
 def _node(task: TaskSpec, parent_task: str | None) -> GraphNode:

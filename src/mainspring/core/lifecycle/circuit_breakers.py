@@ -51,19 +51,36 @@ class CircuitBreaker(msgspec.Struct, kw_only=True):
     """A task is held until exactly the time of the next probe."""
 
 
-class SignatureBreakers:
-    """Breakers for retries, one per error signature."""
+class _Breakers:
+    """The open breakers, by subject."""
 
     def __init__(self) -> None:
         self.open: dict[str, CircuitBreaker] = {}
+
+    def _active(self, subject: str, now: float) -> CircuitBreaker | None:
+        """Return the breaker if it is open, and record the activity."""
+        circuit = self.open.get(subject)
+        if circuit is not None:
+            circuit.last_seen_at = now
+        return circuit
+
+    def _open(self, subject: str, because: str, now: float) -> CircuitBreaker:
+        circuit = CircuitBreaker(subject=subject, because=because, opened_at=now, probed_at=now, last_seen_at=now)
+        self.open[subject] = circuit
+        return circuit
+
+
+class SignatureBreakers(_Breakers):
+    """Breakers for retries, one per error signature."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._failures: dict[str, deque[float]] = {}
         """Latest failures of each signature, in order of last activity."""
 
     def failed(self, signature: str, because: str, now: float) -> CircuitBreaker | None:
         """Record a failed attempt; return the breaker if it opened."""
-        circuit = self.open.get(signature)
-        if circuit is not None:
-            circuit.last_seen_at = now
+        if self._active(signature, now) is not None:
             return None
         latest = self._failures.pop(signature, None) or deque(maxlen=SIGNATURE_FAILURE_THRESHOLD)
         latest.append(now)
@@ -72,16 +89,13 @@ class SignatureBreakers:
             del self._failures[next(iter(self._failures))]
         if len(latest) < SIGNATURE_FAILURE_THRESHOLD or now - latest[0] > SIGNATURE_WINDOW_SECONDS:
             return None
-        circuit = CircuitBreaker(subject=signature, because=because, opened_at=now, probed_at=now, last_seen_at=now)
-        self.open[signature] = circuit
-        return circuit
+        return self._open(signature, because, now)
 
     def allows(self, signature: str, now: float) -> bool:
         """Return whether a due retry may run: always if the breaker is closed, else as a probe."""
-        circuit = self.open.get(signature)
+        circuit = self._active(signature, now)
         if circuit is None:
             return True
-        circuit.last_seen_at = now
         circuit.held += 1
         if circuit.held < PROBE_ONE_IN and now - circuit.probed_at < PROBE_INTERVAL_SECONDS:
             return False
@@ -94,11 +108,11 @@ class SignatureBreakers:
         return self.open.pop(signature, None)
 
 
-class JobBreakers:
+class JobBreakers(_Breakers):
     """Breakers for all tasks of a tenant's job."""
 
     def __init__(self) -> None:
-        self.open: dict[str, CircuitBreaker] = {}
+        super().__init__()
         self._counters: dict[str, _AttemptCounter] = {}
 
     def succeeded(self, job: str, now: float) -> None:
@@ -109,24 +123,18 @@ class JobBreakers:
         """Record an attempt that failed by the job's own fault; return the breaker if it opened."""
         counter = self._counter(job)
         counter.add(now, 1)
-        circuit = self.open.get(job)
-        if circuit is not None:
-            circuit.last_seen_at = now
+        if self._active(job, now) is not None:
             return None
         ended, failed = counter.totals()
         if ended < MIN_ATTEMPTS or 2 * failed <= ended:
             return None
-        because = f"{failed} of the latest {ended} attempts failed"
-        circuit = CircuitBreaker(subject=job, because=because, opened_at=now, probed_at=now, last_seen_at=now)
-        self.open[job] = circuit
-        return circuit
+        return self._open(job, f"{failed} of the latest {ended} attempts failed", now)
 
     def allows(self, job: str, now: float) -> bool:
         """Return whether a task of the job may start: always if the breaker is closed, else as a probe."""
-        circuit = self.open.get(job)
+        circuit = self._active(job, now)
         if circuit is None:
             return True
-        circuit.last_seen_at = now
         if now - circuit.probed_at < JOB_PROBE_INTERVAL_SECONDS:
             return False
         circuit.probed_at, circuit.has_probe = now, False

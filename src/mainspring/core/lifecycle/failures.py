@@ -85,13 +85,13 @@ _WORDS: Sequence[tuple[FailureClass, re.Pattern[str]]] = (
 )
 
 _VARYING = re.compile(
-    r"""(?<!\w)'[^'\n]{0,300}'(?!\w)      # what is quoted
+    r"""(?<!\w)'[^'\n]{0,300}'(?!\w)      # quoted text
       | "[^"\n]{0,300}" | `[^`\n]{0,300}`
       | \b[a-z][a-z0-9+.-]*://[^\s'"]+     # addresses
       | (?:[A-Za-z]:)?(?:[/\\][^\s/\\'",;]+)+[/\\]?   # paths
       | \b[0-9a-fA-F]{8,}\b                # digests without a digit are rare, but there are some
       | [\w.:@+%-]*\d[\w.:@+%-]*           # every word with a digit: numbers, ids, times, hosts
-      | [\x00-\x08\x0e-\x1f\x7f]+           # what no store takes, or nobody can read
+      | [\x00-\x08\x0e-\x1f\x7f]+           # control characters
     """,
     re.VERBOSE,
 )
@@ -262,16 +262,13 @@ def _by_rules(rules: Sequence[FailureRule], error_type: str, code: int | None, t
 def _by_built_in_rules(reported: str, error_type: str, code: int | None, signal: str | None, text: str) -> FailureClass:
     if reported != C.TRANSIENT and reported in C.__members__.values():
         return FailureClass(reported)
-    found = _TYPES.get(_short(error_type))
-    if found is None and reported == C.TRANSIENT:
-        found = C.TRANSIENT
-    if found is None and code is not None:
-        found = _EXIT_CODES.get(code)
-    if found is None and signal is not None:
-        found = _SIGNALS.get(signal)
-    if found is None:
-        found = next((kind for kind, words in _WORDS if words.search(text)), None)
-    return found or C.TRANSIENT
+    return (
+        _TYPES.get(_short(error_type))
+        or (C.TRANSIENT if reported == C.TRANSIENT else None)
+        or _EXIT_CODES.get(code or 0)
+        or _SIGNALS.get(signal or "")
+        or next((kind for kind, words in _WORDS if words.search(text)), C.TRANSIENT)
+    )
 
 
 def _short(error_type: str) -> str:

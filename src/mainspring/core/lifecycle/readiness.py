@@ -24,6 +24,7 @@ If you add a row: `core/lifecycle/states.py` needs the edge from PENDING, and do
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -38,6 +39,7 @@ from mainspring.protocol.errors import Broken, ExpressionFailed
 S = TaskState
 
 _MAX_NAMES = 5
+_name = attrgetter("name")
 
 
 class Upstream(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -92,11 +94,8 @@ def decide_when(when: str, named: Sequence[Upstream], params: str) -> Decision |
     except ExpressionFailed as error:
         return Decision(state=S.FAILED, because=f"condition can't be evaluated: {error}")
     first = _first(upstream for upstream in named if upstream.state is not S.SUCCEEDED) or _first(named)
-    return Decision(
-        state=S.SKIPPED,
-        because=f"condition is false: {expressions.shorten(when)}",
-        cause=None if first is None else first.cause or first.id,
-    )
+    cause = None if first is None else first.cause or first.id
+    return Decision(state=S.SKIPPED, because=f"condition is false: {expressions.shorten(when)}", cause=cause)
 
 
 def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:
@@ -106,9 +105,8 @@ def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence
             raise Broken(f"{upstream.id} is {upstream.state}: its downstream tasks can't be decided yet")
     cancelled = _first(upstream for upstream in upstreams if upstream.state is S.CANCELLED)
     if cancelled is not None:
-        return Decision(
-            state=S.CANCELLED, because=f"{cancelled.name} was cancelled", cause=cancelled.cause or cancelled.id
-        )
+        because = f"{cancelled.name} was cancelled"
+        return Decision(state=S.CANCELLED, because=because, cause=cancelled.cause or cancelled.id)
     failed = [upstream for upstream in upstreams if upstream.state in UNSUCCESSFUL]
     if failed and policy is not FailurePolicy.SKIP_FAILED:
         first = min(failed, key=_name)
@@ -141,11 +139,8 @@ def _evaluate_conditions(upstreams: Sequence[Upstream], params: str) -> Decision
             because = f"condition on {upstream.name} can't be evaluated: {error}"
             failure = failure or Decision(state=S.FAILED, because=because)
             continue
-        return Decision(
-            state=S.SKIPPED,
-            because=f"condition on {upstream.name} is false: {expressions.shorten(upstream.when)}",
-            cause=upstream.id,
-        )
+        because = f"condition on {upstream.name} is false: {expressions.shorten(upstream.when)}"
+        return Decision(state=S.SKIPPED, because=because, cause=upstream.id)
     return failure
 
 
@@ -165,7 +160,3 @@ def _format_ready(failed: Sequence[str], some_skipped: bool) -> str:
 
 def _first(upstreams: Iterable[Upstream]) -> Upstream | None:
     return min(upstreams, key=_name, default=None)
-
-
-def _name(upstream: Upstream) -> str:
-    return upstream.name

@@ -53,9 +53,8 @@ class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the loop keeps failing."""
         if self.failing_since is None or self.is_healthy(now):
             return False
-        return self.failures >= FAILING_AFTER_FAILURES or (
-            self.failures > 1 and now - self.failing_since >= FAILING_AFTER_SECONDS
-        )
+        is_persistent = self.failures > 1 and now - self.failing_since >= FAILING_AFTER_SECONDS
+        return is_persistent or self.failures >= FAILING_AFTER_FAILURES
 
     def backoff_seconds(self) -> float:
         """Return the delay before the next start."""

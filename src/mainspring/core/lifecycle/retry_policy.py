@@ -22,7 +22,7 @@ out of it, a longer limit after a timeout. `RetryState` carries this state from 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Literal
@@ -90,10 +90,11 @@ def decide_failure(
 
     `retries` is the number of retries of the run, `max_memory` the memory of the largest worker, if known.
     """
-    trail = _with_attempt(task.trail or RetryState(), ending)
-    if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
-        return _decide_loss(task, spec, job, ending, trail, scheduler_settings, now)
     policy, failure = spec.retry or job.retry, ending.failure
+    trail = _with_attempt(task.trail or RetryState(), ending)
+    delay = delay_seconds(task, spec, policy, failure, scheduler_settings)
+    if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
+        return _decide_loss(task, ending, trail, delay, now)
     otherwise = S.TIMED_OUT if ending.end is AttemptEnd.TIMED_OUT else S.FAILED
     tries = max_attempts_for(spec, policy, failure)
     what = _format_end(ending)
@@ -109,7 +110,6 @@ def decide_failure(
     if len(trail.workers) >= QUARANTINE_AFTER_WORKERS and not ending.is_widespread:
         because = f"{tried}, with the same error on {', '.join(trail.workers)}; quarantined until cleared"
         return RetryDecision(state=S.QUARANTINED, because=because, trail=trail)
-    delay = delay_seconds(task, spec, policy, failure, scheduler_settings)
     trail, change = _with_more_resources(spec, policy, failure, trail, scheduler_settings, max_memory)
     return RetryDecision(
         state=S.PENDING, because=f"{tried}; retrying in {delay:.3g} s{change}", trail=trail,
@@ -147,25 +147,17 @@ def backoff_seconds(
     """
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
-    class_backoff, built_in = policy.classes.get(failure.kind, _NO_BACKOFF), _built_in_backoff(policy, failure)
-    base = _first(
-        class_backoff.base_seconds,
-        built_in.base_seconds,
-        spec.retry_delay_seconds,
-        scheduler_settings.retry_delay_seconds,
+    sources = (
+        policy.classes.get(failure.kind, _NO_BACKOFF),
+        _built_in_backoff(policy, failure),
+        Backoff(base_seconds=spec.retry_delay_seconds, factor=policy.factor, cap_seconds=policy.cap_seconds),
     )
-    if policy.linear:
-        most = max(base, _first(class_backoff.cap_seconds, None, policy.cap_seconds, math.inf))
-        return min(base * tries, most)
-    factor = _first(class_backoff.factor, built_in.factor, policy.factor, scheduler_settings.retry_factor)
+    base = _first(sources, "base_seconds", scheduler_settings.retry_delay_seconds)
+    cap = _first(sources, "cap_seconds", math.inf if policy.linear else scheduler_settings.retry_cap_seconds)
+    factor = _first(sources, "factor", scheduler_settings.retry_factor)
+    delay = base * tries if policy.linear else base * factor ** (tries - 1)
     # A cap below the base delay does not shorten the first delay.
-    cap = max(
-        base,
-        _first(
-            class_backoff.cap_seconds, built_in.cap_seconds, policy.cap_seconds, scheduler_settings.retry_cap_seconds
-        ),
-    )
-    return min(base * factor ** (tries - 1), cap)
+    return min(delay, max(base, cap))
 
 
 def _built_in_backoff(policy: RetryPolicy, failure: Failure) -> Backoff:
@@ -174,19 +166,12 @@ def _built_in_backoff(policy: RetryPolicy, failure: Failure) -> Backoff:
     return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NO_BACKOFF
 
 
-def _first(class_backoff: float | None, built_in: float | None, of_all: float | None, otherwise: float) -> float:
-    return next((one for one in (class_backoff, built_in, of_all) if one is not None), otherwise)
+def _first(sources: Iterable[Backoff], field: str, otherwise: float) -> float:
+    values: Iterator[float | None] = (getattr(one, field) for one in sources)
+    return next((value for value in values if value is not None), otherwise)
 
 
-def _decide_loss(
-    task: Task,
-    spec: TaskSpec,
-    job: JobSpec,
-    ending: FailedAttempt,
-    trail: RetryState,
-    scheduler_settings: SchedulerSettings,
-    now: datetime,
-) -> RetryDecision:
+def _decide_loss(task: Task, ending: FailedAttempt, trail: RetryState, delay: float, now: datetime) -> RetryDecision:
     if task.losses > MAX_LOSSES:
         because = f"infrastructure: worker lost {task.losses} times"
         return RetryDecision(state=S.FAILED, because=because, trail=trail)
@@ -196,7 +181,6 @@ def _decide_loss(
     times = f"loss {task.losses} of at most {MAX_LOSSES}"
     if ending.end is AttemptEnd.LOST:
         return RetryDecision(state=S.QUEUED, because=f"worker lost ({times}); requeued", trail=trail)
-    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, scheduler_settings)
     because = f"worker failed to run it ({times}): {ending.failure.message}; retrying in {delay:.3g} s"
     return RetryDecision(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
 

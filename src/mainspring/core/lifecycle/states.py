@@ -36,11 +36,7 @@ _EDGES: dict[TaskState, frozenset[TaskState]] = {
     S.ASSIGNED: frozenset({S.RUNNING, S.QUEUED, S.CANCELLED, S.FAILED, S.QUARANTINED}),
     S.RUNNING: frozenset({S.SUCCEEDED, S.FAILED, S.TIMED_OUT, S.CANCELLED, S.QUEUED, S.PENDING, S.QUARANTINED}),
     S.QUARANTINED: frozenset({S.QUEUED, S.CANCELLED}),
-    S.SUCCEEDED: frozenset(),
-    S.FAILED: frozenset(),
-    S.TIMED_OUT: frozenset(),
-    S.CANCELLED: frozenset(),
-    S.SKIPPED: frozenset(),
+    **dict.fromkeys((S.SUCCEEDED, S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED), frozenset[TaskState]()),
 }
 
 FINAL = frozenset(state for state in S if not _EDGES[state])

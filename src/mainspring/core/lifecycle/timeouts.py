@@ -58,9 +58,8 @@ def stall_limit(spec: TaskSpec, scheduler_settings: SchedulerSettings) -> float:
 
 def after_timeout(spec: TaskSpec, trail: RetryState | None, scheduler_settings: SchedulerSettings) -> float:
     """Return the hard limit of the attempt after a timeout."""
-    return _bounded(
-        spec, trail, hard_limit(spec, trail, scheduler_settings) * _TIMEOUT_GROWTH_FACTOR, scheduler_settings
-    )
+    wanted = hard_limit(spec, trail, scheduler_settings) * _TIMEOUT_GROWTH_FACTOR
+    return _bounded(spec, trail, wanted, scheduler_settings)
 
 
 def extended(

@@ -4,8 +4,8 @@ A holder that needs more records that in its row; one that has more than it need
 its own, once its use is below; free parts are taken under a lock. With one pool one holder has all of it.
 
 1. Each may have the same, but no more than it needs: its fair part.
-2. While a holder has less than that, those with more come down to theirs (`target`), and nobody else takes what they
-   give up (`grant`). The remainder goes to whichever holder asks first.
+2. While a holder has less than that, those with more come down to theirs (`target`), and no other holder takes what
+   they give up (`grant`). The remainder goes to whichever holder asks first.
 3. Where the fair part is below one, holders take turns: one gives its part up for those that wait, and does not get it
    back before it has waited too.
 """
@@ -32,7 +32,7 @@ class ShareRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def grant(limit: str, total: int, rows: Sequence[ShareRow], holder: str, wanted: int) -> ShareRow:
     """The row of a holder that needs `wanted` in all, with what is free for it added to its share.
 
-    `rows` are all of the limit. Its share is never lowered here: nobody else knows what it uses.
+    `rows` are all of the limit. Its share is never lowered here: only the holder knows its use.
     """
     mine = next((row for row in rows if row.holder == holder), None)
     others = [row for row in rows if row.holder != holder]

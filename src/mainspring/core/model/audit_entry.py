@@ -88,8 +88,7 @@ def seal(entries: Iterable[AuditEntry], heads: Mapping[str, ChainHead]) -> list[
         seq, previous = ends.get(entry.tenant, (0, GENESIS_HASH))
         seq, digest = seq + 1, chain_hash(previous, seq + 1, entry)
         ends[entry.tenant] = (seq, digest)
-        fields = {name: value for name, value in asdict(entry).items() if name in AuditEntry.__struct_fields__}
-        sealed.append(AuditRow(**fields, seq=seq, hash=digest))
+        sealed.append(AuditRow(**asdict(entry) | {"seq": seq, "hash": digest}))
     return sealed
 
 

@@ -89,9 +89,9 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Version of the scheduler."""
 
 
-def is_sampled(room_id: str, sampled_per_1000: int) -> bool:
+def is_sampled(lease_id: str, sampled_per_1000: int) -> bool:
     """Return whether the placement of a lease is sampled, by the random bits at the end of its id."""
-    return int(room_id[-8:], 16) % _OF < sampled_per_1000
+    return int(lease_id[-8:], 16) % _OF < sampled_per_1000
 
 
 def placement_reason(*, was_reserved: bool, workers_examined: int | None, worker_count: int, group_size: int) -> str:

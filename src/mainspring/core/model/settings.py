@@ -35,6 +35,10 @@ def _range(minimum: float, maximum: float, about: str) -> Meta:
     return Meta(ge=minimum, le=maximum, description=about)
 
 
+def _count(about: str) -> Meta:
+    return _range(1, _MAX, about)
+
+
 def _days(what: str) -> Meta:
     return _range(1, _CENTURY, what)
 
@@ -42,17 +46,13 @@ def _days(what: str) -> Meta:
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler settings, with their defaults."""
 
-    fan_out_burst: Annotated[int, _range(1, _MAX, "tasks that a run may add in a burst while other runs wait")] = 2_000
-    fan_out_per_second: Annotated[int, _range(1, _MAX, "tasks that a run may add per second after the burst")] = 1_000
-    ready_burst: Annotated[
-        int, _range(1, _MAX, "tasks of a run that may become ready in a burst while other runs wait")
-    ] = 5_000
-    ready_per_second: Annotated[
-        int, _range(1, _MAX, "tasks of a run that may become ready per second after the burst")
-    ] = 5_000
-    retries_per_second: Annotated[int, _range(1, _MAX, "retries per second in a pool")] = 5_000
+    fan_out_burst: Annotated[int, _count("tasks that a run may add in a burst while other runs wait")] = 2_000
+    fan_out_per_second: Annotated[int, _count("tasks that a run may add per second after the burst")] = 1_000
+    ready_burst: Annotated[int, _count("tasks of a run that may become ready in a burst while other runs wait")] = 5_000
+    ready_per_second: Annotated[int, _count("tasks of a run that may become ready per second after the burst")] = 5_000
+    retries_per_second: Annotated[int, _count("retries per second in a pool")] = 5_000
     same_signature_retries_per_second: Annotated[
-        int, _range(1, _MAX, "retries per second in a pool for one error signature")
+        int, _count("retries per second in a pool for one error signature")
     ] = 500
     assignment_timeout_seconds: Annotated[
         float, _range(1, 3_600, "seconds until an unacknowledged assignment is requeued")
@@ -92,11 +92,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     defragment: Annotated[int, _range(0, 1, "1: move P2 tasks if a P1 task fits the pool but no single worker")] = 0
     escalate_at_risk: Annotated[int, _range(0, 1, "1: raise the priority of a run at risk of missing its deadline")] = 1
     p0_needs_grant: Annotated[int, _range(0, 1, "1: only tenants with a grant may use P0")] = 1
-    submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second in the cluster")] = 10_000
-    tenant_submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second of a tenant")] = 1_000
-    user_submissions_per_second: Annotated[int, _range(1, _MAX, "submissions per second of a user")] = 100
-    queries_per_second: Annotated[int, _range(1, _MAX, "status queries per second of a tenant")] = 100
-    actions_per_second: Annotated[int, _range(1, _MAX, "actions per second of a user")] = 10
+    submissions_per_second: Annotated[int, _count("submissions per second in the cluster")] = 10_000
+    tenant_submissions_per_second: Annotated[int, _count("submissions per second of a tenant")] = 1_000
+    user_submissions_per_second: Annotated[int, _count("submissions per second of a user")] = 100
+    queries_per_second: Annotated[int, _count("status queries per second of a tenant")] = 100
+    actions_per_second: Annotated[int, _count("actions per second of a user")] = 10
     shed_half_p2_at: Annotated[
         int, _range(1, 1_000_000_000, "waiting runs in a pool above which every second new P2 run is refused")
     ] = 1_000_000
@@ -106,11 +106,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     slow_p1_at: Annotated[
         int, _range(1, 1_000_000_000, "waiting runs in a pool above which new P1 runs are throttled")
     ] = 4_000_000
-    slowed_p1_per_second: Annotated[
-        int, _range(1, _MAX, "new P1 runs per second in a pool while they are throttled")
-    ] = 100
+    slowed_p1_per_second: Annotated[int, _count("new P1 runs per second in a pool while they are throttled")] = 100
     throttled_starts_per_second: Annotated[
-        int, _range(1, _MAX, "starts per second in a pool of a tenant over its failure budget")
+        int, _count("starts per second in a pool of a tenant over its failure budget")
     ] = 1
 
     def pace(self, work: PacedOperation) -> Rate:

@@ -1,7 +1,6 @@
 """A worker in the shard's memory, and the leases that use its capacity.
 
-1. Use is the sum over live leases. `used` caches that sum for placement; `leased_resources` computes it, and the sweep
-   and the simulator compare the two (I-60).
+1. Use is the sum over live leases. `used` caches that sum for placement; the simulator compares the two (I-60).
 2. A group is one lease: it uses the capacity of one task, and releases it when its last member has ended or was
    returned (I-65).
 3. Reserved capacity (PLC-6) is not in use: only the task that it is reserved for can use it. Reservations may exceed
@@ -142,11 +141,3 @@ class Worker(msgspec.Struct, kw_only=True):
 def is_claimant(worker_id: str) -> bool:
     """Return whether a worker takes its work by claims."""
     return worker_id.startswith(CLAIMANT)
-
-
-def leased_resources(worker: Worker) -> Resources:
-    """Return the sum of a worker's live leases."""
-    total = ZERO_RESOURCES
-    for lease in worker.leases.values():
-        total += lease.shape.resources
-    return total

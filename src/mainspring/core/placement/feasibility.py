@@ -83,16 +83,8 @@ class ObstacleKind(StrEnum):
     """The worker reported that it can't run such a task."""
 
 
-PERMANENT = frozenset(
-    {
-        ObstacleKind.LABEL,
-        ObstacleKind.ZONE,
-        ObstacleKind.OUTSIDE,
-        ObstacleKind.TOO_BIG,
-        ObstacleKind.NEAR,
-        ObstacleKind.REFUSED,
-    }
-)
+H = ObstacleKind
+PERMANENT = frozenset({H.LABEL, H.ZONE, H.OUTSIDE, H.TOO_BIG, H.NEAR, H.REFUSED})
 """Obstacles that don't pass: `is_feasible` is false for a worker with one of these, and for no other."""
 
 
@@ -167,23 +159,23 @@ def obstacles(
     """
     found: list[Obstacle] = []
     if worker.status is not WorkerStatus.READY:
-        found.append(Obstacle(ObstacleKind.NOT_READY, f"{worker.id} is {worker.status}"))
+        found.append(Obstacle(H.NOT_READY, f"{worker.id} is {worker.status}"))
     if not worker.accepts_work():
         found.extend(_why_not_accepting(worker))
     for key, value in shape.labels:
         if not _has_label(worker, key, value):
-            found.append(Obstacle(ObstacleKind.LABEL, f"{worker.id} has no label {format_label(key, value)}"))
+            found.append(Obstacle(H.LABEL, f"{worker.id} has no label {format_label(key, value)}"))
     if shape.zone is not None and shape.zone != worker.zone:
-        found.append(Obstacle(ObstacleKind.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
+        found.append(Obstacle(H.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
     if zones and worker.zone not in zones:
         detail = f"{worker.id} is in zone {worker.zone or 'none'}, which is not one of the pool's"
-        found.append(Obstacle(ObstacleKind.OUTSIDE, detail))
+        found.append(Obstacle(H.OUTSIDE, detail))
     if affinity.affinity is not None and worker.id not in affinity.affinity:
-        found.append(Obstacle(ObstacleKind.NEAR, f"{worker.id} is not where {', '.join(shape.affinity)} ran"))
+        found.append(Obstacle(H.NEAR, f"{worker.id} is not where {', '.join(shape.affinity)} ran"))
     if worker.id in affinity.anti_affinity:
-        found.append(Obstacle(ObstacleKind.APART, f"{worker.id} runs {', '.join(shape.anti_affinity)} of the same run"))
+        found.append(Obstacle(H.APART, f"{worker.id} runs {', '.join(shape.anti_affinity)} of the same run"))
     if worker.refused and shape in worker.refused:
-        found.append(Obstacle(ObstacleKind.REFUSED, f"{worker.id} refused such a task"))
+        found.append(Obstacle(H.REFUSED, f"{worker.id} refused such a task"))
     free = worker.free_for(task_id)
     if not shape.resources.fits(free):
         found.extend(_shortages(shape.resources, worker, free))
@@ -247,9 +239,8 @@ def choose(
     if len(affinity.local) > _MAX_LOCAL:
         affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL])
     local = _zones_of(affinity.local, open_workers) if affinity.local else ()
-    return _best(
-        shape, _candidates(shape, open_workers, random, priority, affinity, local, zones, can_take), affinity, local
-    )
+    found = _candidates(shape, open_workers, random, priority, affinity, local, zones, can_take)
+    return _best(shape, found, affinity, local)
 
 
 def _candidates(
@@ -294,9 +285,8 @@ def score(shape: Shape, worker: Worker, affinity: Affinity = NO_AFFINITY, local:
 def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, affinity: Affinity = NO_AFFINITY) -> float:
     """The score by which `choose` compares a worker with others."""
     affinity = replace(affinity, local=affinity.local[:_MAX_LOCAL]) if affinity.local else affinity
-    return score(
-        shape, worker, affinity, () if affinity.affinity is not None else _zones_of(affinity.local, open_workers)
-    )
+    local = () if affinity.affinity is not None else _zones_of(affinity.local, open_workers)
+    return score(shape, worker, affinity, local)
 
 
 def _zones_of(names: Iterable[str], open_workers: OpenWorkers) -> tuple[str, ...]:
@@ -395,9 +385,9 @@ def _why_not_accepting(worker: Worker) -> list[Obstacle]:
     found = []
     if worker.hold or worker.leaving:
         held = f"{worker.hold} ({worker.hold_why})" if worker.hold else "leaving"
-        found.append(Obstacle(ObstacleKind.HELD, f"{worker.id} is {held}"))
+        found.append(Obstacle(H.HELD, f"{worker.id} is {held}"))
     if worker.wants == 0:
-        found.append(Obstacle(ObstacleKind.UNCLAIMED, f"{worker.id} has no claim open"))
+        found.append(Obstacle(H.UNCLAIMED, f"{worker.id} has no claim open"))
     return found
 
 
@@ -407,10 +397,10 @@ def _shortages(wanted: Resources, worker: Worker, free: Resources) -> list[Obsta
     for name in NAMES:
         needs, has, left = getattr(wanted, name), getattr(worker.total, name), getattr(unused, name)
         if needs > has:
-            found.append(Obstacle(ObstacleKind.TOO_BIG, f"{worker.id} has {has} {name} in total, {needs} needed"))
+            found.append(Obstacle(H.TOO_BIG, f"{worker.id} has {has} {name} in total, {needs} needed"))
         elif needs > left:
-            found.append(Obstacle(ObstacleKind.NO_CAPACITY, f"{worker.id} has {left} {name} free, {needs} needed"))
+            found.append(Obstacle(H.NO_CAPACITY, f"{worker.id} has {left} {name} free, {needs} needed"))
         elif needs > getattr(free, name):
             detail = f"{worker.id} has {left} {name} free, but reserved for other tasks; {needs} needed"
-            found.append(Obstacle(ObstacleKind.RESERVED, detail))
+            found.append(Obstacle(H.RESERVED, detail))
     return found

@@ -263,12 +263,8 @@ def _pick(needs: Resources, free: Resources, parts: Sequence[_Part]) -> list[_Pa
 
 def coverage(resources: Resources, short: Resources) -> float:
     """Return how much of the shortage these resources cover, as a sum of fractions of each resource."""
-    parts: list[float] = []
-    for name in NAMES:
-        lack, has = getattr(short, name), getattr(resources, name)
-        if lack > 0:
-            parts.append(min(has, lack) / lack)
-    return sum(parts)
+    lacks = ((name, getattr(short, name)) for name in NAMES)
+    return float(sum(min(getattr(resources, name), lack) / lack for name, lack in lacks if lack > 0))
 
 
 def _can_move(lease: Lease, worker: Worker, cluster: ClusterView) -> bool:

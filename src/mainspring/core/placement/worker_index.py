@@ -6,7 +6,7 @@ A label that at most `RARE_LABEL_WORKERS` workers have makes no kinds: these wor
 
 1. A worker is in the index exactly while it is ready and accepts new tasks, in one cell of one shelf, also when full.
 2. The index finds capacity, and omits no worker that has it. Whether a worker is feasible is decided by
-   `placement.obstacles`.
+   `feasibility.obstacles`.
 3. Its answers depend on past events and on `random` only: no iteration goes through a set.
 
 A change of free capacity costs 2 µs, and as much again at the next scan of the shelves, at any number of workers.

@@ -108,7 +108,7 @@ class _Term(msgspec.Struct, frozen=True):
     signs: str
     """Allowed operators; `:` includes `=`."""
     read: Callable[[str, str, ListKind, datetime], dict[str, object]]
-    """Parser: from operator, value, list and time to the fields of `Filter`. Raises _Wrong."""
+    """Parser: from operator, value, list and time to the fields of `Filter`. Raises _FilterError."""
 
 
 def _words(text: str, where: str, faults: Faults) -> list[str]:
@@ -126,7 +126,7 @@ def _words(text: str, where: str, faults: Faults) -> list[str]:
 
 
 def _take(word: str, listed: ListKind, now: datetime, fields: dict[str, object], labels: dict[str, str]) -> None:
-    """Add the restriction of one term. Raises _Wrong."""
+    """Add the restriction of one term. Raises _FilterError."""
     match = _PARTS.fullmatch(word)
     if match is None:
         raise _FilterError(f"has no field name: write {_example(listed)}:{_short(word)}")
@@ -151,7 +151,7 @@ def _take(word: str, listed: ListKind, now: datetime, fields: dict[str, object],
 
 
 def _term(name: str, listed: ListKind) -> _Term:
-    """Return the definition of a term in this list. Raises _Wrong if there is none."""
+    """Return the definition of a term in this list. Raises _FilterError if there is none."""
     meaning = _TERMS.get(name)
     if meaning is None:
         known = sorted(word for word, meaning in _TERMS.items() if listed in meaning.lists)

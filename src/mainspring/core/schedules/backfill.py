@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
+from mainspring.core.model.schedule_rows import FireRow
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.start_policy import Start
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
@@ -16,11 +17,19 @@ from mainspring.core.schedules.windows import Outcome
 _NOT_RUN = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
 
 
-class PastWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest fire of a window that has a row of its own."""
+MAX_LISTED = 1_000
+"""Limit of windows that a dry run lists."""
 
-    outcome: Outcome
-    generation: int
+
+class BackfillCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to run past windows."""
+
+    since: datetime
+    before: datetime
+    max_parallel: int = 1
+    again: bool = False
+    by: str
+    why: str = ""
 
 
 class BackfillWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,27 +52,22 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_backfill(
-    spec: ScheduleSpec,
-    *,
-    since: datetime,
-    before: datetime,
-    now: datetime,
-    past: Mapping[datetime, PastWindow],
-    again: bool = False,
-    limit: int,
+    spec: ScheduleSpec, command: BackfillCommand, past: Iterable[FireRow], now: datetime, *, limit: int = MAX_LISTED
 ) -> Backfill:
     """Plan the windows from `since` up to `before`, excluding the future and everything before 1970.
 
-    Windows that ran or are waiting are excluded unless `again` is set. Skipped and late windows run. A window with a
-    row of its own runs as its next generation; one that was only counted in a collapsed row runs as the first.
+    `past` has all fires of the range that have a row of their own. Windows that ran or are waiting are excluded unless
+    `again` is set. Skipped and late windows run. A window with a row of its own runs as its next generation; one that
+    was only counted in a collapsed row runs as the first.
     """
-    after = max(since, EPOCH) - INSTANT
-    until = min(max(before, EPOCH) - INSTANT, now)
+    latest = {fire.window_at: fire for fire in sorted(past, key=lambda one: one.generation)}
+    after = max(command.since, EPOCH) - INSTANT
+    until = min(max(command.before, EPOCH) - INSTANT, now)
     windows: list[BackfillWindow] = []
     window = next_window(spec.trigger, after)
     while window is not None and window <= until and len(windows) < limit:
-        known = past.get(window)
-        is_wanted = known is None or again or known.outcome in _NOT_RUN
+        known = latest.get(window)
+        is_wanted = known is None or command.again or known.outcome in _NOT_RUN
         generation = 0 if known is None else known.generation
         windows.append(BackfillWindow(window_at=window, is_wanted=is_wanted, generation=generation + is_wanted))
         window = next_window(spec.trigger, window)

@@ -31,12 +31,7 @@ def next_change(trigger: Trigger, after: datetime) -> ClockChange | None:
     cron = parse(trigger.cron)
     for stretch in stretches_from(zone, to_seconds(after), years=1):
         local_before, local_after = stretch.start + stretch.before, stretch.start + stretch.offset
-        is_ahead = stretch.start > to_seconds(after)
-        if (
-            is_ahead
-            and local_before != local_after
-            and count_walls(cron, min(local_before, local_after), max(local_before, local_after))
-        ):
+        if stretch.start > to_seconds(after) and count_walls(cron, *sorted((local_before, local_after))):
             return ClockChange(at=to_instant(stretch.start), sentence=_describe(cron, stretch))
     return None
 

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.expressions import engine as expressions
 from mainspring.core.model.alerts import AlertKind, Severity
@@ -155,10 +155,7 @@ def plan_due(evaluation: Evaluation) -> None:
     if not evaluation.plans_windows():
         evaluation.update(replace(row, next_at=None))
         return
-    planned = plan(
-        row.id, spec, planned_through=row.planned_through, now=evaluation.now,
-        default_jitter_seconds=evaluation.context.default_jitter_seconds,
-    )  # fmt: skip
+    planned = plan(spec, planned_through=row.planned_through, now=evaluation.now)
     for fire in planned.fires:
         _take_planned(evaluation, fire)
     evaluation.update(replace(row, planned_through=planned.planned_through, next_at=planned.next_at))
@@ -203,19 +200,15 @@ def _noted(fire: FireRow | None, ended: Ended) -> FireRow:
 
 
 def _take_planned(evaluation: Evaluation, planned: Fire) -> None:
-    row = FireRow(
-        schedule_id=evaluation.row.id, window_at=planned.window_at, generation=planned.generation,
-        last_window_at=planned.last_window_at, count=planned.count, outcome=Outcome.WAITING, because=planned.because,
-        is_catch_up=planned.is_catch_up, decided_at=evaluation.now,
-    )  # fmt: skip
+    fields = asdict(planned) | {"outcome": Outcome.WAITING}
+    row = FireRow(**fields, schedule_id=evaluation.row.id, decided_at=evaluation.now)
     if planned.outcome is not Outcome.RAN:
         evaluation.record_skipped(row, planned.outcome, planned.because)
     elif not isinstance(evaluation.spec.trigger, EventTrigger):
         evaluation.waiting.append(row)
     elif received_event_since(evaluation, planned.window_at):
-        evaluation.record_skipped(
-            row, Outcome.SKIPPED, f"event received at {evaluation.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        because = f"event received at {evaluation.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}"
+        evaluation.record_skipped(row, Outcome.SKIPPED, because)
     else:
         evaluation.waiting.append(replace(row, flagged=True, because=f"no event received: {planned.because}"))
         window = f"{planned.window_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -231,7 +224,7 @@ def _decide(evaluation: Evaluation, fire: FireRow, situation: Situation, probe: 
     if evaluation.case.job is None:
         evaluation.record_skipped(fire, Outcome.SKIPPED, f"job {evaluation.row.job} does not exist")
         return
-    refused = evaluation.place().faults
+    refused = evaluation.route().faults
     fault = f"its job is not admitted: {refused[0].why}" if refused else evaluation.params_fault(fire)
     if fault is not None:
         evaluation.record_skipped(fire, Outcome.SKIPPED, fault)
@@ -254,14 +247,9 @@ def _decide(evaluation: Evaluation, fire: FireRow, situation: Situation, probe: 
 
 
 def _decide_paused(evaluation: Evaluation, fire: FireRow) -> None:
-    jitter = evaluation.context.default_jitter_seconds
-    is_late = fire.backfill_id is None and is_too_late(
-        evaluation.spec, fire.window_at, evaluation.now, default_jitter_seconds=jitter
-    )
-    if is_late:
-        evaluation.record_skipped(
-            fire, Outcome.LATE, f"more than {evaluation.spec.max_delay_seconds or 0:g} s late while paused"
-        )
+    if fire.backfill_id is None and is_too_late(evaluation.spec, fire.window_at, evaluation.now):
+        because = f"more than {evaluation.spec.max_delay_seconds or 0:g} s late while paused"
+        evaluation.record_skipped(fire, Outcome.LATE, because)
     else:
         evaluation.wait(fire, "the schedule is paused")
 
@@ -270,10 +258,7 @@ def _start(evaluation: Evaluation, fire: FireRow, situation: Situation) -> Start
     if fire.backfill_id is not None:
         going = sum(one.backfill_id == fire.backfill_id for one in evaluation.active)
         return decide_backfilled(going, evaluation.backfills[fire.backfill_id].max_parallel)
-    return decide_start(
-        evaluation.spec, fire.window_at, situation, now=evaluation.now,
-        default_jitter_seconds=evaluation.context.default_jitter_seconds,
-    )  # fmt: skip
+    return decide_start(evaluation.spec, fire.window_at, situation, now=evaluation.now)
 
 
 def _apply(evaluation: Evaluation, fire: FireRow, start: Start) -> None:
@@ -301,9 +286,7 @@ def _situation(evaluation: Evaluation, fire: FireRow, queued: int, *, has_newer:
         stopping=sum(one.stopping for one in counted),
         waiting=queued,
         has_newer=has_newer,
-        other=UpstreamWindow()
-        if evaluation.spec.after is None
-        else upstream_window(evaluation.case.other, fire.window_at),
+        other=upstream_window(evaluation.case.other, fire.window_at),
     )
 
 
@@ -420,7 +403,7 @@ def _assess_streak(evaluation: Evaluation, before: tuple[RunState, ...], state: 
         if row.enabled:
             evaluation.alert(AlertKind.SCHEDULE_DISABLED, Severity.HIGH, over, run_id, resolved=True)
     failures = count_failures((state, *before))
-    verdict = assess(evaluation.spec, (state, *before))
+    verdict = assess(evaluation.spec, failures)
     if verdict is Verdict.DISABLE and row.enabled:
         because = f"{failures} consecutive runs failed"
         evaluation.update(replace(row, enabled=False, next_at=None, because=because))

@@ -31,15 +31,14 @@ from mainspring.core.model.schedule_rows import (
     ScheduleSnapshot,
 )
 from mainspring.core.model.task import Priority
-from mainspring.core.schedules import windows
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, compute_params
 from mainspring.core.schedules.time_zones import INSTANT
 from mainspring.core.schedules.triggers import ManualTrigger, previous_window
-from mainspring.core.schedules.windows import Outcome, fire_key
+from mainspring.core.schedules.windows import Outcome, fire_key, start_of
 from mainspring.protocol.errors import Broken, ExpressionFailed
 
 US = "mainspring"
-"""Actor of what nobody requested."""
+"""Actor of automatic changes."""
 CANCEL_RUN = "run.cancel"
 PROBE_FILE = "file.probe"
 _MAX_PARAMS_BYTES = Limits().max_payload_bytes
@@ -121,7 +120,7 @@ class Evaluation:
         self.now = now
         self.context = context
         self.row = case.schedule
-        self.spec = spec
+        self.spec = self._with_jitter(spec)
         self.waiting = list(case.waiting)
         self.active = list(case.active)
         self.backfills = {one.id: one for one in case.backfills}
@@ -143,7 +142,7 @@ class Evaluation:
     def update(self, row: ScheduleRow) -> None:
         """Replace the schedule's row."""
         if row.spec != self.row.spec:
-            self.spec = decode_spec(row)
+            self.spec = self._with_jitter(decode_spec(row))
         self.row = row
 
     def action(
@@ -199,12 +198,10 @@ class Evaluation:
         job = self.case.job
         if job is None:
             raise Broken(f"job {self.row.job} of schedule {self.row.id} does not exist")
-        start_at = self.now
-        if is_planned(fire):
-            jitter = self.context.default_jitter_seconds
-            start_at = windows.start_of(self.row.id, self.spec, fire.window_at, self.now, default_jitter_seconds=jitter)
+        is_planned = not fire.by and fire.event is None
+        start_at = start_of(self.row.id, self.spec, fire.window_at, self.now) if is_planned else self.now
         run = Run(
-            id=self.context.new_run_id(self.now), shard=self.place().pool, tenant=self.row.tenant, job_id=job.id,
+            id=self.context.new_run_id(self.now), shard=self.route().pool, tenant=self.row.tenant, job_id=job.id,
             priority=self.spec.priority, params=self.params_of(fire), task_count=self.context.count_tasks(job),
             submitted_by=fire.by or f"schedule:{self.row.name}", linked_run=fire.repeats, watched=True,
             created_at=self.now, start_at=start_at, schedule_id=self.row.id, window_at=fire.window_at,
@@ -228,7 +225,7 @@ class Evaluation:
         name = f"{fire_key(self.row.id, fire.window_at, fire.generation)}:file:{self.now.isoformat()}"
         request = FileProbeRequest(
             schedule=self.row.id, window_at=fire.window_at, generation=fire.generation, asked_at=self.now,
-            pool=self.place().pool, path=path,
+            pool=self.route().pool, path=path,
         )  # fmt: skip
         self.send(name, PROBE_FILE, request)
 
@@ -260,16 +257,15 @@ class Evaluation:
             raise ExpressionFailed(f"larger than {_MAX_PARAMS_BYTES} bytes")
         return whole.decode()
 
-    def place(self) -> Route:
-        """The pool of the schedule's runs, or why they are refused now."""
+    def route(self) -> Route:
+        """Return the pool of the schedule's runs, or why they are refused now."""
         job = self.case.job
         if job is None:
             return Route(pool=self.row.pool)
-        return self.context.admit(
-            ScheduledRunRequest(
-                tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now
-            )
+        request = ScheduledRunRequest(
+            tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now
         )
+        return self.context.admit(request)
 
     def params_fault(self, fire: FireRow) -> str | None:
         """Return why a window's parameters can't be computed; None if they can."""
@@ -311,6 +307,11 @@ class Evaluation:
             outgoing=tuple(self._outgoing),
         )
 
+    def _with_jitter(self, spec: ScheduleSpec) -> ScheduleSpec:
+        """Return the definition with the server's jitter if it has none of its own."""
+        default = self.context.default_jitter_seconds
+        return replace(spec, jitter_seconds=default) if spec.jitter_seconds is None and default else spec
+
     def _write(self, fire: FireRow, **values: object) -> FireRow:
         decided = replace(fire, **values)
         if decided != self._before.get(key_of(fire)):
@@ -330,11 +331,6 @@ def decode_spec(row: ScheduleRow) -> ScheduleSpec:
 def key_of(fire: FireRow) -> Key:
     """The key of a fire within its schedule."""
     return fire.window_at, fire.generation
-
-
-def is_planned(fire: FireRow) -> bool:
-    """Return whether a fire comes from the trigger's own windows, not from a user or an event."""
-    return not fire.by and fire.event is None
 
 
 def pause_broken(evaluation_batch: EvaluationBatch, fault: str) -> list[ScheduleDecision]:

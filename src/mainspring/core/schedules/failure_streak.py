@@ -33,9 +33,8 @@ def count_failures(newest_first: Iterable[RunState]) -> int:
     return failures
 
 
-def assess(spec: ScheduleSpec, newest_first: Iterable[RunState]) -> Verdict:
-    """Assess the latest runs. Pass only those since the schedule was last enabled: earlier ones were dealt with."""
-    failures = count_failures(newest_first)
+def assess(spec: ScheduleSpec, failures: int) -> Verdict:
+    """Assess the consecutive failures since the schedule was last enabled: earlier ones were dealt with."""
     if spec.max_consecutive_failures is not None and failures >= spec.max_consecutive_failures:
         return Verdict.DISABLE
     return Verdict.WARN if failures >= WARN_AT else Verdict.OK

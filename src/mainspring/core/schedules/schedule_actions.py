@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.admission import validate_job
 from mainspring.core.admission.validate_job import Faults, Limits
@@ -32,7 +32,7 @@ from mainspring.core.model.schedule_rows import (
     ScheduleDecision,
     ScheduleRow,
 )
-from mainspring.core.schedules.backfill import Backfill, PastWindow, plan_backfill
+from mainspring.core.schedules.backfill import MAX_LISTED, Backfill, BackfillCommand, plan_backfill
 from mainspring.core.schedules.evaluate import decide_open, plan_due, skip_waiting
 from mainspring.core.schedules.evaluation import Context, Evaluation, evaluate_each
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
@@ -43,8 +43,6 @@ from mainspring.protocol.errors import Conflict, Fault, Refused, VersionMismatch
 
 MAX_BACKFILLED = 800
 """Limit of backfilled windows of one schedule that are waiting or running."""
-MAX_LISTED = 1_000
-"""Limit of windows that a dry run lists."""
 MAX_PARALLEL = 100
 MAX_DAYS_SINCE = 366
 _FAR = datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
@@ -68,17 +66,6 @@ class TriggerCommand(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     past: tuple[FireRow, ...] = ()
     """All fires of that window."""
-
-
-class BackfillCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to run past windows."""
-
-    since: datetime
-    before: datetime
-    max_parallel: int = 1
-    again: bool = False
-    by: str
-    why: str = ""
 
 
 def version_of(row: ScheduleRow) -> ScheduleVersion:
@@ -166,9 +153,8 @@ def delete(evaluation: Evaluation, *, by: str, why: str = "", version: int | Non
     _check_version(evaluation, version)
     _evaluate_due_windows(evaluation)
     skip_waiting(evaluation, "the schedule was deleted")
-    evaluation.update(
-        replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=_format_reason("deleted", by, why))
-    )
+    because = _format_reason("deleted", by, why)
+    evaluation.update(replace(evaluation.row, deleted_at=evaluation.now, next_at=None, because=because))
     evaluation.action("deleted", by=by, why=why, before=evaluation.row.spec)
     _resolve_alerts(evaluation, f"{evaluation.row.name} was deleted by {by}")
 
@@ -193,7 +179,7 @@ def trigger_now(
         fault = evaluation.params_fault(fire)
         if fault is not None:
             raise _refuse("params", fault)
-        for refused in evaluation.place().faults:
+        for refused in evaluation.route().faults:
             raise _refuse(refused.where, refused.why)
         evaluation.start(fire, because)
         evaluation.action("triggered", by=command.by, why=command.why)
@@ -224,16 +210,6 @@ def check_window(window_at: datetime) -> datetime:
     return window_at.astimezone(UTC)
 
 
-def plan_requested(spec: ScheduleSpec, command: BackfillCommand, past: Sequence[FireRow], now: datetime) -> Backfill:
-    """Plan a backfill; `past` has all fires of its range."""
-    known: dict[datetime, PastWindow] = {}
-    for fire in sorted(past, key=lambda one: one.generation):
-        known[fire.window_at] = PastWindow(outcome=fire.outcome, generation=fire.generation)
-    return plan_backfill(
-        spec, since=command.since, before=command.before, now=now, past=known, again=command.again, limit=MAX_LISTED
-    )
-
-
 def backfill(
     evaluation_batch: EvaluationBatch,
     context: Context,
@@ -251,39 +227,23 @@ def backfill(
     def step(evaluation: Evaluation) -> None:
         _evaluate_due_windows(evaluation)
         rows = {(fire.window_at, fire.generation): fire for fire in (*past, *evaluation.decided())}
-        planned = plan_requested(evaluation.spec, command, list(rows.values()), evaluation.now)
+        planned = plan_backfill(evaluation.spec, command, rows.values(), evaluation.now)
         wanted = [window for window in planned.windows if window.is_wanted]
         if planned.total > len(planned.windows):
             raise _refuse("since", f"the range has {planned.total} windows; the limit is {MAX_LISTED}")
         waiting = sum(fire.backfill_id is not None for fire in (*evaluation.waiting, *evaluation.active))
         _require_capacity(evaluation, MAX_BACKFILLED - waiting, len(wanted))
-        evaluation.add_backfill(
-            BackfillRow(
-                id=id,
-                schedule_id=evaluation.row.id,
-                tenant=evaluation.row.tenant,
-                since=command.since,
-                before=command.before,
-                max_parallel=command.max_parallel,
-                again=command.again,
-                windows=len(wanted),
-                by=command.by,
-                why=command.why,
-                created_at=evaluation.now,
-            )
-        )
+        row = BackfillRow(
+            **asdict(command), id=id, schedule_id=evaluation.row.id, tenant=evaluation.row.tenant,
+            windows=len(wanted), created_at=evaluation.now,
+        )  # fmt: skip
+        evaluation.add_backfill(row)
         for window in wanted:
             earlier = rows.get((window.window_at, window.generation - 1))
+            repeats = None if earlier is None else earlier.run_id
             fire = evaluation.new_fire(window.window_at, "backfilled")
-            evaluation.waiting.append(
-                replace(
-                    fire,
-                    generation=window.generation,
-                    backfill_id=id,
-                    by=command.by,
-                    repeats=None if earlier is None else earlier.run_id,
-                )
-            )
+            fire = replace(fire, generation=window.generation, backfill_id=id, by=command.by, repeats=repeats)
+            evaluation.waiting.append(fire)
         evaluation.action("backfilled", by=command.by, why=command.why)
         decide_open(evaluation)
         made.append(planned)
@@ -326,7 +286,7 @@ def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, since: datetime) -> Sched
         event_type=spec.trigger.type if isinstance(spec.trigger, EventTrigger) else "",
         after_job="" if spec.after is None else spec.after.job,
         planned_through=planned_through,
-        next_at=plan(row.id, spec, planned_through=planned_through, now=since).next_at if going else None,
+        next_at=plan(spec, planned_through=planned_through, now=since).next_at if going else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Schedules as JSON, as clients send and receive them: `ScheduleSpec`, with the priority as `P0`, `P1` or `P2`.
 
 msgspec stops at the first fault, so each part is decoded separately and all faults of form are reported. Values are
-checked afterwards, by `core/schedules.check_schedule`.
+checked afterwards, by `schedule_spec.check_schedule`.
 """
 
 from __future__ import annotations

@@ -175,7 +175,5 @@ def _check_condition(condition: Condition, faults: Faults) -> None:
         faults.add("condition.expression", expressions.check(condition.expression, CONDITION_NAMES))
     path = condition.file_exists
     if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= MAX_PATH_CHARS):
-        faults.add(
-            "condition.file_exists",
-            f"must be an absolute path of at most {MAX_PATH_CHARS} printable characters",
-        )
+        why = f"must be an absolute path of at most {MAX_PATH_CHARS} printable characters"
+        faults.add("condition.file_exists", why)

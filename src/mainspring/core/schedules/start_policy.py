@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -78,11 +77,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the oldest active runs, not asked yet, are to be asked to stop."""
 
 
-def decide_start(
-    spec: ScheduleSpec, window_at: datetime, situation: Situation, *, now: datetime, default_jitter_seconds: int = 0
-) -> Start:
+def decide_start(spec: ScheduleSpec, window_at: datetime, situation: Situation, *, now: datetime) -> Start:
     """Decide whether the run of a window is created now, later or never."""
-    if is_too_late(spec, window_at, now, default_jitter_seconds=default_jitter_seconds):
+    if is_too_late(spec, window_at, now):
         return Start(outcome=Outcome.LATE, because=f"more than {spec.max_delay_seconds or 0:g} s late")
     if spec.after is not None:
         blocked = _wait_for_other(spec.after, situation.other, now)
@@ -109,9 +106,8 @@ def _wait_for_other(after: After, other: UpstreamWindow, now: datetime) -> Start
         because = f"{after.job} has not succeeded in the last {after.within_seconds:g} s"
         return Start(outcome=Outcome.WAITING, because=because)
     if other.window_at is None:
-        return Start(
-            outcome=Outcome.SKIPPED, because=f"{after.job} does not exist or has no window at or before this one"
-        )
+        because = f"{after.job} does not exist or has no window at or before this one"
+        return Start(outcome=Outcome.SKIPPED, because=because)
     window = f"{after.job}'s window {other.window_at:%Y-%m-%dT%H:%M:%SZ}"
     if other.run_state in _SATISFYING:
         return None
@@ -135,5 +131,3 @@ def _overlap(spec: ScheduleSpec, situation: Situation) -> Start:
                 return Start(outcome=Outcome.SKIPPED, because=f"{because}, replaced by a newer window")
             to_cancel = max(0, situation.active - spec.max_active + 1 - situation.stopping)
             return Start(outcome=Outcome.WAITING, because=f"{because}: cancelling the oldest", to_cancel=to_cancel)
-        case _:
-            assert_never(spec.overlap)

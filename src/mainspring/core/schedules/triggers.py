@@ -94,12 +94,10 @@ def next_window(trigger: Trigger, after: datetime) -> datetime | None:
             return _interval_window(trigger, (after - trigger.anchor_at) // _interval(trigger) + 1)
         case OnceTrigger():
             return _in_utc(trigger.at) if trigger.at > after else None
-        case EventTrigger():
-            return None if trigger.expected is None else next_window(_as_cron(trigger.expected), after)
-        case ManualTrigger():
+        case EventTrigger(expected=Expected() as expected):
+            return next_window(_as_cron(expected), after)
+        case EventTrigger() | ManualTrigger():
             return None
-        case _:
-            assert_never(trigger)
 
 
 def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
@@ -111,12 +109,10 @@ def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
             return _interval_window(trigger, (until - trigger.anchor_at) // _interval(trigger))
         case OnceTrigger():
             return _in_utc(trigger.at) if trigger.at <= until else None
-        case EventTrigger():
-            return None if trigger.expected is None else previous_window(_as_cron(trigger.expected), until)
-        case ManualTrigger():
+        case EventTrigger(expected=Expected() as expected):
+            return previous_window(_as_cron(expected), until)
+        case EventTrigger() | ManualTrigger():
             return None
-        case _:
-            assert_never(trigger)
 
 
 def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
@@ -131,12 +127,10 @@ def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
             return (until - trigger.anchor_at) // every - (after - trigger.anchor_at) // every
         case OnceTrigger():
             return int(after < trigger.at <= until)
-        case EventTrigger():
-            return 0 if trigger.expected is None else count_windows(_as_cron(trigger.expected), after, until)
-        case ManualTrigger():
+        case EventTrigger(expected=Expected() as expected):
+            return count_windows(_as_cron(expected), after, until)
+        case EventTrigger() | ManualTrigger():
             return 0
-        case _:
-            assert_never(trigger)
 
 
 def format_window(trigger: Trigger, window_at: datetime) -> str:
@@ -198,8 +192,6 @@ def describe_trigger(trigger: Trigger) -> str:
             return f"on events of type {trigger.type}{_describe_expected(trigger.expected)}"
         case ManualTrigger():
             return "on request"
-        case _:
-            assert_never(trigger)
 
 
 def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults) -> None:

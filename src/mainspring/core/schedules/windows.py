@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
@@ -52,27 +53,21 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     outcome: Outcome
     because: str
-    start_at: datetime | None = None
-    """When the run is to start; set if and only if the outcome is RAN."""
     is_catch_up: bool = False
-    generation: int = 1
-    """More than 1 if the window was run again on request."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The due windows."""
 
     fires: tuple[Fire, ...]
-    """In order of time. What is RAN here may still have to wait: ask `starts.decide_start`."""
+    """In order of time. What is RAN here may still have to wait: ask `start_policy.decide_start`."""
     planned_through: datetime
     """Every window up to here is covered by a fire."""
     next_at: datetime | None
     """When the next window is due: there is nothing to plan before."""
 
 
-def plan(
-    schedule_id: str, spec: ScheduleSpec, *, planned_through: datetime, now: datetime, default_jitter_seconds: int = 0
-) -> Plan:
+def plan(spec: ScheduleSpec, *, planned_through: datetime, now: datetime) -> Plan:
     """Plan what became due after `planned_through`, of a schedule that is not paused.
 
     First the latest windows are chosen, as many as may run, without those that are too late. All before the first that
@@ -87,29 +82,20 @@ def plan(
     if following is not None and following <= until:
         latest = previous_window(spec.trigger, until) or first
         following = next_window(spec.trigger, latest)
-    late_before = _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
+    late_before = _late_before(spec, now)
     chosen = [window for window in _choose(spec, first, latest, until) if window >= late_before]
     fires = _skipped_fires(spec, first, chosen[0] if chosen else latest + INSTANT, late_before)
     for window in chosen:
         is_catch_up = not _is_on_time(window, latest, until)
-        fires.append(
-            Fire(
-                window_at=window,
-                last_window_at=window,
-                outcome=Outcome.RAN,
-                because=f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time",
-                start_at=start_of(schedule_id, spec, window, now, default_jitter_seconds=default_jitter_seconds),
-                is_catch_up=is_catch_up,
-            )
-        )
+        because = f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time"
+        fire = Fire(window_at=window, last_window_at=window, outcome=Outcome.RAN, because=because)
+        fires.append(replace(fire, is_catch_up=is_catch_up))
     return Plan(fires=tuple(fires), planned_through=latest, next_at=_add(following, buffer))
 
 
-def start_of(
-    schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
-) -> datetime:
+def start_of(schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime) -> datetime:
     """Return when the run of a window starts if it is created now: at once, or after its jitter."""
-    return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
+    return max(now, window_at + jitter(schedule_id, window_at, spec.jitter_seconds or 0))
 
 
 def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelta:
@@ -125,9 +111,9 @@ def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
     return f"{schedule_id}@{window_at.astimezone(UTC).isoformat()}#{generation}"
 
 
-def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0) -> bool:
+def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime) -> bool:
     """Return whether a window may no longer start. The allowed delay counts from the end of the jitter."""
-    return window_at < _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
+    return window_at < _late_before(spec, now)
 
 
 def upcoming(spec: ScheduleSpec, after: datetime, limit: int) -> list[datetime]:
@@ -157,15 +143,11 @@ def _is_on_time(window: datetime, latest: datetime, now: datetime) -> bool:
     return window == latest and now - window < ON_TIME
 
 
-def _jitter_seconds(spec: ScheduleSpec, default: int) -> int:
-    return default if spec.jitter_seconds is None else spec.jitter_seconds
-
-
-def _late_before(spec: ScheduleSpec, jitter_seconds: int, now: datetime) -> datetime:
+def _late_before(spec: ScheduleSpec, now: datetime) -> datetime:
     """Windows before this may no longer start."""
     if spec.max_delay_seconds is None:
         return EPOCH
-    return now - buffer_of(spec.trigger) - timedelta(seconds=spec.max_delay_seconds + jitter_seconds)
+    return now - buffer_of(spec.trigger) - timedelta(seconds=spec.max_delay_seconds + (spec.jitter_seconds or 0))
 
 
 def _add(window: datetime | None, buffer: timedelta) -> datetime | None:

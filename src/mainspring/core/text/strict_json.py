@@ -92,8 +92,6 @@ class Reader:
         return DuplicateKeys(pairs)
 
     def _integer(self, text: str) -> int | InvalidValue:
-        if len(text) < _MAX_DIGITS:
-            return int(text)
         if len(text) <= _MAX_DIGITS + 1 and MIN_INTEGER <= int(text) <= MAX_INTEGER:
             return int(text)
         self._found_invalid = True

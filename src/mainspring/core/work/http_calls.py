@@ -81,7 +81,7 @@ def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[s
     if request.json != _NOTHING:
         if len(bytes(request.json)) > MAX_JSON_BYTES:
             yield Fault(f"{where}.json", f"has more than {MAX_JSON_BYTES} bytes")
-        for text in _texts_in(_decoded(request.json)):
+        for text in _texts_in(msgspec.json.decode(request.json)):
             yield from _faults_of_text(text, f"{where}.json", check, secrets)
     if len(request.expect) > MAX_EXPECTED_STATUSES or not all(100 <= status <= 599 for status in request.expect):
         yield Fault(f"{where}.expect", "must be HTTP statuses from 100 to 599")
@@ -109,7 +109,7 @@ def prepare(
         body = filler.text("http.body", request.body).encode()
         headers.setdefault("content-type", "text/plain; charset=utf-8")
     elif request.json != _NOTHING:
-        body = msgspec.json.encode(filler.value("http.json", _decoded(request.json)))
+        body = msgspec.json.encode(filler.value("http.json", msgspec.json.decode(request.json)))
         headers.setdefault("content-type", "application/json")
     return PreparedRequest(method=request.method, url=url, headers=headers, body=body)
 
@@ -199,11 +199,6 @@ def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, s
     for name in sorted({name for name in _SECRET.findall(text) if name not in secrets}):
         hint = did_you_mean(name, secrets) or ": declare it in secrets"
         yield Fault(where, f"has ${{{name}}}, which is not a secret of the task{hint}")
-
-
-def _decoded(raw: msgspec.Raw) -> JsonValue:
-    decoded: JsonValue = msgspec.json.decode(raw)
-    return decoded
 
 
 def _texts_in(value: JsonValue) -> Iterator[str]:

@@ -11,7 +11,7 @@ result. `mapreduce/` executes it, in its own process, on the worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -138,8 +138,8 @@ def faults_in(step: MapStep, given: Input, reduce: ReduceStep, where: str) -> It
     The fields of items in a file are known only when it is read: until then a prompt may use any name.
     """
     yield from _faults_in_input(given, f"{where}.input")
-    fields = _fields_of(given.items) if given.items is not None else None
-    yield from _faults_in_map(step, fields, f"{where}.map")
+    names = None if given.items is None else OWN_NAMES.union(*given.items)
+    yield from _faults_in_map(step, names, f"{where}.map")
     yield from _faults_in_reduce(reduce, f"{where}.reduce")
 
 
@@ -192,10 +192,8 @@ def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
         yield Fault(f"{where}.from.encoding", f"unknown encoding {source.encoding[:40]!r}")
 
 
-def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) -> Iterator[Fault]:
-    yield from faults_at(
-        f"{where}.prompt", _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
-    )
+def _faults_in_map(step: MapStep, names: Collection[str] | None, where: str) -> Iterator[Fault]:
+    yield from faults_at(f"{where}.prompt", _fault_in_prompt(step.prompt, names))
     yield from _faults_in_output(step.output, where)
     for name, value, least, most in (
         ("concurrency", step.concurrency, 1, MAX_CONCURRENCY),
@@ -243,8 +241,3 @@ def _fault_in_url(url: str) -> str | None:
     if found is None or not url.isprintable():
         return "must be a URL that begins with http:// or https://"
     return "must not contain a user or password: use `key`, by reference" if found["user"] else None
-
-
-def _fields_of(items: Sequence[Mapping[str, msgspec.Raw]]) -> set[str]:
-    """Return the union of the items' fields."""
-    return {name for item in items for name in item}

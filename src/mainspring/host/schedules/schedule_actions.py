@@ -34,10 +34,9 @@ from mainspring.core.model.schedule_rows import (
     ScheduleRow,
 )
 from mainspring.core.schedules import schedule_actions as rules
-from mainspring.core.schedules.backfill import Backfill
+from mainspring.core.schedules.backfill import Backfill, BackfillCommand, plan_backfill
 from mainspring.core.schedules.evaluate import receive_events
 from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
-from mainspring.core.schedules.schedule_actions import BackfillCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
@@ -250,7 +249,7 @@ class ScheduleActions:
         rules.check_backfill(command)
         row = await self.find(None, id)
         past = await self._past(id, command.since, command.before)
-        return rules.plan_requested(_SPECS.decode(row.spec), command, past, now=await self._store.time())
+        return plan_backfill(_SPECS.decode(row.spec), command, past, await self._store.time())
 
     async def backfill(
         self, id: str, command: BackfillCommand, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
@@ -364,7 +363,7 @@ class ScheduleActions:
             for fire in await self._past(row.id, command.since, command.before)
             if fire.backfill_id != backfill_id and fire.decided_at <= first.created_at
         ]
-        planned = rules.plan_requested(_SPECS.decode(row.spec), command, past, now=first.created_at)
+        planned = plan_backfill(_SPECS.decode(row.spec), command, past, first.created_at)
         return Backfilled(row=first, planned=planned, is_replay=True)
 
     async def _past(self, id: str, since: datetime, before: datetime) -> list[FireRow]:

@@ -29,8 +29,8 @@ from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
 from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import schedule_views
 from mainspring.api.views.view_of import view_of
-from mainspring.core.schedules.backfill import Backfill
-from mainspring.core.schedules.schedule_actions import BackfillCommand, check_since
+from mainspring.core.schedules.backfill import Backfill, BackfillCommand
+from mainspring.core.schedules.schedule_actions import check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.host.schedules.schedule_actions import ScheduleActions

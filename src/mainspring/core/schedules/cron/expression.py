@@ -54,7 +54,7 @@ _SPECIAL_WEEKDAY = re.compile(r"(?P<day>[A-Z]{3}|[0-7])(?:L|\#(?P<nth>[0-9]+))")
 
 
 class Cron(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A parsed expression."""
+    """A parsed expression. The first fields are the masks of the six fields of an expression, in order."""
 
     seconds: int
     minutes: int
@@ -244,25 +244,19 @@ def _say_unreadable(field: _Field, item: str) -> str:
 
 
 def _assemble(texts: list[str], masks: list[int], specials: list[_Special]) -> Cron:
-    seconds, minutes, hours, days, months, weekdays = masks
     nth = [0] * 5
     for special in specials:
         if special.nth:
             nth[special.nth - 1] |= special.weekday
     is_open = [text.startswith(("*", "?")) for text in texts]
     return Cron(
-        seconds=seconds,
-        minutes=minutes,
-        hours=hours,
-        days=days,
-        months=months,
-        weekdays=weekdays,
+        **dict(zip(Cron.__struct_fields__, masks, strict=False)),
         is_last_day=any(special.is_last_day for special in specials),
         is_last_workday=any(special.is_last_workday for special in specials),
         nth_weekdays=tuple(nth) if any(nth) else (),
         last_weekdays=sum({special.weekday for special in specials if not special.nth}),
         needs_both_days=is_open[3] or is_open[5],
-        is_every_day=(days, months, weekdays) == (ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS),
+        is_every_day=masks[3:] == [ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS],
         is_periodic=is_open[1] or is_open[2],
     )
 

@@ -1,8 +1,8 @@
 """When an expression matches in wall-clock time: dates and times of day, without any zone.
 
 A wall time is a number of seconds since the beginning of 1970 as the clock shows it. The calendar is Gregorian and ends
-with `zones.LAST_YEAR`. An expression without a match in 50 years never matches: the rarest is a 29 February on a given
-weekday, 40 years apart around 2100.
+with `time_zones.LAST_YEAR`. An expression without a match in 50 years never matches: the rarest is a 29 February on a
+given weekday, 40 years apart around 2100.
 """
 
 from __future__ import annotations
