@@ -20,6 +20,7 @@ _RUN_ID_LENGTH = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 def is_run(word: str) -> bool:
     """Whether a reference can only name a run."""
+    word = strip_url(word)
     return word == LATEST or (word.startswith(_RUN) and "/" not in word)
 
 
@@ -90,8 +91,15 @@ def find_task(client: Client, word: str) -> str:
 
 def find_run_or_task(client: Client, word: str) -> tuple[bool, str]:
     """Resolve a reference to the id of a run or task, and return whether it is a run."""
-    is_whole_run = is_run(strip_url(word))
+    is_whole_run = is_run(word)
     return is_whole_run, (find_run if is_whole_run else find_task)(client, word)
+
+
+def find_run_or_schedule(client: Client, word: str) -> tuple[bool, str]:
+    """Resolve a reference to the id of a run or schedule, and return whether it is a run."""
+    if is_run(word):
+        return True, find_run(client, word)
+    return False, find_schedule(client, word).id
 
 
 def _latest_run_of(client: Client, job: str) -> str:

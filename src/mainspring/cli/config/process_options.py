@@ -78,6 +78,27 @@ def quantity(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parame
     return callback
 
 
+def with_log_options(command: Call) -> Call:
+    """Add --log-format and --log-level to a server or worker."""
+    text_or_json = click.option(
+        "--log-format", envvar="MAINSPRING_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text",
+        show_default=True, help="Log format on stderr.",
+    )  # fmt: skip
+    return text_or_json(log_level_option("info", "Minimum log level.", "MAINSPRING_LOG_LEVEL")(command))
+
+
+def log_level_option(default: str, about: str, variable: str | None = None) -> Callable[[Call], Call]:
+    """Add --log-level."""
+    levels = click.Choice(["debug", "info", "warning", "error"])
+    return click.option("--log-level", envvar=variable, type=levels, default=default, show_default=True, help=about)
+
+
+container_engine_option = click.option(
+    "--container-engine", default="auto", show_default=True, metavar="COMMAND",
+    help="Container engine, such as podman; auto finds docker or podman.",
+)  # fmt: skip
+
+
 def invoker_option(command: Call) -> Call:
     """Add --invoker to a command that runs pipelines in this process."""
     return click.option(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Table, format_ago
-from mainspring.cli.render.tables import format_failure, seconds_long
+from mainspring.cli.render.tables import format_failure
 from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.rest.schedules import (
     AlertView,
@@ -46,19 +46,15 @@ ALERTS = Table.of(
 DEAD_LETTERS = Table.of(
     DeadLetterView,
     "task job state attempts=tries ended=ended_at error id=task_id",
-    wide="tenant run=run_id history reason=because",
+    wide="tenant run=run_id history=in_history reason=because",
     task=lambda dead, _: f"{dead.task}[{dead.label}]" if dead.label else dead.task,
     error=lambda dead, _: format_failure(dead.error) or dead.because,
-    history=lambda dead, _: "yes" if dead.in_history else "no",
     id=lambda dead: dead.task_id,
 )
 DURATIONS = Table.of(
     DurationView,
-    "task p50 p90 p99 count updated=updated_at",
+    "task p50=p50_seconds p90=p90_seconds p99=p99_seconds count updated=updated_at",
     task=lambda usual, _: usual.task or "(run)",
-    p50=lambda usual, _: seconds_long(usual.p50_seconds),
-    p90=lambda usual, _: seconds_long(usual.p90_seconds),
-    p99=lambda usual, _: seconds_long(usual.p99_seconds),
     id=lambda usual: usual.task,
 )
 

@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action_on_each, listing, with_session, with_table_session
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, with_session, with_table_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.admin import DeliveryView, WebhookView
 
 EVENTS = ("run.succeeded", "run.failed", "run.partial", "run.timed_out", "run.cancelled")

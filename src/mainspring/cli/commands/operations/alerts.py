@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.options import ListCommand
-from mainspring.cli.resource import Session, listing
+from mainspring.cli.resource import Listing, Session, listing
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.schedules import AlertView
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 
 from mainspring import __version__
-from mainspring.cli.options import Printing, with_output_options
+from mainspring.cli.options import Printing, number_option, with_output_options
 from mainspring.cli.render.output import Table, print_facts, print_one, print_rows
 from mainspring.cli.render.terminal import progress_bar
 from mainspring.protocol.errors import Refused
@@ -73,9 +73,7 @@ _STEPS = 1_000
     help="Scale factor of workers and load.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this HTML file.")
-@click.option(
-    "--processes", type=click.IntRange(1, 256), metavar="NUMBER", help="Number of processes. [default: one per CPU]"
-)
+@number_option("--processes", "Number of processes; one per CPU if omitted.", most=256)
 @click.option("--no-timing", is_flag=True, help="Omit measured times, so that the report is reproducible.")
 @with_output_options
 def simulate(

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    confirm,
-    with_confirmation,
-    with_connection_options,
-    with_table_options,
-)
-from mainspring.cli.resource import why_option
+from mainspring.cli.options import ConnectionOptions, confirm, with_confirmation
+from mainspring.cli.resource import Session, why_option, with_table_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +28,10 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @why_option()
 @with_confirmation
-@with_table_options
-@with_connection_options
+@with_table_session
 def deploy(
-    connection: ConnectionOptions, printing: Printing, directory: Path, at: str | None, name: str | None, prune: bool,
-    dry_run: bool, why: str, yes: bool,
+    session: Session, directory: Path, at: str | None, name: str | None, prune: bool, dry_run: bool, why: str,
+    yes: bool,
 ) -> None:  # fmt: skip
     """Deploy every pipeline below DIRECTORY to a server.
 
@@ -51,33 +43,28 @@ def deploy(
       mainspring deploy pipelines --server https://mainspring.example.org --at /srv/pipelines
       mainspring deploy pipelines --prune --dry-run
     """
-    from contextlib import ExitStack
-    from dataclasses import replace
     from functools import cache
 
     from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
-    from mainspring.cli.render.output import Table, print_hint, print_rows
+    from mainspring.cli.render.output import Table, print_hint
     from mainspring.folder.deploy import REFUSED, DeployResult, FolderDeployment
     from mainspring.folder.deployment import folder_label, read_folder
 
     if at is not None and not PurePosixPath(at).is_absolute():
         raise click.UsageError("--at must be an absolute path")
-    if is_served_folder(connection, directory):
+    if is_served_folder(session.connection, directory):
         raise _already_served_error(directory)
     root = Path(os.path.abspath(directory))  # noqa: PTH100 - keep symbolic links: workers may lack them
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
         raise click.UsageError(f"there is no pipeline.yaml below {directory}")
     _warn(pipelines)
-    with ExitStack() as stack:
-        clients = cache(
-            lambda tenant: stack.enter_context(replace(connection, tenant=tenant or connection.tenant).client())
-        )
-        deploying = FolderDeployment(clients, pipelines, folder_label(name or root.name), dry_run=dry_run, why=why)
-        gone = deploying.find_prunable()
-        if prune and gone and not dry_run:
-            confirm(_question(gone), yes=yes)
-        rows = list(deploying.execute(gone if prune else None))
+    label = folder_label(name or root.name)
+    deploying = FolderDeployment(cache(session.client_of), pipelines, label, dry_run=dry_run, why=why)
+    gone = deploying.find_prunable()
+    if prune and gone and not dry_run:
+        confirm(_question(gone), yes=yes)
+    rows = list(deploying.execute(gone if prune else None))
     table = Table.of(
         DeployResult,
         "pipeline change version schedules detail",
@@ -85,10 +72,10 @@ def deploy(
         schedules=lambda row, _: ", ".join(f"{name} {change}" for name, change in row.schedules.items()),
         id=lambda row: row.pipeline,
     )
-    print_rows(rows, table, printing)
-    if printing.is_human_readable:
+    session.print_rows(rows, table)
+    if session.printing.is_human_readable:
         _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
-        if at is None and not _is_here(connection):
+        if at is None and not _is_here(session.connection):
             print_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)

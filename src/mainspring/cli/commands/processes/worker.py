@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.config.process_options import ProcessCommand, quantity
-from mainspring.cli.options import named_values
+from mainspring.cli.config.process_options import ProcessCommand, container_engine_option, quantity, with_log_options
+from mainspring.cli.options import named_values, with_options
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes, parse_millis
 
@@ -125,10 +124,7 @@ _OPTIONS = (
         "--task-file-size", "task_file_bytes", callback=_BYTES, default="0", metavar="SIZE",
         help="Maximum size of a file that a task writes, such as 10Gi.",
     ),
-    click.option(
-        "--container-engine", default="auto", show_default=True, metavar="COMMAND",
-        help="Container engine, such as podman; auto finds docker or podman.",
-    ),
+    container_engine_option,
     click.option(
         "--allow-private-http", is_flag=True, help="Allow HTTP tasks to call private and local addresses."
     ),
@@ -138,26 +134,13 @@ _OPTIONS = (
         help="Path to mount read-only in sandboxes. Repeatable.",
     ),
     click.option("--ready-file", type=_FILE, help="File created once connected."),
-    click.option(
-        "--log-format", envvar="MAINSPRING_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text",
-        show_default=True, help="Log format on stderr.",
-    ),
-    click.option(
-        "--log-level", envvar="MAINSPRING_LOG_LEVEL", type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info", show_default=True, help="Minimum log level.",
-    ),
+    with_log_options,
 )  # fmt: skip
 """Option names match the fields of `WorkerOptions`."""
 
 
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command("worker", cls=ProcessCommand)
-@_with_options
+@with_options(*_OPTIONS)
 @click.pass_context
 def worker(ctx: click.RichContext, /, context: str | None, **options_given: Any) -> None:
     """Run a worker: execute tasks of a server on this machine.

@@ -10,13 +10,12 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import strip_ls
-from mainspring.cli.resource import Session, listing, with_session
+from mainspring.cli.resource import Listing, Session, listing, with_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import BinaryIO
 
-    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
     from mainspring.protocol.rest.artifacts import ArtifactView
 
@@ -60,9 +59,9 @@ def list_artifacts(session: Session, what: str, attempt: str | None, limit: int)
       mainspring artifacts ls @latest/extract --attempt all
     """
     from mainspring.cli.render.tables import ARTIFACTS
-    from mainspring.cli.resource_ids import find_run_or_task, is_run, strip_url
+    from mainspring.cli.resource_ids import find_run_or_task, is_run
 
-    if attempt is not None and is_run(strip_url(what)):
+    if attempt is not None and is_run(what):
         raise click.UsageError("--attempt requires a task")
     client = session.client
     is_whole_run, found = find_run_or_task(client, what)

@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup, confirm, with_confirmation
-from mainspring.cli.resource import Session, listing, why_option, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, listing, why_option, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.schedules import DeadLetterView
 
 _MAX_RETRIED = 10_000

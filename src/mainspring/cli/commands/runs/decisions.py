@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ListCommand
-from mainspring.cli.resource import Session, listing
+from mainspring.cli.resource import Listing, Session, listing
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.decisions import DecisionView
 
 KINDS = ("placed", "preempts", "no_room")

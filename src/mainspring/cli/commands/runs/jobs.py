@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ResourceGroup, filter_option
-from mainspring.cli.resource import Session, action_on_each, listing, with_table_session
+from mainspring.cli.options import ResourceGroup, filter_option, number_option
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, with_table_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.runs import JobView
 
 _job = click.argument("job", shell_complete=candidates.jobs)
@@ -68,14 +67,7 @@ def delete(session: Session, name: str, if_version: int | None, why: str) -> Out
 
 @click.command("history")
 @_job
-@click.option(
-    "--days",
-    type=click.IntRange(1, 366),
-    metavar="NUMBER",
-    default=30,
-    show_default=True,
-    help="Number of days, up to today.",
-)
+@number_option("--days", "Number of days, up to today.", 30, most=366)
 @with_table_session
 def history(session: Session, job: str, days: int) -> None:
     """Show daily statistics of JOB.

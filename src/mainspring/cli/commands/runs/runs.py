@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ListCommand, filter_option, priority_option
-from mainspring.cli.resource import Session, listing, with_session
+from mainspring.cli.resource import Listing, Session, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.runs import RunView, TaskView
 
 RUN_STATES = ("PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED")

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    params_option,
-    priority_option,
-    with_connection_options,
-    with_output_options,
-)
+from mainspring.cli.options import Printing, number_option, params_option, priority_option
+from mainspring.cli.resource import Session, with_session
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -37,7 +31,7 @@ _MAX_SHOWN = 20
 @params_option
 @priority_option("Priority of the run; P0 requires a grant.", "P2")
 @click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Number of runs to submit.")
+@number_option("--count", "Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="Submit a run per line of a JSON Lines file with parameters.",
@@ -51,10 +45,9 @@ _MAX_SHOWN = 20
 @click.option("--watch", is_flag=True, help="Watch the run until it ends; implies --wait.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
-@with_output_options
-@with_connection_options
+@with_session
 def submit(
-    connection: ConnectionOptions, printing: Printing, file: str, params: tuple[str, ...], priority: str,
+    session: Session, file: str, params: tuple[str, ...], priority: str,
     finish_by: str | None, count: int | None, bulk: Path | None, mode: Literal["each", "all"],
     idempotency_key: str | None, wait: bool, watch: bool, timeout: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
@@ -81,45 +74,34 @@ def submit(
         )
     timeout_seconds = parse_timeout(timeout)
     given = parse_params(params)
-    promise = None if finish_by is None else parse_future_time(finish_by, "--finish-by", printing)
+    promise = None if finish_by is None else parse_future_time(finish_by, "--finish-by", session.printing)
     definition = _read_file(file)
     if dry_run:
         from mainspring.cli.config.input_files import print_body
 
         if definition is None:
             raise click.UsageError(f"--dry-run requires a file; {file} is not one")
-        print_body(definition.body, definition.name, printing)
+        print_body(definition.body, definition.name, session.printing)
         return
-    with connection.client() as client:
-        job = file if definition is None else _submit_job(client, definition)
-        given = given if definition is None else {**definition.params, **given}
-        if many:
-            request = partial(client.request, job, priority=priority, finish_by=promise)
-            run_requests = _run_requests(request, given, count, bulk)
-            lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
-            if not _print_bulk(lines, count, printing):
-                sys.exit(_REFUSED)
-            return
-        submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
-        run = _submit_run(submit_run, job, given)
-    _show(connection, run, printing, timeout_seconds, wait=wait, watch=watch)
-
-
-def _show(
-    connection: ConnectionOptions, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool,
-    watch: bool,
-) -> None:  # fmt: skip
-    """Print the run, or wait until it ends."""
+    client = session.client
+    job = file if definition is None else _submit_job(client, definition)
+    given = given if definition is None else {**definition.params, **given}
+    if many:
+        request = partial(client.request, job, priority=priority, finish_by=promise)
+        run_requests = _run_requests(request, given, count, bulk)
+        lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
+        if not _print_bulk(lines, count, session.printing):
+            sys.exit(_REFUSED)
+        return
+    submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
+    run = _submit_run(submit_run, job, given)
     if not wait and not watch:
-        from mainspring.cli.render.output import print_one
-
-        print_one(run, run.id, printing, lambda: click.echo(run.id))
+        session.print_line(run, run.id, run.id)
         return
     from mainspring.cli.commands.runs.wait_for_run import wait_for_end
     from mainspring.cli.commands.runs.watch import watch_run
 
-    with connection.watch_client() as client:
-        (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
+    (watch_run if watch else wait_for_end)(session.watch_client, run.id, session.printing, timeout_seconds)
 
 
 def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:

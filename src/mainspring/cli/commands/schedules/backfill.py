@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_table_options
-from mainspring.cli.resource import why_option
+from mainspring.cli.options import number_option
+from mainspring.cli.resource import Session, why_option, with_table_session
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -24,24 +24,16 @@ _WAITING = "waiting"
 @click.argument("name", shell_complete=candidates.schedules)
 @click.option("--from", "since", metavar="TIME", required=True, help="Windows at or after this time.")
 @click.option("--to", "before", metavar="TIME", required=True, help="Windows before this time.")
-@click.option(
-    "--max-parallel",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    default=1,
-    show_default=True,
-    help="Maximum number of concurrent runs.",
-)
+@number_option("--max-parallel", "Maximum number of concurrent runs.", 1)
 @click.option("--again", is_flag=True, help="Include windows that have already run.")
 @click.option("--dry-run", is_flag=True, help="Only list the windows and whether they would run.")
 @click.option("--wait", is_flag=True, help="Wait for all runs; exit with 1 unless all succeed.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @why_option()
-@with_table_options
-@with_connection_options
+@with_table_session
 def backfill(
-    connection: ConnectionOptions, printing: Printing, name: str, since: str, before: str, max_parallel: int,
-    again: bool, dry_run: bool, wait: bool, timeout: str | None, why: str,
+    session: Session, name: str, since: str, before: str, max_parallel: int, again: bool, dry_run: bool, wait: bool,
+    timeout: str | None, why: str,
 ) -> None:  # fmt: skip
     """Run past windows of schedule NAME.
 
@@ -58,31 +50,29 @@ def backfill(
 
     timeout_seconds = parse_timeout(timeout)
     request = BackfillRequest(
-        since=parse_time(since, "--from", printing), before=parse_time(before, "--to", printing),
+        since=parse_time(since, "--from", session.printing), before=parse_time(before, "--to", session.printing),
         max_parallel=max_parallel, again=again, dry_run=dry_run, why=why,
     )  # fmt: skip
-    with connection.client() as client:
-        made = client.backfill(find_schedule(client, name).id, request)
-    _print_backfill(made, printing, is_plan=dry_run)
+    made = session.client.backfill(find_schedule(session.client, name).id, request)
+    _print_backfill(session, made, is_plan=dry_run)
     if wait and made.id is not None:
-        with connection.watch_client() as client:
-            sys.exit(_wait_for_backfill(client, made.schedule_id, made, timeout_seconds))
+        sys.exit(_wait_for_backfill(session.watch_client, made.schedule_id, made, timeout_seconds))
 
 
-def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) -> None:
+def _print_backfill(session: Session, made: BackfillView, *, is_plan: bool) -> None:
     """Print every window for dry runs and machine-readable output; otherwise a summary."""
-    from mainspring.cli.render.output import print_hint, print_one, print_rows
+    from mainspring.cli.render.output import print_hint
     from mainspring.cli.render.schedule_tables import windows_table
 
     def print_text() -> None:
         if is_plan:
-            print_rows(made.windows, windows_table(printing), printing)
+            session.print_rows(made.windows, windows_table(session.printing))
         verb = "would run" if is_plan else "run"
         click.echo(f"{made.wanted} of {made.total} windows {verb}, {made.max_parallel} at a time")
         if len(made.windows) < made.total:
             print_hint(f"only the first {len(made.windows)} windows are included; repeat the command for the rest")
 
-    print_one(made, made.id or made.schedule_id, printing, print_text)
+    session.print_one(made, made.id or made.schedule_id, print_text)
 
 
 def _wait_for_backfill(client: Client, name: str, backfill: BackfillView, timeout_seconds: float | None) -> int:

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    filter_option,
-    with_connection_options,
-    with_output_options,
-)
-from mainspring.cli.resource import Session, listing, with_table_session
+from mainspring.cli.options import Printing, ResourceGroup, filter_option, number_option
+from mainspring.cli.resource import Listing, Session, listing, with_session, with_table_session
 
 if TYPE_CHECKING:
     import msgspec
 
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.runs import TransitionView
     from mainspring.protocol.rest.schedules import EventView
 
@@ -48,12 +40,9 @@ def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]
 @events.command("follow")
 @filter_option
 @click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many.")
-@with_output_options
-@with_connection_options
-def follow(
-    connection: ConnectionOptions, printing: Printing, q: str | None, run: str | None, count: int | None
-) -> None:
+@number_option("--count", "Stop after this many transitions.")
+@with_session
+def follow(session: Session, q: str | None, run: str | None, count: int | None) -> None:
     """Stream task transitions, one per line, until interrupted.
 
     \b
@@ -65,11 +54,10 @@ def follow(
 
     from mainspring.cli.resource_ids import find_run
 
-    with connection.watch_client() as client:
-        run_id = None if run is None else find_run(client, run)
-        with client.events(run=run_id, q=q) as stream:
-            for change in islice((one for one in stream if one is not None), count):
-                _print_change(change, printing)
+    run_id = None if run is None else find_run(session.watch_client, run)
+    with session.watch_client.events(run=run_id, q=q) as stream:
+        for change in islice((one for one in stream if one is not None), count):
+            _print_change(change, session.printing)
 
 
 @events.command("send")

@@ -12,12 +12,11 @@ from mainspring.cli.options import (
     ListCommand,
     ResourceGroup,
 )
-from mainspring.cli.resource import Session, action_on_each, listing, why_option, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, why_option, with_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.definitions.files.drafts import ParsedFile
     from mainspring.protocol.rest.schedules import ChangeView, FireView, ScheduleView, UpcomingView
 

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    params_option,
-    with_connection_options,
-    with_output_options,
-)
-from mainspring.cli.resource import why_option
+from mainspring.cli.options import params_option
+from mainspring.cli.resource import Session, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -31,11 +25,10 @@ if TYPE_CHECKING:
 @why_option("Reason, recorded in the audit log (schedules only).")
 @click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
-@with_output_options
-@with_connection_options
+@with_session
 def trigger(
-    connection: ConnectionOptions, printing: Printing, name: str, params: tuple[str, ...], window: str | None,
-    idempotency_key: str | None, why: str, wait: bool, timeout: str | None,
+    session: Session, name: str, params: tuple[str, ...], window: str | None, idempotency_key: str | None, why: str,
+    wait: bool, timeout: str | None,
 ) -> None:  # fmt: skip
     """Run a schedule or job now.
 
@@ -48,21 +41,17 @@ def trigger(
       mainspring trigger etl -p day=2026-11-15 --idempotency-key 2026-11-15
     """
     from mainspring.cli.commands.runs.wait_for_run import wait_for_end
-    from mainspring.cli.render.output import print_one
-    from mainspring.cli.render.times import parse_params, parse_time, parse_timeout
+    from mainspring.cli.render.times import parse_params, parse_timeout
     from mainspring.protocol.rest.runs import RunView
 
     timeout_seconds = parse_timeout(timeout)
     given = parse_params(params)
-    window_at = None if window is None else parse_time(window, "--window", printing)
-    with connection.client() as client:
-        made = _trigger(client, name, given, window_at, idempotency_key, why)
+    made = _trigger(session.client, name, given, session.time(window, "--window"), idempotency_key, why)
     run_id = made.id if isinstance(made, RunView) else made.run_id or ""
-    if not wait:
-        print_one(made, run_id, printing, lambda: click.echo(run_id))
-        return
-    with connection.watch_client() as client:
-        wait_for_end(client, run_id, printing, timeout_seconds)
+    if wait:
+        wait_for_end(session.watch_client, run_id, session.printing, timeout_seconds)
+    else:
+        session.print_line(made, run_id, run_id)
 
 
 def _trigger(

@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup, named_values
-from mainspring.cli.resource import Session, action, listing, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.sharing import PolicyView
 
 _name = click.argument("name", shell_complete=candidates.policies)

@@ -9,10 +9,9 @@ import rich_click as click
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup, named_values
 from mainspring.cli.render.quantities import with_amount_options
-from mainspring.cli.resource import Session, listing, with_session
+from mainspring.cli.resource import Listing, Session, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import PoolRequest, PoolView
 

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, NoReturn
 import rich_click as click
 from msgspec.structs import asdict, replace
 
-from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    ListCommand,
-    Printing,
-    watch_option,
-    with_connection_options,
-    with_table_options,
-)
+from mainspring.cli.options import ListCommand, Printing, pool_option, watch_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import REFRESH_SECONDS, format_ago, print_one, print_rows, rich_table, sort_rows
+from mainspring.cli.render.output import format_ago, print_one, print_rows, rich_table, sort_rows
 from mainspring.cli.render.quantities import TITLES, format_amount
 from mainspring.cli.render.sharing_tables import QUEUES, RESERVATIONS, format_queued_counts
+from mainspring.cli.resource import Session, with_table_session
 from mainspring.client.client import Client
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.sharing import Amounts, LevelView, QueueView
@@ -33,16 +26,10 @@ if TYPE_CHECKING:
 
 
 @click.command("queue", cls=ListCommand)
-@click.option(
-    "--pool",
-    metavar="NAME",
-    shell_complete=candidates.pools,
-    help="Pool to show; the server's default pool if omitted.",
-)
+@pool_option("Pool to show; the server's default pool if omitted.")
 @watch_option
-@with_table_options
-@with_connection_options
-def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, watch: bool) -> None:
+@with_table_session
+def queue(session: Session, pool: str | None, watch: bool) -> None:
     """Show the utilization, service level and queues of a pool.
 
     Queues are listed in dispatch order. A queue holds the tasks of a tenant with the same priority and resource
@@ -55,10 +42,8 @@ def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, w
       mainspring queue -w
     """
     if watch:
-        with connection.watch_client() as client:
-            watch_queue(lambda: read_snapshot(client, pool), printing)
-    with connection.client() as client:
-        print_snapshot(read_snapshot(client, pool), printing)
+        watch_queue(lambda: read_snapshot(session.watch_client, pool), session.printing)
+    print_snapshot(read_snapshot(session.client, pool), session.printing)
 
 
 class PoolSnapshot(QueueView, frozen=True, kw_only=True):
@@ -97,22 +82,17 @@ def print_snapshot(snapshot: PoolSnapshot, printing: Printing) -> None:
 
 def watch_queue(fetch: Callable[[], PoolSnapshot], printing: Printing) -> NoReturn:
     """Show snapshots until interrupted: redrawn on a terminal, otherwise printed on change."""
-    clock = SystemClock()
-    snapshot = fetch()
     if printing.is_human_readable and terminal.is_interactive(sys.stdout):
-        with terminal.live_view(printing.color, lambda: _render(snapshot, printing)) as live:
-            while True:
-                clock.pause(REFRESH_SECONDS)
-                snapshot = fetch()
-                live.refresh()
+        terminal.show_live(printing.color, fetch, lambda snapshot: _render(snapshot, printing))
+    clock = SystemClock()
     shown: PoolSnapshot | None = None
     while True:
+        snapshot = fetch()
         if shown is None or differs(snapshot, shown):
             print_snapshot(snapshot, printing)
             sys.stdout.flush()
             shown = snapshot
-        clock.pause(REFRESH_SECONDS)
-        snapshot = fetch()
+        clock.pause(terminal.REFRESH_SECONDS)
 
 
 def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:

@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action, listing, why_option, with_session
+from mainspring.cli.options import ResourceGroup, pool_option
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.cli.render.sharing_tables import TenantRow
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import GrantView
 
 _name = click.argument("name", shell_complete=candidates.tenants)
-_pool = click.option(
-    "--pool",
-    metavar="NAME",
-    shell_complete=candidates.pools,
-    help="Pool to show; the server's default pool if omitted.",
-)
+_pool = pool_option("Pool to show; the server's default pool if omitted.")
 
 
 @click.group("tenants", cls=ResourceGroup)
