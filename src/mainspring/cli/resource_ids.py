@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainspring.protocol.errors import UNKNOWN_JOB, NotFound, Refused
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
+    from mainspring.protocol.rest.runs import RunView
     from mainspring.protocol.rest.schedules import ScheduleView
 
 LATEST = "@latest"
@@ -70,9 +72,14 @@ def find_schedule(client: Client, word: str) -> ScheduleView:
     return client.schedule(of_job[0].id)
 
 
-def is_unknown_job(refused: Refused) -> bool:
-    """Whether a run was refused because its job does not exist."""
-    return any(fault.code == UNKNOWN_JOB for fault in refused.faults)
+def submit_run(submit: Callable[[], RunView], missing: NotFound) -> RunView:
+    """Submit a run. Raises `missing` if its job does not exist."""
+    try:
+        return submit()
+    except Refused as refused:
+        if any(fault.code == UNKNOWN_JOB for fault in refused.faults):
+            raise missing from refused
+        raise
 
 
 def find_task(client: Client, word: str) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import print_one
-from mainspring.protocol.errors import Fault, InvalidFile
+from mainspring.protocol.errors import Fault, InvalidFile, NotFound, Refused
+
+if TYPE_CHECKING:
+    from mainspring.definitions.files.drafts import ParsedFile
 
 STDIN = "-"
 _MAX_BYTES = 64 * 1024 * 1024
@@ -34,6 +40,19 @@ def read_file(file: str) -> tuple[str, str]:
         return name, data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise file_error(name, f"is not UTF-8 (byte {error.start})") from error
+
+
+@contextmanager
+def located_faults(file: ParsedFile) -> Iterator[None]:
+    """Map faults that the server reports within the block to lines of the file."""
+    try:
+        yield
+    except NotFound:
+        raise
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise file.locate_faults(refused) from refused
 
 
 def print_body(body: bytes, name: str, printing: Printing) -> None:

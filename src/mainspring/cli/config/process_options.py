@@ -9,7 +9,7 @@ Paths in the project file are relative to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,7 +34,8 @@ class ProcessCommand(click.RichCommand):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for option in self._options():
-            option.envvar = [variable(self.name or "", option), *_as_list(option.envvar)]
+            others = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+            option.envvar = [variable(self.name or "", option), *others]
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -128,12 +129,6 @@ def option_key(option: click.Option) -> str:
 def variable(command: str, option: click.Option) -> str:
     """Return the environment variable of an option."""
     return f"MAINSPRING_{command.upper()}__{option_key(option).upper()}"
-
-
-def _as_list(envvar: str | Sequence[str] | None) -> list[str]:
-    if envvar is None:
-        return []
-    return [envvar] if isinstance(envvar, str) else list(envvar)
 
 
 def _resolved(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:

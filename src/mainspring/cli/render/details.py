@@ -23,11 +23,12 @@ from mainspring.cli.render.output import (
     print_one,
     print_rows,
 )
-from mainspring.cli.render.schedule_tables import SCHEDULES, fires_table
 from mainspring.cli.render.tables import (
     ATTEMPTS,
+    SCHEDULES,
     TASKS,
     TRANSITIONS,
+    fires_table,
     format_counts,
     format_deadline,
     format_failure,

@@ -23,7 +23,7 @@ from mainspring.cli.render import terminal
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.protocol.clock import SystemClock
-from mainspring.protocol.errors import MainspringError, Unauthenticated
+from mainspring.protocol.errors import Fault, MainspringError, Unauthenticated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -187,6 +187,12 @@ def print_error_message(message: str, hint: str = "") -> None:
     print_hint(hint)
 
 
+def print_warnings(warnings: Iterable[Fault]) -> None:
+    """Print warnings about files on stderr."""
+    for warning in warnings:
+        click.echo(f"warning: {warning.where}: {warning.why}", err=True)
+
+
 def print_hint(hint: str) -> None:
     """Print a hint on stderr after a blank line; nothing if it is empty."""
     if hint:
@@ -279,6 +285,11 @@ def format_cell(value: Cell, now: datetime) -> str:
         case _:
             # User input must not break lines or send control sequences to the terminal.
             return "".join(character if character.isprintable() else " " for character in str(value))
+
+
+def format_number(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_ago(at: datetime, now: datetime) -> str:

@@ -72,12 +72,12 @@ def with_amount_options(name: str, prefix: str, help: str) -> Callable[[Call], C
         @functools.wraps(command)
         def call(*args: object, **rest: object) -> object:
             typed = {resource: rest.pop(f"{name}_{resource}") for resource in _RESOURCES}
-            said = {
+            given = {
                 resource: parse_or_none(f"--{prefix}{resource}", str(text), _RESOURCES[resource][2])
                 for resource, text in typed.items()
                 if text is not None
             }
-            return command(*args, **{name: said}, **rest)
+            return command(*args, **{name: given}, **rest)
 
         for resource, (metavar, about, _) in reversed(_RESOURCES.items()):
             option = click.option(
@@ -93,10 +93,10 @@ def format_amounts(amounts: Amounts | None) -> str:
     """Format amounts on one line: `8 cores, 16Gi memory`; empty if none is set."""
     if amounts is None:
         return ""
-    said = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
+    given = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
     return ", ".join(
         f"{format_amount(resource, value)} {TITLES[resource].removesuffix('s') if value == 1 else TITLES[resource]}"
-        for resource, value in said
+        for resource, value in given
         if value is not None
     )
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Cell, Fact, Facts, Table, format_labels, format_when
+from mainspring.cli.render.output import Cell, Fact, Facts, Table, format_labels, format_number, format_when
 from mainspring.cli.render.quantities import format_amount, format_amounts, format_usage
 from mainspring.client.client import Client
 from mainspring.core.text.durations import format_seconds
@@ -191,26 +191,26 @@ def read_use(client: Client, tenant: str, pool: str | None) -> TenantUseView | N
         return None
 
 
-def quota_facts(line: QuotaRow, printing: Printing) -> Facts:
+def quota_facts(quota: QuotaRow, printing: Printing) -> Facts:
     """Return facts about a quota and its usage."""
     now = SystemClock().wall()
     facts: list[Fact] = [
-        ("tenant", line.tenant),
-        ("pool", line.pool or "all without a quota of their own"),
-        *_limits(effective_quota(line, now)),
+        ("tenant", quota.tenant),
+        ("pool", quota.pool or "all pools without their own quota"),
+        *_limits(effective_quota(quota, now)),
     ]
-    if (override := active_override(line, now)) is not None:
+    if (override := active_override(quota, now)) is not None:
         facts += [
             ("override until", format_when(override.until, printing)),
             ("override by", override.by),
             ("override reason", override.why),
-            ("base quota", _format_quota(line.quota)),
+            ("base quota", _format_quota(quota.quota)),
         ]
-    facts += [("booking", _format_booking(booking, printing)) for booking in line.bookings]
+    facts += [("booking", _format_booking(booking, printing)) for booking in quota.bookings]
     facts += [
-        ("updated", format_when(line.updated_at, printing) or "never (defaults)"),
-        ("updated by", line.updated_by),
-        *([] if line.use is None else use_facts(line.use)),
+        ("updated", format_when(quota.updated_at, printing) or "never (defaults)"),
+        ("updated by", quota.updated_by),
+        *([] if quota.use is None else use_facts(quota.use)),
     ]
     return facts
 
@@ -243,7 +243,7 @@ def _format_running_tasks(running: int, most: int | None) -> str:
     """Format the number of running tasks and their limit."""
     if most is not None:
         return f"{running} of {most} tasks running"
-    return "1 task running" if running == 1 else f"{running} tasks running"
+    return f"{format_number(running, 'task')} running"
 
 
 def grant_facts(grant: GrantView | None, printing: Printing) -> Facts:

@@ -71,7 +71,7 @@ def heads(session: Session) -> None:
 def verify(session: Session, against: Path | None) -> None:
     """Verify the audit log against its hash chains.
 
-    Exits with 1 if it was changed. Entries are checked on the client, in the chains of all tenants and of the
+    Exits with 1 if the log was changed. Entries are checked on the client, in the chains of all tenants and of the
     installation (*), or in one chain with --tenant. --against also detects a log that was truncated or rewritten.
 
     \b

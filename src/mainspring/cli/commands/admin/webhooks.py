@@ -19,7 +19,7 @@ _events = click.option(
     "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send; all if omitted. Repeatable."
 )
 _job = click.option("--job", metavar="NAME", help="Only runs of this job.", shell_complete=candidates.jobs)
-_note = click.option("--note", metavar="TEXT", help="A note for other people.")
+_note = click.option("--note", metavar="TEXT", help="Note, shown in lists.")
 
 
 @click.group("webhooks", cls=ResourceGroup)

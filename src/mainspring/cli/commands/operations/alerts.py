@@ -24,6 +24,6 @@ def alerts(session: Session, every: bool, limit: int) -> Listing[AlertView]:
       mainspring alerts
       mainspring alerts --all -o json
     """
-    from mainspring.cli.render.schedule_tables import ALERTS
+    from mainspring.cli.render.tables import ALERTS
 
     return ALERTS, lambda: session.client.alerts(is_open=None if every else True, limit=limit)

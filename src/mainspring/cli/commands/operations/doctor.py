@@ -25,7 +25,7 @@ _SIGN = "  x "
 _MAX_LINE_WIDTH = 140
 _MIN_LINE_WIDTH = 30
 _MIN_FINDING_WIDTH = 60
-"""Minimum width for findings beside the questions; on narrower terminals they go below."""
+"""Minimum width for findings next to the questions; on narrower terminals they go below."""
 _PROBLEM = 1
 _UNREACHABLE = 3
 _RETRY_WINDOW_SECONDS = 0.0
@@ -95,7 +95,7 @@ def _print_text(report: Report, printing: Printing) -> None:
 
 
 def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
-    """Format a check: the finding beside the question, advice below, and the command on its own line for copying.
+    """Format a check: the finding next to the question, advice below, and the command on its own line for copying.
 
     On a narrow terminal the finding goes below the question.
     """

@@ -12,7 +12,7 @@ from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT
 from mainspring.cli.config.connection_settings import resolve_connection_settings
 from mainspring.cli.options import ConnectionOptions, number_option, pool_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import Table
+from mainspring.cli.render.output import Table, format_number
 from mainspring.cli.render.times import parse_timeout
 from mainspring.cli.resource import Session, with_session
 from mainspring.core.text.durations import format_seconds
@@ -86,7 +86,7 @@ def _owned(connection: ConnectionOptions) -> ConnectionOptions:
 def _print_text(session: Session, report: SmokeReport) -> None:
     session.print_rows(report.kinds, KINDS)
     for why, kinds in groupby(sorted(report.skipped, key=report.skipped.__getitem__), report.skipped.__getitem__):
-        click.echo(f"skipped: {', '.join(kinds)}: {why}")
+        click.echo(f"skipped {', '.join(kinds)}: {why}")
     for note in report.notes:
         click.echo(f"note: {note}")
     if report.violations:
@@ -102,6 +102,6 @@ def _summary(report: SmokeReport) -> str:
     if report.is_timed_out:
         return f"timed out: {report.passed} of {report.tasks} tasks passed; {where}"
     if report.violations:
-        counted = "1 violation" if len(report.violations) == 1 else f"{len(report.violations)} violations"
-        return f"{counted}: {report.passed} of {report.tasks} tasks passed; {where}"
+        violations = format_number(len(report.violations), "violation")
+        return f"{violations}: {report.passed} of {report.tasks} tasks passed; {where}"
     return f"all {report.tasks} tasks passed; {where}"

@@ -15,9 +15,7 @@ from mainspring.cli.resource import Session, why_option, with_table_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainspring.definitions.pipeline_file import Pipeline
     from mainspring.folder.deploy import PruneCandidate
-    from mainspring.protocol.errors import MainspringError
 
 
 @click.command("deploy")
@@ -46,25 +44,28 @@ def deploy(
     from functools import cache
 
     from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
-    from mainspring.cli.render.output import Table, print_hint
+    from mainspring.cli.render.output import Table, print_hint, print_warnings
     from mainspring.folder.deploy import REFUSED, DeployResult, FolderDeployment
     from mainspring.folder.deployment import folder_label, read_folder
+    from mainspring.protocol.errors import Conflict
 
     if at is not None and not PurePosixPath(at).is_absolute():
         raise click.UsageError("--at must be an absolute path")
     if is_served_folder(session.connection, directory):
-        raise _already_served_error(directory)
+        conflict = Conflict(f"this server already runs {directory}; deployed pipelines would run twice")
+        conflict.hint = "it reloads files as they are saved; to deploy elsewhere, use `--server`"
+        raise conflict
     root = Path(os.path.abspath(directory))  # noqa: PTH100 - keep symbolic links: workers may lack them
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
         raise click.UsageError(f"there is no pipeline.yaml below {directory}")
-    _warn(pipelines)
+    print_warnings(warning for pipeline in pipelines for warning in pipeline.warnings)
     label = folder_label(name or root.name)
     deploying = FolderDeployment(cache(session.client_of), pipelines, label, dry_run=dry_run, why=why)
-    gone = deploying.find_prunable()
-    if prune and gone and not dry_run:
-        confirm(_question(gone), yes=yes)
-    rows = list(deploying.execute(gone if prune else None))
+    prunable = deploying.find_prunable()
+    if prune and prunable and not dry_run:
+        confirm(_question(prunable), yes=yes)
+    rows = list(deploying.execute(prunable if prune else None))
     table = Table.of(
         DeployResult,
         "pipeline change version schedules detail",
@@ -74,20 +75,11 @@ def deploy(
     )
     session.print_rows(rows, table)
     if session.printing.is_human_readable:
-        _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
+        _sum_up([row.change for row in rows], [] if prune else prunable, dry_run=dry_run)
         if at is None and not _is_here(session.connection):
             print_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)
-
-
-def _already_served_error(directory: Path) -> MainspringError:
-    """Return the error for a folder that the server runs itself: its pipelines would run twice."""
-    from mainspring.protocol.errors import Conflict
-
-    conflict = Conflict(f"this server already runs {directory}; deployed pipelines would run twice")
-    conflict.hint = "it reloads files as they are saved; to deploy elsewhere, use `--server`"
-    return conflict
 
 
 def _is_here(connection: ConnectionOptions) -> bool:
@@ -99,15 +91,10 @@ def _is_here(connection: ConnectionOptions) -> bool:
     return server is None or is_loopback(read_address(server).host)
 
 
-def _warn(pipelines: Sequence[Pipeline]) -> None:
-    """Print the warnings of the pipelines."""
-    for pipeline in pipelines:
-        for warning in pipeline.warnings:
-            click.echo(f"warning: {warning.where}: {warning.why}", err=True)
-
-
-def _question(gone: Sequence[PruneCandidate]) -> str:
-    names = ", ".join(one.job if one.includes_job else f"{' and '.join(one.schedules)} (the schedule)" for one in gone)
+def _question(prunable: Sequence[PruneCandidate]) -> str:
+    names = ", ".join(
+        one.job if one.includes_job else f"{' and '.join(one.schedules)} (the schedule)" for one in prunable
+    )
     return f"delete pipelines removed from the folder: {names}?"
 
 

@@ -15,8 +15,8 @@ import rich_click as click
 from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
 from mainspring.cli.commands.pipelines.pipeline_files import read_all
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Table, format_ago, print_error_message
-from mainspring.cli.render.schedule_tables import format_local_time
+from mainspring.cli.render.output import Table, format_ago, print_error_message, print_warnings
+from mainspring.cli.render.tables import format_local_time
 from mainspring.cli.resource import Session, with_session
 from mainspring.core.schedules.clock_changes import next_change
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
@@ -84,8 +84,8 @@ def changes(session: Session, pipelines: Sequence[Pipeline], folder: str) -> dic
 
 def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
     """Print a plan."""
-    fate = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
-    click.echo(f"{plan.pipeline}  {plan.file}{fate}")
+    note = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
+    click.echo(f"{plan.pipeline}  {plan.file}{note}")
     if plan.detail:
         click.echo(f"  {plan.detail}")
     for schedule in plan.schedules:
@@ -154,7 +154,6 @@ def plan(session: Session, path: Path, at: str | None) -> None:
             print_plan(one, now, session.printing)
     else:
         session.print_rows(plans, PLANS)
-    for warning in reading.warnings:
-        click.echo(f"warning: {warning.where}: {warning.why}", err=True)
+    print_warnings(reading.warnings)
     if reading.errors:
         sys.exit(2)

@@ -119,7 +119,7 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """
     from mainspring.cli.commands.pipelines.folder_commands import client_for
     from mainspring.cli.render.output import show_list
-    from mainspring.cli.render.schedule_tables import upcoming_table
+    from mainspring.cli.render.tables import upcoming_table
     from mainspring.protocol.clock import SystemClock
 
     until = SystemClock().wall() + _HORIZON

@@ -31,7 +31,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=8484, show_default=True, help="Port; 0 for any."
 )
 @click.option("--address", metavar="URL", help="URL for workers and other servers, if different.")
-@click.option("--data-dir", type=_FOLDER, help="Directory for logs; beside a SQLite store if omitted.")
+@click.option("--data-dir", type=_FOLDER, help="Directory for logs; next to the SQLite store if omitted.")
 @click.option("--tls-cert", type=_FILE, help="TLS certificate of the server (PEM).")
 @click.option("--tls-key", type=_FILE, help="TLS private key (PEM).")
 @click.option("--ca-cert", type=_FILE, help="CA certificate of other servers (PEM).")

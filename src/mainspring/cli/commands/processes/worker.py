@@ -12,14 +12,9 @@ from mainspring.cli.config.process_options import ProcessCommand, container_engi
 from mainspring.cli.options import named_values, with_options
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes, parse_millis
+from mainspring.core.work.isolation import Isolation
 
 _NOT_AUTHORIZED = 3
-
-
-def _level(_ctx: click.Context, _parameter: click.Parameter, value: str) -> object:
-    from mainspring.core.work.isolation import Isolation
-
-    return Isolation(value)
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,13 +29,14 @@ _OPTIONS = (
         envvar="MAINSPRING_SERVER_URL",
         help="Server to connect to; repeat for failover.",
     ),
-    click.option("--name", default="", metavar="NAME", help="Worker name; generated from the host name and kept."),
+    click.option("--name", default="", metavar="NAME", help="Worker name; derived from the host name if omitted."),
     click.option("--pool", metavar="NAME", default="default", show_default=True, help="Pool to join."),
     click.option(
-        "--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, such as 4 or 500m; else all.",
+        "--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, such as 4 or 500m; all if omitted.",
     ),
     click.option(
-        "--memory", "memory_bytes", callback=_BYTES, metavar="SIZE", help="Memory to offer, such as 4Gi; else all.",
+        "--memory", "memory_bytes", callback=_BYTES, metavar="SIZE",
+        help="Memory to offer, such as 4Gi; all if omitted.",
     ),
     click.option("--gpus", type=click.IntRange(min=0), metavar="NUMBER", default=0, help="GPUs to offer."),
     click.option(
@@ -96,7 +92,7 @@ _OPTIONS = (
     ),
     click.option(
         "--keep-artifacts", callback=_SECONDS, metavar="DURATION",
-        help="Retention of artifacts after a run, such as 30d; else forever.",
+        help="Retention of artifacts after a run; forever if omitted.",
     ),
     click.option(
         "--largest-artifact", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE",
@@ -111,8 +107,8 @@ _OPTIONS = (
         help="Grace period for running tasks at shutdown, in seconds.",
     ),
     click.option(
-        "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=_level, default="process",
-        show_default=True, help="Minimum isolation of tasks; tasks can require more.",
+        "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=quantity(Isolation),
+        default="process", show_default=True, help="Minimum isolation of tasks; tasks can require more.",
     ),
     click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user; requires root."),
     click.option("--as-root", is_flag=True, help="Allow tasks to run as root."),

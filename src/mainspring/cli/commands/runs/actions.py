@@ -72,7 +72,7 @@ def _act_on_all(session: Session, request: BulkActionRequest, *, yes: bool) -> N
     """Perform an action on all runs that match a filter, or only list them. Exits with 4 if any was rejected."""
     import msgspec
 
-    from mainspring.cli.render.output import print_hint
+    from mainspring.cli.render.output import format_number, print_hint
     from mainspring.cli.render.tables import BULK_ACTS
     from mainspring.cli.render.terminal import with_progress_bar
 
@@ -83,7 +83,7 @@ def _act_on_all(session: Session, request: BulkActionRequest, *, yes: bool) -> N
         print_hint("" if found else "no run matches the filter")
         return
     verb = get_current_context().command.name or request.action
-    confirm(f"{verb} {len(found)} run{'s' if len(found) > 1 else ''}?", yes=yes)
+    confirm(f"{verb} {format_number(len(found), 'run')}?", yes=yes)
     done = list(with_progress_bar(client.act_on_runs(request), verb, len(found)))
     session.print_rows(done, BULK_ACTS)
     if any(line.problem is not None for line in done):
@@ -260,7 +260,7 @@ def pause(session: Session, id: str, why: str) -> Outcome:
 def resume(session: Session, id: str, why: str) -> Outcome:
     """Resume paused schedules or runs.
 
-    Also schedules that were disabled, and runs that were held after a fault.
+    Also resumes disabled schedules, and runs held after a fault.
 
     \b
     Examples:

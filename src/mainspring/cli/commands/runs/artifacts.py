@@ -46,12 +46,12 @@ def artifacts() -> None:
 
 @artifacts.command(_LIST)
 @click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
-@click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
+@click.option("--attempt", metavar="ID", help="Attempt id, also of a failed attempt; `all` for every attempt.")
 @listing(100)
 def list_artifacts(session: Session, what: str, attempt: str | None, limit: int) -> Listing[ArtifactView]:
     """List the artifacts of a run or task.
 
-    By default those of the last successful attempts.
+    By default, only the artifacts of the last successful attempts are listed.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def list_artifacts(session: Session, what: str, attempt: str | None, limit: int)
 @artifacts.command("get")
 @click.argument("task", metavar="TASK", shell_complete=candidates.tasks)
 @click.argument("path")
-@click.option("--attempt", metavar="ID", help="Attempt, also a failed one.")
+@click.option("--attempt", metavar="ID", help="Attempt id, also of a failed attempt.")
 @click.option(
     "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
     help="Output file; - for stdout. [default: its own name]",
@@ -103,13 +103,13 @@ def get(session: Session, task: str, path: str, attempt: str | None, target: Pat
         copy_artifact(found, sys.stdout.buffer.write)
         return
     written = target or Path(Path(found.path).name)
-    beside = written.with_name(f".{written.name}.part")
+    partial = written.with_name(f".{written.name}.part")
     try:
-        with _new(beside) as file:
+        with _new(partial) as file:
             copy_artifact(found, file.write)
-        beside.replace(written)
+        partial.replace(written)
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     done = ActionResult(changed=True, detail=f"{found.size_bytes} bytes, checksum verified")
     session.print_outcomes([(str(written), done)])
 

@@ -79,6 +79,7 @@ def history(session: Session, job: str, days: int) -> None:
       mainspring history etl
       mainspring history etl --days 7 -o json
     """
+    from mainspring.cli.render.output import format_number
     from mainspring.cli.render.tables import DAYS, format_success_rate
     from mainspring.core.text.durations import format_seconds
 
@@ -90,8 +91,7 @@ def history(session: Session, job: str, days: int) -> None:
         if total.runs:
             took = total.duration_p50_seconds
             usual = "" if took is None else f", median {format_seconds(took)}"
-            runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
-            click.echo(f"\n{runs}, {format_success_rate(total)} succeeded{usual}")
+            click.echo(f"\n{format_number(total.runs, 'run')}, {format_success_rate(total)} succeeded{usual}")
 
     session.print_one(trend, trend.job, print_text)
 
@@ -108,6 +108,6 @@ def durations(session: Session, job: str) -> None:
     Examples:
       mainspring durations etl
     """
-    from mainspring.cli.render.schedule_tables import DURATIONS
+    from mainspring.cli.render.tables import DURATIONS
 
     session.print_rows(session.client.durations(job), DURATIONS)

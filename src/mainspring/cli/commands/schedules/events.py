@@ -32,7 +32,7 @@ def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]
       mainspring events --type orders.ready
       mainspring events send orders.ready --data '{"rows": 5}'
     """
-    from mainspring.cli.render.schedule_tables import EVENTS
+    from mainspring.cli.render.tables import EVENTS
 
     return EVENTS, lambda: session.client.received_events(type=kind, limit=limit)
 
@@ -68,14 +68,14 @@ def follow(session: Session, q: str | None, run: str | None, count: int | None) 
 @click.option("--subject", default="", help="Subject of the event.")
 @with_table_session
 def send(session: Session, kind: str, data: str | None, source: str, event_id: str | None, subject: str) -> None:
-    """Send an event of TYPE. Schedules that wait for it fire.
+    """Send an event of TYPE, which fires the schedules waiting for it.
 
     \b
     Examples:
       mainspring events send orders.ready --data '{"rows": 5}'
       mainspring events send orders.ready --id 2026-11-15 --data @orders.json
     """
-    from mainspring.cli.render.schedule_tables import RECEIVED
+    from mainspring.cli.render.tables import RECEIVED
 
     event = session.client.event(kind, data=_read_data(data), source=source, id=event_id, subject=subject)
     session.print_rows(session.client.send_events([event]), RECEIVED)

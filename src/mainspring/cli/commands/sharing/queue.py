@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from mainspring.cli.options import ListCommand, Printing, pool_option, watch_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import format_ago, print_one, print_rows, rich_table, sort_rows
+from mainspring.cli.render.output import format_ago, format_number, print_one, print_rows, rich_table, sort_rows
 from mainspring.cli.render.quantities import TITLES, format_amount
 from mainspring.cli.render.sharing_tables import QUEUES, RESERVATIONS, format_queued_counts
 from mainspring.cli.resource import Session, with_table_session
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def queue(session: Session, pool: str | None, watch: bool) -> None:
     """Show the utilization, service level and queues of a pool.
 
-    Queues are listed in dispatch order. A queue holds the tasks of a tenant with the same priority and resource
+    Queues are listed in dispatch order. A queue contains the tasks of a tenant with the same priority and resource
     request. -t shows only the queues and reservations of that tenant.
 
     \b
@@ -103,17 +103,17 @@ def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:
 
 def headlines(snapshot: PoolSnapshot, now: datetime) -> list[str]:
     """Describe the pool: capacity, waiting tasks and service level."""
-    workers = "1 worker" if snapshot.workers == 1 else f"{snapshot.workers} workers"
-    queues = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
+    workers = format_number(snapshot.workers, "worker")
+    lines = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
     if snapshot.stopping:
-        queues.append(f"preempting: {'1 task' if snapshot.stopping == 1 else f'{snapshot.stopping} tasks'}")
-    queues.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
+        lines.append(f"preempting: {format_number(snapshot.stopping, 'task')}")
+    lines.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
     intake = format_queued_counts(snapshot.intake)
     if intake is not None:
-        queues.append(f"runs in intake: {intake}")
+        lines.append(f"runs in intake: {intake}")
     if snapshot.dispatch_paused_from is not None:
-        queues.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
-    return [*queues, *_format_level(snapshot.level, now)]
+        lines.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
+    return [*lines, *_format_level(snapshot.level, now)]
 
 
 def _format_capacity(used: Amounts, capacity: Amounts) -> str:
@@ -129,12 +129,12 @@ def _format_capacity(used: Amounts, capacity: Amounts) -> str:
 def _format_level(level: LevelView, now: datetime) -> list[str]:
     if level.level == "normal" and not level.shedding:
         return ["level: normal"]
-    queues = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
+    lines = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
     if level.accepts < 1:
-        queues.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
+        lines.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
     if level.shedding:
-        queues.append(f"load shedding: {level.shedding}")
-    return queues
+        lines.append(f"load shedding: {level.shedding}")
+    return lines
 
 
 def _render(snapshot: PoolSnapshot, printing: Printing) -> RenderableType:

@@ -28,7 +28,7 @@ _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
 }
 _REQUIRED = frozenset({"weight", "failures_per_hour"})
 _owner = click.argument("owner", metavar="TENANT", shell_complete=candidates.tenants)
-_pool = pool_option("Pool; if omitted, all pools without a quota of their own.", "")
+_pool = pool_option("Pool; all pools without their own quota if omitted.", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ def _put_confirmed(
     except Refused as refused:
         if [fault.where for fault in refused.faults] != ["/confirm"]:
             raise
-    where = f"in pool {pool}" if pool else "in pools without a quota of their own"
+    where = f"in pool {pool}" if pool else "in pools without their own quota"
     confirm(f"no task of {owner} will be able to run {where}. Continue?", yes=yes)
     return put(replace(request, confirm=True))
 
