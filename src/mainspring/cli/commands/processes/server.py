@@ -41,7 +41,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--worker-ca-key", type=_FILE, help="Private key of the worker CA.")
 @click.option(
-    "--worker-cert-hours", metavar="HOURS", default=24.0, show_default=True, help="Worker certificate lifetime."
+    "--worker-cert-hours", metavar="HOURS", default=24.0, show_default=True, help="Lifetime of worker certificates."
 )
 @click.option("--require-worker-cert", is_flag=True, help="Reject workers without a certificate.")
 @click.option("--behind-proxy", is_flag=True, help="A reverse proxy terminates TLS.")

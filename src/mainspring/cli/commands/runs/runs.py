@@ -172,8 +172,8 @@ def decisions(
 ) -> Listing[DecisionView]:  # fmt: skip
     """List scheduling decisions and their reasons, newest first.
 
-    With TASK, only its decisions are listed. All preemptions are recorded, and a sample of the placements; the setting
-    decisions_sampled_per_1000 is its rate.
+    With TASK, only its decisions are listed. All preemptions are recorded, and a sample of the placements: the setting
+    decisions_sampled_per_1000 sets the rate.
 
     \b
     Examples:
