@@ -206,12 +206,12 @@ def test_actions_on_several_ids_need_confirmation(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "said"),
     [
-        (["show", "run_018f3c2e9a41-0000000000000000"], 5, "there is no run"),
-        (["show", "nobody"], 5, "there is no run, task, worker, job or schedule nobody"),
-        (["show", "run_zzz"], 5, "there is no run run_zzz"),
-        (["logs", "task_018f3c2e9a41-0000000000000000.0"], 5, "there is no task"),
+        (["show", "run_018f3c2e9a41-0000000000000000"], 5, "run_018f3c2e9a41-0000000000000000"),
+        (["show", "nobody"], 5, "nobody"),
+        (["show", "run_zzz"], 5, "run_zzz"),
+        (["logs", "task_018f3c2e9a41-0000000000000000.0"], 5, "task_018f3c2e9a41-0000000000000000.0"),
         (["submit", "no-such-job"], 5, "no-such-job"),
-        (["submit", "no-such-file.yaml"], 2, "there is no file no-such-file.yaml"),
+        (["submit", "no-such-file.yaml"], 2, "no-such-file.yaml"),
         (["submit", "x", "-p", "novalue"], 2, "NAME=VALUE"),
         (["submit", "x", "--count", "2", "--wait"], 2, "--wait"),
         (["watch", "@latest", "--timeout", "soon"], 2, "--timeout"),

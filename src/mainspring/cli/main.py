@@ -4,7 +4,7 @@ A command's module is imported only when the command is called, which keeps `mai
 lists and actions import only click, `options` and `resource` at the top, and everything else inside functions, so that
 their help and the completion of their options are as fast.
 
-To add a command: write it in `commands/` (lists and actions with `resource`), add it to `_COMMANDS` and to a panel of
+To add a command: write it in `commands/` (lists and actions with `resource`), add it to `_MODULES` and to a panel of
 `_PANELS`, and add its arguments to tests/cli/calls.py.
 """
 
@@ -27,83 +27,55 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
     from typing import Any
 
-_COMMANDS = {
-    "alerts": "mainspring.cli.commands.operations.alerts",
-    "artifacts": "mainspring.cli.commands.runs.artifacts",
-    "audit": "mainspring.cli.commands.admin.audit",
-    "backfill": "mainspring.cli.commands.schedules.backfill",
-    "ca": "mainspring.cli.commands.admin.ca",
-    "cancel": "mainspring.cli.commands.runs.actions",
-    "clear": "mainspring.cli.commands.runs.actions",
-    "commands": "mainspring.cli.commands.local.commands",
-    "completion": "mainspring.cli.completion.completion",
-    "config": "mainspring.cli.config.config",
-    "context": "mainspring.cli.config.context",
-    "cordon": "mainspring.cli.commands.operations.workers",
-    "dead-letters": "mainspring.cli.commands.runs.dead_letters",
-    "decisions": "mainspring.cli.commands.runs.decisions",
-    "demo": "mainspring.cli.commands.local.demo",
-    "deploy": "mainspring.cli.commands.pipelines.deploy",
-    "doctor": "mainspring.cli.commands.operations.doctor",
-    "drain": "mainspring.cli.commands.operations.workers",
-    "evict": "mainspring.cli.commands.operations.workers",
-    "durations": "mainspring.cli.commands.runs.jobs",
-    "events": "mainspring.cli.commands.schedules.events",
-    "example": "mainspring.cli.commands.pipelines.examples",
-    "extend": "mainspring.cli.commands.runs.actions",
-    "freeze": "mainspring.cli.commands.sharing.freezes",
-    "freezes": "mainspring.cli.commands.sharing.freezes",
-    "graph": "mainspring.cli.commands.runs.runs",
-    "groups": "mainspring.cli.commands.sharing.groups",
-    "history": "mainspring.cli.commands.runs.jobs",
-    "import": "mainspring.cli.commands.pipelines.imports",
-    "init": "mainspring.cli.commands.pipelines.init",
-    "jobs": "mainspring.cli.commands.runs.jobs",
-    "join-token": "mainspring.cli.commands.admin.token",
-    "kill": "mainspring.cli.commands.runs.actions",
-    "logs": "mainspring.cli.commands.runs.logs",
-    "next": "mainspring.cli.commands.schedules.schedules",
-    "openapi": "mainspring.cli.commands.local.openapi",
-    "pause": "mainspring.cli.commands.runs.actions",
-    "plan": "mainspring.cli.commands.pipelines.plan",
-    "policies": "mainspring.cli.commands.sharing.policies",
-    "pools": "mainspring.cli.commands.sharing.pools",
-    "promote": "mainspring.cli.commands.runs.actions",
-    "queue": "mainspring.cli.commands.sharing.queue",
-    "quota": "mainspring.cli.commands.sharing.quota",
-    "rerun": "mainspring.cli.commands.runs.actions",
-    "resume": "mainspring.cli.commands.runs.actions",
-    "retry": "mainspring.cli.commands.runs.actions",
-    "run": "mainspring.cli.commands.runs.run",
-    "runs": "mainspring.cli.commands.runs.runs",
-    "scheduler": "mainspring.cli.commands.pipelines.scheduler",
-    "schedules": "mainspring.cli.commands.schedules.schedules",
-    "schema": "mainspring.cli.commands.pipelines.examples",
-    "server": "mainspring.cli.commands.processes.server",
-    "settings": "mainspring.cli.commands.admin.settings",
-    "show": "mainspring.cli.commands.runs.runs",
-    "simulate": "mainspring.cli.commands.operations.simulate",
-    "smoke": "mainspring.cli.commands.operations.smoke",
-    "submit": "mainspring.cli.commands.runs.submit",
-    "tasks": "mainspring.cli.commands.runs.runs",
-    "tenants": "mainspring.cli.commands.sharing.tenants",
-    "token": "mainspring.cli.commands.admin.token",
-    "top": "mainspring.cli.commands.top.top",
-    "trigger": "mainspring.cli.commands.schedules.trigger",
-    "uncordon": "mainspring.cli.commands.operations.workers",
-    "unfreeze": "mainspring.cli.commands.sharing.freezes",
-    "up": "mainspring.cli.commands.processes.up",
-    "upcoming": "mainspring.cli.commands.schedules.schedules",
-    "validate": "mainspring.cli.commands.pipelines.validate",
-    "version": "mainspring.cli.commands.local.commands",
-    "watch": "mainspring.cli.commands.runs.watch",
-    "webhooks": "mainspring.cli.commands.admin.webhooks",
-    "why": "mainspring.cli.commands.runs.why",
-    "worker": "mainspring.cli.commands.processes.worker",
-    "workers": "mainspring.cli.commands.operations.workers",
+_MODULES = {
+    "commands.admin.audit": ("audit",),
+    "commands.admin.ca": ("ca",),
+    "commands.admin.settings": ("settings",),
+    "commands.admin.token": ("join-token", "token"),
+    "commands.admin.webhooks": ("webhooks",),
+    "commands.local.commands": ("commands", "version"),
+    "commands.local.demo": ("demo",),
+    "commands.local.openapi": ("openapi",),
+    "commands.operations.alerts": ("alerts",),
+    "commands.operations.doctor": ("doctor",),
+    "commands.operations.simulate": ("simulate",),
+    "commands.operations.smoke": ("smoke",),
+    "commands.operations.workers": ("cordon", "drain", "evict", "uncordon", "workers"),
+    "commands.pipelines.deploy": ("deploy",),
+    "commands.pipelines.examples": ("example", "init", "schema"),
+    "commands.pipelines.imports": ("import",),
+    "commands.pipelines.plan": ("plan",),
+    "commands.pipelines.scheduler": ("scheduler",),
+    "commands.pipelines.validate": ("validate",),
+    "commands.processes.server": ("server",),
+    "commands.processes.up": ("up",),
+    "commands.processes.worker": ("worker",),
+    "commands.runs.actions": ("cancel", "clear", "extend", "kill", "pause", "promote", "rerun", "resume", "retry"),
+    "commands.runs.artifacts": ("artifacts",),
+    "commands.runs.jobs": ("durations", "history", "jobs"),
+    "commands.runs.run": ("run",),
+    "commands.runs.runs": ("dead-letters", "decisions", "graph", "logs", "runs", "show", "tasks"),
+    "commands.runs.submit": ("submit",),
+    "commands.runs.watch": ("watch",),
+    "commands.runs.why": ("why",),
+    "commands.schedules.events": ("events",),
+    "commands.schedules.schedules": ("next", "schedules", "upcoming"),
+    "commands.schedules.trigger": ("backfill", "trigger"),
+    "commands.sharing.freezes": ("freeze", "freezes", "unfreeze"),
+    "commands.sharing.groups": ("groups",),
+    "commands.sharing.pools": ("policies", "pools"),
+    "commands.sharing.queue": ("queue",),
+    "commands.sharing.quota": ("quota",),
+    "commands.sharing.tenants": ("tenants",),
+    "commands.top.top": ("top",),
+    "completion.completion": ("completion",),
+    "config.config": ("config",),
+    "config.context": ("context",),
 }
-"""Module of each command. The function has the command's name, or the name in _FUNCTIONS."""
+"""Commands of each module."""
+_COMMANDS = {name: module for module, names in _MODULES.items() for name in names}
 _FUNCTIONS = {"dead-letters": "dead_letters", "join-token": "join_token", "next": "next_runs", "import": "imports"}
+"""Functions that are not named like their command."""
 _ALIASES = {"ls": "jobs", "list": "jobs", "dev": "up"}
 """Hidden aliases."""
 
@@ -163,7 +135,7 @@ class Commands(click.RichGroup):
             return None
         if self._is_listing and (summary := _summary_of(name)) is not None:
             return click.Command(name, help=summary)
-        command: click.Command = getattr(import_module(_COMMANDS[name]), _FUNCTIONS.get(name, name))
+        command: click.Command = getattr(import_module(f"mainspring.cli.{_COMMANDS[name]}"), _FUNCTIONS.get(name, name))
         return command
 
     def resolve_command(
@@ -207,7 +179,7 @@ class Commands(click.RichGroup):
 
 def _summary_of(name: str) -> str | None:
     """Return the first paragraph of a command's docstring, read from its source; None if there is no source."""
-    source = Path(__file__).parent.joinpath(*_COMMANDS[name].split(".")[2:]).with_suffix(".py")
+    source = Path(__file__).parent.joinpath(*_COMMANDS[name].split(".")).with_suffix(".py")
     function = _FUNCTIONS.get(name, name)
     try:
         text = source.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -94,6 +94,12 @@ class ConnectionOptions:
         return self.client(_WATCH_RETRY_WINDOW_SECONDS)
 
 
+color_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="When to use color; auto respects NO_COLOR and FORCE_COLOR.",
+)  # fmt: skip
+
+
 def with_output_options(command: Call) -> Call:
     """Add output options to a command that prints one resource."""
 
@@ -107,10 +113,7 @@ def with_output_options(command: Call) -> Call:
             help="Output format.",
         ),
         click.option("-q", "--quiet", is_flag=True, help="Print only ids, same as -o name."),
-        click.option(
-            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-            help="When to use color; auto respects NO_COLOR and FORCE_COLOR.",
-        ),
+        color_option,
         click.option("--utc", is_flag=True, help="Show times in UTC instead of the local zone."),
         click.option("--tz", metavar="ZONE", callback=_zone, help="Show times in this zone, such as Europe/Paris."),
     )  # fmt: skip
@@ -138,7 +141,7 @@ def with_output_options(command: Call) -> Call:
         )
         return command(*args, printing=printing, **rest)
 
-    return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
+    return with_options(*options)(call)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def with_table_options(command: Call) -> Call:
@@ -148,19 +151,25 @@ def with_table_options(command: Call) -> Call:
         click.option("--columns", metavar="A,B", help="Columns to show, in this order."),
         click.option("--sort", metavar="COLUMN", help="Sort by a column; prefix with - for descending."),
     )
-    return _with(with_output_options(command), options)
+    return with_options(*options)(with_output_options(command))
+
+
+def number_option(
+    name: str, about: str, default: int | None = None, *, most: int | None = None
+) -> Callable[[Call], Call]:
+    """Add an option with a positive number."""
+    number = click.IntRange(1, most)
+    return click.option(name, type=number, metavar="NUMBER", default=default, show_default=True, help=about)
 
 
 def limit_option(default: int) -> Callable[[Call], Call]:
     """Add --limit to a list."""
-    return click.option(
-        "--limit",
-        type=click.IntRange(min=1),
-        metavar="NUMBER",
-        default=default,
-        show_default=True,
-        help="Maximum number of rows.",
-    )
+    return number_option("--limit", "Maximum number of rows.", default)
+
+
+def pool_option(about: str, default: str | None = None) -> Callable[[Call], Call]:
+    """Add --pool."""
+    return click.option("--pool", metavar="NAME", default=default, shell_complete=candidates.pools, help=about)
 
 
 def with_connection_options(command: Call) -> Call:
@@ -184,21 +193,11 @@ def with_connection_options(command: Call) -> Call:
     )  # fmt: skip
 
     @functools.wraps(command)
-    def call(
-        *args: object,
-        server: str | None,
-        token_file: Path | None,
-        tenant: str | None,
-        context: str | None,
-        ca_cert: Path | None,
-        **rest: object,
-    ) -> object:
-        connection = ConnectionOptions(
-            server=server, token_file=token_file, tenant=tenant, context=context, ca_cert=ca_cert
-        )
+    def call(*args: object, **rest: Any) -> object:
+        connection = ConnectionOptions(**{field.name: rest.pop(field.name) for field in fields(ConnectionOptions)})
         return command(*args, connection=connection, **rest)
 
-    return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
+    return with_options(*options)(call)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def watch_option(command: Call) -> Call:
@@ -241,7 +240,7 @@ def with_confirmation(command: Call) -> Call:
             help="Never prompt; fail if confirmation is required.",
         ),
     )  # fmt: skip
-    return _with(command, options)
+    return with_options(*options)(command)
 
 
 class ListCommand(click.RichCommand):
@@ -297,10 +296,15 @@ def named_values(ctx: click.Context, parameter: click.Parameter, values: tuple[s
     return named
 
 
-def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:
-    for option in reversed(options):
-        command = option(command)
-    return command
+def with_options(*options: Callable[[Call], Call]) -> Callable[[Call], Call]:
+    """Add options to a command, in this order."""
+
+    def decorate(command: Call) -> Call:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def _zone(ctx: click.Context, parameter: click.Parameter, name: str | None) -> tzinfo | None:

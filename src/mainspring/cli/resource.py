@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from mainspring.client.client import Client
     from mainspring.protocol.rest.runs import ActionResult
 
-    T = TypeVar("T", bound=msgspec.Struct)
-    Listing: TypeAlias = tuple[Table[T], Callable[[], Iterable[T]]]
-    """A table, and the function that fetches its rows."""
-    Outcome: TypeAlias = tuple[str, ActionResult]
-    """The id of an object, and the result of the action on it."""
+T = TypeVar("T", bound="msgspec.Struct")
+Listing: TypeAlias = "tuple[Table[T], Callable[[], Iterable[T]]]"
+"""A table, and the function that fetches its rows."""
+Outcome: TypeAlias = "tuple[str, ActionResult]"
+"""The id of an object, and the result of the action on it."""
 
 AUDITED = "Reason, recorded in the audit log."
 
@@ -69,6 +70,16 @@ class Session:
     def client(self) -> Client:
         """The client. It is opened when it is first used: after the arguments have been checked."""
         return self._stack.enter_context(self.connection.client())
+
+    @cached_property
+    def watch_client(self) -> Client:
+        """The client of live views, which survive a restart or failover of the server."""
+        return self._stack.enter_context(self.connection.watch_client())
+
+    def client_of(self, tenant: str | None) -> Client:
+        """Open a client for a tenant; None for that of the connection."""
+        connection = replace(self.connection, tenant=tenant or self.connection.tenant)
+        return self._stack.enter_context(connection.client())
 
     def time(self, text: str | None, option: str) -> datetime | None:
         """Parse the time of an option; None if it is omitted. Raises UsageError."""

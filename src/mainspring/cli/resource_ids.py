@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainspring.protocol.errors import UNKNOWN_JOB, NotFound, Refused
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
+    from mainspring.protocol.rest.runs import RunView
     from mainspring.protocol.rest.schedules import ScheduleView
 
 LATEST = "@latest"
@@ -20,6 +22,7 @@ _RUN_ID_LENGTH = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 def is_run(word: str) -> bool:
     """Whether a reference can only name a run."""
+    word = strip_url(word)
     return word == LATEST or (word.startswith(_RUN) and "/" not in word)
 
 
@@ -69,9 +72,14 @@ def find_schedule(client: Client, word: str) -> ScheduleView:
     return client.schedule(of_job[0].id)
 
 
-def is_unknown_job(refused: Refused) -> bool:
-    """Whether a run was refused because its job does not exist."""
-    return any(fault.code == UNKNOWN_JOB for fault in refused.faults)
+def submit_run(submit: Callable[[], RunView], missing: NotFound) -> RunView:
+    """Submit a run. Raises `missing` if its job does not exist."""
+    try:
+        return submit()
+    except Refused as refused:
+        if any(fault.code == UNKNOWN_JOB for fault in refused.faults):
+            raise missing from refused
+        raise
 
 
 def find_task(client: Client, word: str) -> str:
@@ -90,8 +98,15 @@ def find_task(client: Client, word: str) -> str:
 
 def find_run_or_task(client: Client, word: str) -> tuple[bool, str]:
     """Resolve a reference to the id of a run or task, and return whether it is a run."""
-    is_whole_run = is_run(strip_url(word))
+    is_whole_run = is_run(word)
     return is_whole_run, (find_run if is_whole_run else find_task)(client, word)
+
+
+def find_run_or_schedule(client: Client, word: str) -> tuple[bool, str]:
+    """Resolve a reference to the id of a run or schedule, and return whether it is a run."""
+    if is_run(word):
+        return True, find_run(client, word)
+    return False, find_schedule(client, word).id
 
 
 def _latest_run_of(client: Client, job: str) -> str:

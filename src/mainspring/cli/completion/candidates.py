@@ -63,9 +63,9 @@ def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]
     from mainspring.cli.options import ConnectionOptions
     from mainspring.protocol.errors import MainspringError
 
-    said = {name: ctx.params.get(name) for name in _CONNECTION_OPTIONS}
+    values = {name: ctx.params.get(name) for name in _CONNECTION_OPTIONS}
     try:
-        with ConnectionOptions(**said).client(retry_timeout_seconds=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
+        with ConnectionOptions(**values).client(retry_timeout_seconds=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
             return _matching(offers(client), incomplete)
     except (MainspringError, OSError):
         # Completion can't report errors; the command itself does.

@@ -17,14 +17,9 @@ from mainspring.cli.config.contexts import contexts_path
 from mainspring.cli.config.process_options import ProcessCommand, option_key
 from mainspring.cli.config.project_file import ProjectFile, find_project_file
 from mainspring.cli.config.secret_references import HIDDEN, is_reference, redact
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    with_connection_options,
-    with_output_options,
-    with_table_options,
-)
+from mainspring.cli.options import ConnectionOptions, Printing, with_output_options
 from mainspring.cli.render.output import Table, print_rows
+from mainspring.cli.resource import Session, with_table_session
 from mainspring.client.api_calls import DEFAULT_SERVER
 from mainspring.core.text.suggestions import did_you_mean
 
@@ -47,9 +42,7 @@ class ReadFile(msgspec.Struct, frozen=True, kw_only=True):
 
 VALUES = Table.of(Value, "name value", wide="origin", id=lambda value: value.name)
 VALUES_WITH_ORIGIN = Table.of(Value, "name value origin", id=lambda value: value.name)
-FILES = Table.of(
-    ReadFile, "what exists path", exists=lambda file, _: "yes" if file.exists else "no", id=lambda file: file.path
-)
+FILES = Table.of(ReadFile, "what exists path", id=lambda file: file.path)
 
 
 @click.group("config")
@@ -66,9 +59,8 @@ def config() -> None:
 @config.command("show")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @click.option("--origin", is_flag=True, help="Show the origin: option, variable, context or file.")
-@with_table_options
-@with_connection_options
-def show(connection: ConnectionOptions, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
+@with_table_session
+def show(session: Session, names: tuple[str, ...], origin: bool) -> None:
     """Show the effective settings of commands, server and worker.
 
     Secrets are masked.
@@ -79,12 +71,12 @@ def show(connection: ConnectionOptions, printing: Printing, names: tuple[str, ..
       mainspring config show --origin server.port server.store
       mainspring config show --origin --context prod server_url
     """
-    found = effective_values(connection)
+    found = effective_values(session.connection)
     if unknown := set(names) - {value.name for value in found}:
         name = min(unknown)
         raise click.UsageError(f"unknown setting {name}{did_you_mean(name, (value.name for value in found))}")
     table = VALUES_WITH_ORIGIN if origin else VALUES
-    print_rows([value for value in found if not names or value.name in names], table, printing)
+    session.print_rows([value for value in found if not names or value.name in names], table)
 
 
 @config.command("path")

@@ -10,9 +10,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainspring.cli.config.contexts import Context, read_contexts
@@ -45,70 +43,41 @@ class ConnectionSettings:
     """Name of the context that contributed, if any."""
 
 
-class _Source(Enum):
-    FLAG = "flag"
-    ENVIRONMENT = "environment"
-    CONTEXT = "context"
-    PROJECT_FILE = "project_file"
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One source of settings."""
-
-    source: _Source
-    origin: str = ""
-    """The name of the context, or the path of the project file."""
-    server: str | None = None
-    token: str | None = None
-    tenant: str | None = None
-
-
 def resolve_connection_settings(connection: ConnectionOptions) -> ConnectionSettings:
     """Resolve all settings with their origins. Raises NotFound for an unknown context."""
-    layers = list(_layers(connection))
+    token = None if connection.token_file is None else f"${{file:{connection.token_file}}}"
+    options = {
+        "server": Setting(connection.server, "--server"),
+        "token": Setting(token, "--token-file"),
+        "tenant": Setting(connection.tenant, "--tenant"),
+    }
+    environment = {field: Setting(os.environ.get(name), name) for field, name in _VARIABLES.items()}
+    has_server = bool(options["server"].value or environment["server"].value)
+    context = _context(connection.context, has_server=has_server)
+    of_context = {}
+    if context is not None:
+        of_context = {field: Setting(getattr(context, field), f"context {context.name}") for field in _VARIABLES}
+    is_named = connection.context is not None
+    layers = [options, of_context, environment] if is_named else [options, environment, of_context]
+    if (project := find_project_file()) is not None:
+        layers.append({field: Setting(project.text(key), str(project.path)) for field, key in _FILE_KEYS.items()})
 
     def first(field: str) -> Setting:
-        for layer in layers:
-            if value := getattr(layer, field):
-                return Setting(value, _origin(layer, field))
-        return Setting(None, "default")
+        known = (layer[field] for layer in layers if field in layer)
+        return next((setting for setting in known if setting.value), Setting(None, "default"))
 
-    contexts = [layer.origin for layer in layers if layer.source is _Source.CONTEXT]
     return ConnectionSettings(
-        server=first("server"), token=first("token"), tenant=first("tenant"), context=next(iter(contexts), None)
+        server=first("server"),
+        token=first("token"),
+        tenant=first("tenant"),
+        context=None if context is None else context.name,
     )
 
 
-def _layers(connection: ConnectionOptions) -> Iterator[_Layer]:
-    token = None if connection.token_file is None else f"${{file:{connection.token_file}}}"
-    flags = _Layer(_Source.FLAG, server=connection.server, token=token, tenant=connection.tenant)
-    environment = _Layer(_Source.ENVIRONMENT, "", **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
-    yield flags
-    if connection.context is not None:
-        yield _of(read_contexts().named(connection.context))
-    yield environment
-    if connection.context is None and not flags.server and not environment.server:
-        contexts = read_contexts()
-        if contexts.current is not None:
-            yield _of(contexts.named(contexts.current))
-    if (project := find_project_file()) is not None:
-        configured = {field: project.text(key) for field, key in _FILE_KEYS.items()}
-        yield _Layer(_Source.PROJECT_FILE, str(project.path), **configured)
-
-
-def _of(context: Context) -> _Layer:
-    return _Layer(_Source.CONTEXT, context.name, context.server, context.token, context.tenant)
-
-
-def _origin(layer: _Layer, field: str) -> str:
-    """Describe where a value comes from; options and variables by name."""
-    match layer.source:
-        case _Source.FLAG:
-            return "--token-file" if field == "token" else f"--{field}"
-        case _Source.ENVIRONMENT:
-            return _VARIABLES[field]
-        case _Source.CONTEXT:
-            return f"context {layer.origin}"
-        case _Source.PROJECT_FILE:
-            return layer.origin
+def _context(name: str | None, *, has_server: bool) -> Context | None:
+    """Return the named context, or the current one unless the server is already set. Raises NotFound."""
+    if name is None and has_server:
+        return None
+    contexts = read_contexts()
+    name = contexts.current if name is None else name
+    return None if name is None else contexts.named(name)

@@ -101,7 +101,7 @@ def add(
     printing: Printing, name: str, server: str, tenant: str | None, token: str | None, token_file: Path | None,
     replace_existing: bool,
 ) -> None:  # fmt: skip
-    """Add a context NAME. The first one becomes the current context.
+    """Add context NAME. The first one becomes the current context.
 
     \b
     Examples:

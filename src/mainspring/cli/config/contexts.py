@@ -18,7 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.atomic_files import write_atomically
+from mainspring.cli.config.secret_references import FORMS, is_reference
 from mainspring.cli.config.toml_files import TomlFile
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import NotFound
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FIELDS = ("server", "tenant", "token")
@@ -46,9 +50,6 @@ class Contexts:
         """Return a context. Raises NotFound with a suggestion."""
         if name in self.known:
             return self.known[name]
-        from mainspring.core.text.suggestions import did_you_mean
-        from mainspring.protocol.errors import NotFound
-
         missing = NotFound(f"there is no context {name}{did_you_mean(name, self.known)}")
         missing.hint = "list contexts with `mainspring context ls`, or create one with `mainspring context add`"
         raise missing
@@ -109,8 +110,6 @@ def is_name(name: str) -> bool:
 
 
 def _read(file: TomlFile, name: str) -> Context:
-    from mainspring.cli.config.secret_references import FORMS, is_reference
-
     table = ("contexts", name)
     file.check_keys(table, _FIELDS)
     server = file.text_at(*table, "server")
@@ -128,7 +127,5 @@ def _quoted(text: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    from mainspring.atomic_files import write_atomically
-
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_atomically(path, text.encode(), mode=0o600, suffix=f".{os.getpid()}")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.protocol.errors import Fault, InvalidFile
+from mainspring.cli.render.output import print_one
+from mainspring.protocol.errors import Fault, InvalidFile, NotFound, Refused
+
+if TYPE_CHECKING:
+    from mainspring.definitions.files.drafts import ParsedFile
 
 STDIN = "-"
 _MAX_BYTES = 64 * 1024 * 1024
@@ -28,29 +35,33 @@ def read_file(file: str) -> tuple[str, str]:
     except OSError as error:
         raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
     if len(data) > _MAX_BYTES:
-        raise _invalid(name, f"is larger than {_MAX_BYTES >> 20} MiB")
+        raise file_error(name, f"is larger than {_MAX_BYTES >> 20} MiB")
     try:
         return name, data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _invalid(name, f"is not UTF-8 (byte {error.start})") from error
+        raise file_error(name, f"is not UTF-8 (byte {error.start})") from error
+
+
+@contextmanager
+def located_faults(file: ParsedFile) -> Iterator[None]:
+    """Map faults that the server reports within the block to lines of the file."""
+    try:
+        yield
+    except NotFound:
+        raise
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise file.locate_faults(refused) from refused
 
 
 def print_body(body: bytes, name: str, printing: Printing) -> None:
     """Print a request body as JSON, or as YAML with -o yaml."""
-    match printing.output:
-        case "name":
-            click.echo(name)
-        case "jsonl":
-            click.echo(body)
-        case "yaml":
-            import yaml
-
-            click.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False), nl=False)
-        case _:
-            click.echo(msgspec.json.format(body, indent=2))
+    print_one(msgspec.Raw(body), name, printing, lambda: click.echo(msgspec.json.format(body, indent=2)))
 
 
-def _invalid(name: str, why: str) -> InvalidFile:
-    error = InvalidFile(f"{name}: {why}")
-    error.faults = (Fault(where=name, why=why),)
+def file_error(file: str, why: str) -> InvalidFile:
+    """Return an error about a whole file."""
+    error = InvalidFile(f"{file}: {why}")
+    error.faults = (Fault(where=file, why=why),)
     return error

@@ -9,7 +9,7 @@ Paths in the project file are relative to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,7 +34,8 @@ class ProcessCommand(click.RichCommand):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for option in self._options():
-            option.envvar = [variable(self.name or "", option), *_as_list(option.envvar)]
+            others = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+            option.envvar = [variable(self.name or "", option), *others]
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -78,6 +79,27 @@ def quantity(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parame
     return callback
 
 
+def with_log_options(command: Call) -> Call:
+    """Add --log-format and --log-level to a server or worker."""
+    text_or_json = click.option(
+        "--log-format", envvar="MAINSPRING_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text",
+        show_default=True, help="Log format on stderr.",
+    )  # fmt: skip
+    return text_or_json(log_level_option("info", "Minimum log level.", "MAINSPRING_LOG_LEVEL")(command))
+
+
+def log_level_option(default: str, about: str, variable: str | None = None) -> Callable[[Call], Call]:
+    """Add --log-level."""
+    levels = click.Choice(["debug", "info", "warning", "error"])
+    return click.option("--log-level", envvar=variable, type=levels, default=default, show_default=True, help=about)
+
+
+container_engine_option = click.option(
+    "--container-engine", default="auto", show_default=True, metavar="COMMAND",
+    help="Container engine, such as podman; auto finds docker or podman.",
+)  # fmt: skip
+
+
 def invoker_option(command: Call) -> Call:
     """Add --invoker to a command that runs pipelines in this process."""
     return click.option(
@@ -107,12 +129,6 @@ def option_key(option: click.Option) -> str:
 def variable(command: str, option: click.Option) -> str:
     """Return the environment variable of an option."""
     return f"MAINSPRING_{command.upper()}__{option_key(option).upper()}"
-
-
-def _as_list(envvar: str | Sequence[str] | None) -> list[str]:
-    if envvar is None:
-        return []
-    return [envvar] if isinstance(envvar, str) else list(envvar)
 
 
 def _resolved(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:

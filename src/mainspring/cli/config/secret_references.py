@@ -6,6 +6,9 @@ import os
 import re
 from pathlib import Path
 
+from mainspring.protocol.errors import Refused
+from mainspring.secret_references import resolve_reference
+
 HIDDEN = "••••"
 FORMS = "${env:NAME} or ${file:/path}"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
@@ -28,9 +31,6 @@ def redact(value: str) -> str:
 
 
 def _resolve(source: str, place: str) -> str:
-    from mainspring.protocol.errors import Refused
-    from mainspring.secret_references import resolve_reference
-
     path = str(Path(place).expanduser()) if source == "file" else place
     try:
         return resolve_reference(f"{source}:{path}", os.environ).value.strip()

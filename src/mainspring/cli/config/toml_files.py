@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import InvalidFile
+
 if TYPE_CHECKING:
     from mainspring.definitions.files.sources import Position
-    from mainspring.protocol.errors import InvalidFile
 
 Keys = tuple[str, ...]
 
@@ -24,16 +27,14 @@ class TomlFile:
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises InvalidFile if it is not TOML."""
-        import tomllib
-
         self.path = path
         try:
             self.text = path.read_text(encoding="utf-8")
             self.root: Mapping[str, object] = tomllib.loads(self.text)
         except OSError as error:
-            raise _invalid(f"{path} can't be read: {error.strerror}") from error
+            raise InvalidFile(f"{path} can't be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise _invalid(f"{path} is not UTF-8 (byte {error.start})") from error
+            raise InvalidFile(f"{path} is not UTF-8 (byte {error.start})") from error
         except tomllib.TOMLDecodeError as error:
             raise self._refuse_text(str(error)) from error
 
@@ -56,8 +57,6 @@ class TomlFile:
 
     def check_keys(self, table: Keys, known: Iterable[str]) -> None:
         """Raise InvalidFile for the first unknown key of a table."""
-        from mainspring.core.text.suggestions import did_you_mean
-
         names = sorted(known)
         for key in self.table(*table):
             if key not in names:
@@ -78,7 +77,7 @@ class TomlFile:
     def _refuse(self, place: Position, why: str, note: str) -> InvalidFile:
         from mainspring.definitions.files.sources import FileIssue, render
 
-        return _invalid(render(str(self.path), self.text, [FileIssue(place=place, why=why, note=note)]))
+        return InvalidFile(render(str(self.path), self.text, [FileIssue(place=place, why=why, note=note)]))
 
 
 def _place_of(text: str, keys: Keys) -> Position:
@@ -104,9 +103,3 @@ def _keys_in(text: str) -> Iterator[tuple[int, int, Keys]]:
 
 def _split(name: str) -> Keys:
     return tuple(word.strip("\"'") for word in _WORD.findall(name))
-
-
-def _invalid(message: str) -> InvalidFile:
-    from mainspring.protocol.errors import InvalidFile
-
-    return InvalidFile(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -23,22 +23,20 @@ from mainspring.cli.render.output import (
     print_one,
     print_rows,
 )
-from mainspring.cli.render.schedule_tables import SCHEDULES, fires_table
 from mainspring.cli.render.tables import (
     ATTEMPTS,
+    SCHEDULES,
     TASKS,
     TRANSITIONS,
+    fires_table,
     format_counts,
     format_deadline,
     format_failure,
-    format_json,
-    format_labels,
     format_task_name,
 )
 from mainspring.cli.resource_ids import find_run, find_task, is_run, is_schedule, is_task, strip_url
 from mainspring.client.client import Client
 from mainspring.core.text.durations import format_seconds
-from mainspring.core.text.quantities import format_bytes
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound
 from mainspring.protocol.rest.runs import JobView, RunView, TaskView, WorkerView
@@ -58,7 +56,6 @@ RUN = Table.of(
     job=lambda run, _: f"{run.job}@{run.job_version}",
     state=lambda run, _: f"{run.state}{' (paused)' if run.paused else ''}",
     starts=lambda run, _: run.start_at if run.start_at != run.created_at else None,
-    params=lambda run, _: format_json(run.params),
     retries=lambda run, _: run.retries or None,
     id=lambda run: run.id,
 )
@@ -70,24 +67,19 @@ TASK = Table.of(
     partition=lambda task, _: None if task.partition is None else f"{task.partition} of {task.total}",
     attempt=lambda task, _: task.attempt or None,
     stop_requested=lambda task, _: f"{task.stop.kind} by {task.stop.by}: {task.stop.why}" if task.stop else None,
-    output=lambda task, _: format_json(task.output),
     error=lambda task, _: format_failure(task.error),
     id=lambda task: task.id,
 )
 WORKER = Table.of(
     WorkerView,
-    "worker=id status hold last_heartbeat=last_heartbeat_at since pool zone cpu memory gpus disk labels version",
+    "worker=id status hold last_heartbeat=last_heartbeat_at since pool zone cpu=cpu_millis memory=memory_bytes gpus "
+    "disk=disk_bytes labels version",
     hold=lambda worker, _: f"{worker.hold}: {worker.hold_why}" if worker.hold else None,
-    cpu=lambda worker, _: f"{worker.cpu_millis / 1_000:g}",
-    memory=lambda worker, _: format_bytes(worker.memory_bytes),
-    disk=lambda worker, _: format_bytes(worker.disk_bytes),
-    labels=lambda worker, _: format_labels(worker.labels),
     id=lambda worker: worker.id,
 )
 JOB = Table.of(
     JobView,
     "job=name version tenant labels created=created_at created_by deleted=deleted_at id",
-    labels=lambda job, _: format_labels(job.labels),
     id=lambda job: job.name,
 )
 
@@ -143,14 +135,24 @@ class DetailPrinter:
             return self.show_schedule(self._client.schedule(name))
         raise NotFound(f"there is no run, task, worker, job or schedule {name}")
 
-    def _show_run(self, run: RunView) -> None:
-        def print_text() -> None:
-            counts = format_counts(run.task_states or {})
-            tasks = f"{run.task_count}: {counts}" if counts else run.task_count
-            print_facts(*facts_of(run, RUN, self._printing), *self._deadline(run), ("tasks", tasks))
-            self._table(self._client.tasks_of(run.id, limit=_MAX_TASKS), TASKS)
+    def _show(self, thing: T, table: Table[T], more: Callable[[], None], facts: Callable[[], Facts] = list) -> None:
+        """Show a resource: its facts, then `more`."""
 
-        print_one(run, run.id, self._printing, print_text)
+        def print_text() -> None:
+            print_facts(*facts_of(thing, table, self._printing), *facts())
+            more()
+
+        print_one(thing, table.id(thing), self._printing, print_text)
+
+    def _show_run(self, run: RunView) -> None:
+        counts = format_counts(run.task_states or {})
+        tasks = f"{run.task_count}: {counts}" if counts else run.task_count
+        self._show(
+            run,
+            RUN,
+            lambda: self._table(self._client.tasks_of(run.id, limit=_MAX_TASKS), TASKS),
+            lambda: [*self._deadline(run), ("tasks", tasks)],
+        )
 
     def _deadline(self, run: RunView) -> Facts:
         """Return the deadline of a run and its slack."""
@@ -173,38 +175,31 @@ class DetailPrinter:
         return [*facts, ("slack", f"{spare}; expected {left} more ({path}{more})")]
 
     def _show_task(self, task: TaskView) -> None:
-        def print_text() -> None:
-            print_facts(*facts_of(task, TASK, self._printing))
+        def more() -> None:
             self._last_lines(task)
             self._table(self._client.attempts(task.id), ATTEMPTS)
             self._table(self._client.transitions(task.id), TRANSITIONS)
 
-        print_one(task, task.id, self._printing, print_text)
+        self._show(task, TASK, more)
 
     def _show_worker(self, worker: WorkerView) -> None:
-        def print_text() -> None:
-            print_facts(*facts_of(worker, WORKER, self._printing))
-            self._table(self._client.tasks(worker=worker.id, limit=_MAX_TASKS), TASKS)
-
-        print_one(worker, worker.id, self._printing, print_text)
+        self._show(worker, WORKER, lambda: self._table(self._client.tasks(worker=worker.id, limit=_MAX_TASKS), TASKS))
 
     def _show_job(self, job: JobView) -> None:
-        def print_text() -> None:
-            print_facts(*facts_of(job, JOB, self._printing))
+        def more() -> None:
             self._table(self._client.schedules(job=job.name, limit=_MAX_TASKS), SCHEDULES)
             _print_definition(job.definition)
 
-        print_one(job, job.name, self._printing, print_text)
+        self._show(job, JOB, more)
 
     def show_schedule(self, schedule: ScheduleView) -> None:
         """Show a schedule with its latest windows."""
 
-        def print_text() -> None:
-            print_facts(*facts_of(schedule, _schedule_table(self._printing), self._printing))
+        def more() -> None:
             _print_definition(schedule.definition)
             self._table(self._client.fires(schedule.id, limit=_LATEST_FIRES), fires_table(self._printing))
 
-        print_one(schedule, schedule.name, self._printing, print_text)
+        self._show(schedule, _schedule_table(self._printing), more)
 
     def _last_lines(self, task: TaskView) -> None:
         """Print the last lines of output before a failure, if the error has them."""

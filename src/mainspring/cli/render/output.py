@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 import rich_click as click
@@ -21,8 +21,9 @@ import rich_click as click
 from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
 from mainspring.core.text.durations import format_seconds
+from mainspring.core.text.quantities import format_bytes
 from mainspring.protocol.clock import SystemClock
-from mainspring.protocol.errors import MainspringError, Unauthenticated
+from mainspring.protocol.errors import Fault, MainspringError, Unauthenticated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,9 +39,13 @@ _GAP = "  "
 _NOTHING = "-"
 _FLEXIBLE_COLUMNS = frozenset({"reason", "error", "detail", "problem", "labels", "hold_reason"})
 """Columns that shrink on narrow terminals."""
-REFRESH_SECONDS = 1.0
-"""Interval between refreshes of live views."""
 _MIN_FLEXIBLE_WIDTH = 12
+_UNITS: dict[str, Callable[[float], Cell]] = {
+    "seconds": lambda number: timedelta(seconds=number),
+    "bytes": lambda number: format_bytes(int(number)),
+    "millis": lambda number: f"{number / 1_000:g}",
+}
+"""Formats of numbers by the unit at the end of the field's name."""
 _CREDENTIAL_HINT = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
 
 
@@ -69,7 +74,8 @@ class Table(Generic[T]):
     ) -> Table[T]:  # fmt: skip
         """Return a table with columns such as `name expires=expires_at`; `wide` are those of -o wide.
 
-        A column reads the field of its name, or the one after `=`, or is computed by the argument of its name.
+        A column reads the field of its name, or the one after `=`, or is computed by the argument of its name. A field
+        is formatted by its type, or by the unit at the end of its name.
         """
 
         def column(word: str, *, is_wide: bool) -> Column[T]:
@@ -78,7 +84,7 @@ class Table(Generic[T]):
                 return Column(name, computed[name], is_wide)
             field = field or name
             assert field in row.__struct_fields__, f"{row.__name__} has no field {field}"
-            return Column(name, lambda thing, _: getattr(thing, field), is_wide)
+            return Column(name, lambda thing, _: _cell_of(field, getattr(thing, field)), is_wide)
 
         shown = [column(word, is_wide=False) for word in columns.split()]
         return cls([*shown, *(column(word, is_wide=True) for word in wide.split())], id)
@@ -137,7 +143,7 @@ def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
             _print_table(list(listed), table, printing, now)
 
 
-def print_one(thing: msgspec.Struct, id: str, printing: Printing, print_text: Callable[[], None]) -> None:
+def print_one(thing: msgspec.Struct | msgspec.Raw, id: str, printing: Printing, print_text: Callable[[], None]) -> None:
     """Print one resource: as data, or in tables with a function of the command."""
     match printing.output:
         case "name":
@@ -179,6 +185,12 @@ def print_error_message(message: str, hint: str = "") -> None:
     """Print an error message and a hint on stderr."""
     click.echo(f"{_styled('error:', 'red')} {message}", err=True)
     print_hint(hint)
+
+
+def print_warnings(warnings: Iterable[Fault]) -> None:
+    """Print warnings about files on stderr."""
+    for warning in warnings:
+        click.echo(f"warning: {warning.where}: {warning.why}", err=True)
 
 
 def print_hint(hint: str) -> None:
@@ -232,6 +244,35 @@ def sort_rows(rows: list[T], table: Table[T], printing: Printing, now: datetime)
     return [row for _, row in known] + unknown
 
 
+def _cell_of(field: str, value: Any) -> Cell:
+    """Return the value of a field as a cell."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return format_labels(value)
+        case list() | tuple():
+            return ",".join(value)
+        case msgspec.Raw():
+            return format_json(value)
+        case int() | float() if (unit := field.rpartition("_")[2]) in _UNITS:
+            return _UNITS[unit](value)
+        case _:
+            cell: Cell = value
+            return cell
+
+
+def format_labels(labels: dict[str, str]) -> str:
+    """Format labels on one line; those without a value by name."""
+    return " ".join(f"{name}={value}" if value else name for name, value in sorted(labels.items()))
+
+
+def format_json(raw: msgspec.Raw) -> str | None:
+    """Format user JSON on one line; None for null."""
+    text = bytes(raw).decode(errors="replace")
+    return None if text == "null" else text
+
+
 def format_cell(value: Cell, now: datetime) -> str:
     """Format a value of a table."""
     match value:
@@ -244,6 +285,11 @@ def format_cell(value: Cell, now: datetime) -> str:
         case _:
             # User input must not break lines or send control sequences to the terminal.
             return "".join(character if character.isprintable() else " " for character in str(value))
+
+
+def format_number(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_ago(at: datetime, now: datetime) -> str:
@@ -290,24 +336,19 @@ def plain_lines(rows: Sequence[T], table: Table[T], printing: Printing, now: dat
 def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing) -> NoReturn:
     clock = SystemClock()
     if printing.is_human_readable and terminal.is_interactive(sys.stdout):
-        rows = list(fetch())
 
-        def draw() -> RenderableType:
+        def draw(rows: list[T]) -> RenderableType:
             now = clock.wall()
             return rich_table(sort_rows(rows, table, printing, now), table, printing, now)
 
-        with terminal.live_view(printing.color, draw) as live:
-            while True:
-                clock.pause(REFRESH_SECONDS)
-                rows = list(fetch())
-                live.refresh()
+        terminal.show_live(printing.color, lambda: list(fetch()), draw)
     shown: dict[str, T] = {}
     while True:
         changed = [row for row in fetch() if shown.get(table.id(row)) != row]
         _print_changed(changed, table, printing, first=not shown)
         sys.stdout.flush()
         shown.update((table.id(row), row) for row in changed)
-        clock.pause(REFRESH_SECONDS)
+        clock.pause(terminal.REFRESH_SECONDS)
 
 
 def _print_changed(rows: list[T], table: Table[T], printing: Printing, *, first: bool) -> None:

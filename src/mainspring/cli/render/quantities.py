@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 
+from mainspring.core.text.quantities import format_bytes, parse_bytes, parse_millis
+
 if TYPE_CHECKING:
     from mainspring.protocol.rest.sharing import Amounts
 
@@ -21,39 +23,6 @@ T = TypeVar("T")
 NONE = "none"
 TITLES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
 """Display name of each resource."""
-_RESOURCES = {
-    "cpu": ("CORES", "cores, such as 8 or 500m"),
-    "memory": ("SIZE", "memory, such as 16Gi"),
-    "gpu": ("NUMBER", "GPUs"),
-    "disk": ("SIZE", "disk, such as 100Gi"),
-}
-
-
-def with_amount_options(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
-    """Add options for amounts, such as `--cpu`, with a prefix; the command gets the given ones as `name`, by resource.
-
-    `help` has braces for the resource.
-    """
-
-    def decorate(command: Call) -> Call:
-        @functools.wraps(command)
-        def call(*args: object, **rest: object) -> object:
-            typed = {resource: rest.pop(f"{name}_{resource}") for resource in _RESOURCES}
-            said = {
-                resource: parse_or_none(f"--{prefix}{resource}", str(text), _PARSERS[resource])
-                for resource, text in typed.items()
-                if text is not None
-            }
-            return command(*args, **{name: said}, **rest)
-
-        for resource, (metavar, about) in reversed(_RESOURCES.items()):
-            option = click.option(
-                f"--{prefix}{resource}", f"{name}_{resource}", metavar=metavar, help=help.format(about)
-            )
-            call = option(call)
-        return call  # type: ignore[return-value]  # the wrapper has a different signature
-
-    return decorate
 
 
 def parse_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
@@ -84,23 +53,57 @@ def parse_weight(text: str) -> float:
     return weight
 
 
+_RESOURCES: dict[str, tuple[str, str, Callable[[str], float]]] = {
+    "cpu": ("CORES", "cores, such as 8 or 500m", lambda text: parse_millis(text) / 1_000),
+    "memory": ("SIZE", "memory, such as 16Gi", parse_bytes),
+    "gpu": ("NUMBER", "GPUs", parse_count),
+    "disk": ("SIZE", "disk, such as 100Gi", parse_bytes),
+}
+"""Metavar, help and parser of each resource."""
+
+
+def with_amount_options(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
+    """Add options for amounts, such as `--cpu`, with a prefix; the command gets the given ones as `name`, by resource.
+
+    `help` has braces for the resource.
+    """
+
+    def decorate(command: Call) -> Call:
+        @functools.wraps(command)
+        def call(*args: object, **rest: object) -> object:
+            typed = {resource: rest.pop(f"{name}_{resource}") for resource in _RESOURCES}
+            given = {
+                resource: parse_or_none(f"--{prefix}{resource}", str(text), _RESOURCES[resource][2])
+                for resource, text in typed.items()
+                if text is not None
+            }
+            return command(*args, **{name: given}, **rest)
+
+        for resource, (metavar, about, _) in reversed(_RESOURCES.items()):
+            option = click.option(
+                f"--{prefix}{resource}", f"{name}_{resource}", metavar=metavar, help=help.format(about)
+            )
+            call = option(call)
+        return call  # type: ignore[return-value]  # the wrapper has a different signature
+
+    return decorate
+
+
 def format_amounts(amounts: Amounts | None) -> str:
     """Format amounts on one line: `8 cores, 16Gi memory`; empty if none is set."""
     if amounts is None:
         return ""
-    said = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
+    given = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
     return ", ".join(
         f"{format_amount(resource, value)} {TITLES[resource].removesuffix('s') if value == 1 else TITLES[resource]}"
-        for resource, value in said
+        for resource, value in given
         if value is not None
     )
 
 
 def format_amount(resource: str, value: float | None) -> str:
     """Format an amount without its resource: `8`, `16Gi`."""
-    from mainspring.core.text.quantities import format_bytes
-
-    return format_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
+    return format_bytes(int(value or 0)) if resource in {"memory", "disk"} else f"{value or 0:g}"
 
 
 def format_usage(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str, str]]:
@@ -121,21 +124,3 @@ def format_usage(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tupl
             parts.append(f"{say(used)}, unlimited")
         lines.append((title, " and ".join(parts)))
     return lines
-
-
-def _parse_cores(text: str) -> float:
-    from mainspring.core.text.quantities import parse_millis
-
-    return parse_millis(text) / 1_000
-
-
-def _parse_bytes(text: str) -> int:
-    from mainspring.core.text.quantities import parse_bytes
-
-    return parse_bytes(text)
-
-
-_PARSERS: dict[str, Callable[[str], float]] = {
-    "cpu": _parse_cores, "memory": _parse_bytes, "gpu": parse_count, "disk": _parse_bytes,
-}  # fmt: skip
-_SIZES = frozenset({"memory", "disk"})

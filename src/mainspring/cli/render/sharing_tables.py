@@ -8,9 +8,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mainspring.cli.options import Printing
-from mainspring.cli.render.output import Cell, Fact, Facts, Table, format_when
+from mainspring.cli.render.output import Cell, Fact, Facts, Table, format_labels, format_number, format_when
 from mainspring.cli.render.quantities import format_amount, format_amounts, format_usage
-from mainspring.cli.render.tables import format_labels, seconds_long
 from mainspring.client.client import Client
 from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
@@ -28,6 +27,7 @@ from mainspring.protocol.rest.sharing import (
     QueueLineView,
     QuotaTerms,
     QuotaView,
+    RaisedView,
     ReservationView,
     TenantUseView,
 )
@@ -83,9 +83,7 @@ QUOTAS = Table.of(
     tasks=lambda quota, now: effective_quota(quota, now).max_tasks,
     guaranteed=lambda quota, now: format_amounts(effective_quota(quota, now).guaranteed),
     burst=lambda quota, now: format_amounts(effective_quota(quota, now).burst),
-    override_until=lambda quota, now: (
-        quota.raised.until if quota.raised is not None and is_raised(quota, now) else None
-    ),
+    override_until=lambda quota, now: None if (one := active_override(quota, now)) is None else one.until,
     bookings=lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None,
     fan_out=lambda quota, now: effective_quota(quota, now).max_fan_out,
     failures_per_hour=lambda quota, now: effective_quota(quota, now).failures_per_hour,
@@ -93,26 +91,23 @@ QUOTAS = Table.of(
 )
 GROUPS = Table.of(
     GroupView,
-    "name limit=most per tenant updated=updated_at detail=note",
+    "name limit=most per=per_seconds tenant updated=updated_at detail=note",
     wide="version updated_by",
-    per=lambda group, _: seconds_long(group.per_seconds),
     id=lambda group: group.name,
 )
 POOLS = Table.of(
     PoolView,
     "name leader labels zones max_per_task detail=note",
     wide="version updated=updated_at updated_by",
-    labels=lambda pool, _: format_labels(pool.labels),
     zones=lambda pool, _: ",".join(pool.zones) or "any",
     max_per_task=lambda pool, _: format_amounts(pool.max_resources),
     id=lambda pool: pool.name,
 )
 POLICIES = Table.of(
     PolicyView,
-    "name job_label pool_labels pools detail=note",
+    "name job_label pool_labels=requires pools detail=note",
     wide="version updated=updated_at updated_by",
     job_label=lambda policy, _: format_labels({policy.label: policy.value}),
-    pool_labels=lambda policy, _: format_labels(policy.requires),
     pools=lambda policy, _: ",".join(policy.pools) or "none",
     id=lambda policy: policy.name,
 )
@@ -140,14 +135,15 @@ DECISIONS = Table.of(
 )
 
 
-def is_raised(quota: QuotaView, now: datetime) -> bool:
-    """Whether a temporary override is active."""
-    return quota.raised is not None and now < quota.raised.until
+def active_override(quota: QuotaView, now: datetime) -> RaisedView | None:
+    """Return the temporary override of a quota if it is active."""
+    return quota.raised if quota.raised is not None and now < quota.raised.until else None
 
 
 def effective_quota(quota: QuotaView, now: datetime) -> QuotaTerms:
     """Return the effective quota: the base or override, with active bookings."""
-    terms = quota.raised.quota if quota.raised is not None and is_raised(quota, now) else quota.quota
+    override = active_override(quota, now)
+    terms = quota.quota if override is None else override.quota
     promised = [terms.guaranteed, *(booking.guaranteed for booking in quota.bookings if booking.holds)]
     most = {name: max(getattr(one, name) or 0 for one in promised) or None for name in Amounts.__struct_fields__}
     return replace(terms, guaranteed=Amounts(**most))
@@ -195,26 +191,26 @@ def read_use(client: Client, tenant: str, pool: str | None) -> TenantUseView | N
         return None
 
 
-def quota_facts(line: QuotaRow, printing: Printing) -> Facts:
+def quota_facts(quota: QuotaRow, printing: Printing) -> Facts:
     """Return facts about a quota and its usage."""
     now = SystemClock().wall()
     facts: list[Fact] = [
-        ("tenant", line.tenant),
-        ("pool", line.pool or "all without a quota of their own"),
-        *_limits(effective_quota(line, now)),
+        ("tenant", quota.tenant),
+        ("pool", quota.pool or "all pools without their own quota"),
+        *_limits(effective_quota(quota, now)),
     ]
-    if line.raised is not None and is_raised(line, now):
+    if (override := active_override(quota, now)) is not None:
         facts += [
-            ("override until", format_when(line.raised.until, printing)),
-            ("override by", line.raised.by),
-            ("override reason", line.raised.why),
-            ("base quota", _format_quota(line.quota)),
+            ("override until", format_when(override.until, printing)),
+            ("override by", override.by),
+            ("override reason", override.why),
+            ("base quota", _format_quota(quota.quota)),
         ]
-    facts += [("booking", _format_booking(booking, printing)) for booking in line.bookings]
+    facts += [("booking", _format_booking(booking, printing)) for booking in quota.bookings]
     facts += [
-        ("updated", format_when(line.updated_at, printing) or "never (defaults)"),
-        ("updated by", line.updated_by),
-        *([] if line.use is None else use_facts(line.use)),
+        ("updated", format_when(quota.updated_at, printing) or "never (defaults)"),
+        ("updated by", quota.updated_by),
+        *([] if quota.use is None else use_facts(quota.use)),
     ]
     return facts
 
@@ -247,7 +243,7 @@ def _format_running_tasks(running: int, most: int | None) -> str:
     """Format the number of running tasks and their limit."""
     if most is not None:
         return f"{running} of {most} tasks running"
-    return "1 task running" if running == 1 else f"{running} tasks running"
+    return f"{format_number(running, 'task')} running"
 
 
 def grant_facts(grant: GrantView | None, printing: Printing) -> Facts:

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
+
+from mainspring.protocol.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -35,6 +37,8 @@ STYLES = {
     "gone": "dim",
 }
 """Colors of states, in addition to the words."""
+REFRESH_SECONDS = 1.0
+"""Interval between refreshes of live views."""
 _TERMINATED = 143
 
 
@@ -99,32 +103,28 @@ def status(what: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
-    """Show a view that is redrawn every second, by another thread, and when refreshed.
+def live_view(color: str, draw: Callable[[], RenderableType], *, full_screen: bool = False) -> Iterator[Live]:
+    """Show a view that is redrawn when refreshed and, unless it is full-screen, every second by another thread.
 
     The terminal is restored afterwards, also on SIGTERM.
     """
     from rich.live import Live
 
-    with (
-        exit_on_sigterm(),
-        Live(
-            console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop"
-        ) as live,
-    ):
+    with exit_on_sigterm(), Live(
+        console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop",
+        auto_refresh=not full_screen, screen=full_screen,
+    ) as live:  # fmt: skip
         yield live
 
 
-@contextmanager
-def full_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
-    """Show a full-screen view, redrawn when refreshed. The previous screen is restored afterwards."""
-    from rich.live import Live
-
-    with (
-        exit_on_sigterm(),
-        Live(console=console(color, sys.stdout), get_renderable=draw, auto_refresh=False, screen=True) as live,
-    ):
-        yield live
+def show_live(color: str, fetch: Callable[[], T], draw: Callable[[T], RenderableType]) -> NoReturn:
+    """Show the latest snapshot until interrupted; it is fetched and redrawn every second."""
+    clock, latest = SystemClock(), fetch()
+    with live_view(color, lambda: draw(latest)) as live:
+        while True:
+            clock.pause(REFRESH_SECONDS)
+            latest = fetch()
+            live.refresh()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,12 @@ from mainspring.cli.options import ResourceGroup
 from mainspring.cli.render import terminal
 from mainspring.cli.render.output import print_rows
 from mainspring.cli.render.tables import AUDIT, AUDIT_FAULTS, CHAINS, HEADS
-from mainspring.cli.resource import Session, listing, with_table_session
+from mainspring.cli.resource import Listing, Session, listing, with_table_session
 from mainspring.core.model.audit_entry import AuditFault, AuditRow, ChainCheck, ChainHead
 from mainspring.protocol.errors import InvalidFile
 from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
 
 _FAULTS_FOUND = 1
@@ -72,7 +71,7 @@ def heads(session: Session) -> None:
 def verify(session: Session, against: Path | None) -> None:
     """Verify the audit log against its hash chains.
 
-    Exits with 1 if it was changed. Entries are checked on the client, in the chains of all tenants and of the
+    Exits with 1 if the log was changed. Entries are checked on the client, in the chains of all tenants and of the
     installation (*), or in one chain with --tenant. --against also detects a log that was truncated or rewritten.
 
     \b
@@ -149,24 +148,20 @@ class _Chain:
     def result(self) -> VerificationView:
         """Return the result."""
         self._check_heads(before=None)
-        end = self._check.head
         return VerificationView(
             tenant=self._tenant,
             entries=self.entries,
             first_seq=self._first_seq,
-            head=None if end is None else HeadView(tenant=end.tenant, seq=end.seq, hash=end.hash),
-            faults=[AuditFaultView(tenant=one.tenant, seq=one.seq, id=one.id, why=one.why) for one in self._faults],
+            head=msgspec.convert(self._check.head, HeadView | None, from_attributes=True),
+            faults=msgspec.convert(self._faults, list[AuditFaultView], from_attributes=True),
         )
 
     def _check_heads(self, *, before: int | None) -> None:
         """Compare the chain with the heads before a sequence number, or with all remaining ones."""
-        for seq, digest in self._pop_heads(before):
+        while self._heads and (before is None or self._heads[0][0] < before):
+            seq, digest = self._heads.pop(0)
             head = ChainHead(tenant=self._tenant, seq=seq, hash=digest)
             self._faults += filter(None, [self._check.fault_at_end(head)])
-
-    def _pop_heads(self, before: int | None) -> Iterator[tuple[int, str]]:
-        while self._heads and (before is None or self._heads[0][0] < before):
-            yield self._heads.pop(0)
 
 
 def _row(entry: AuditView) -> AuditRow:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action, why_option, with_session, with_table_session
-
-if TYPE_CHECKING:
-    from mainspring.cli.resource import Outcome
+from mainspring.cli.resource import Outcome, Session, action, why_option, with_session, with_table_session
 
 _name = click.argument("name", shell_complete=candidates.settings)
 

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    Printing,
-    ResourceGroup,
-)
-from mainspring.cli.resource import Session, action_on_each, listing, with_session
+from mainspring.cli.options import Printing, ResourceGroup, number_option
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.admin import JoinTokenView
     from mainspring.protocol.rest.runs import TokenView
 
@@ -88,22 +84,17 @@ def _create_in_store(
 ) -> None:
     from datetime import timedelta
 
+    import msgspec
+
     from mainspring.app.build import create_token
+    from mainspring.cli.render.output import print_one
 
     expires = timedelta(seconds=seconds)
     if tenant is None:
         made = create_token(store, name, roles, expires=expires)
     else:
         made = create_token(store, name, roles, tenant, expires)
-    match printing.output:
-        case "json" | "jsonl":
-            import msgspec
-
-            click.echo(msgspec.json.encode({"token": made}))
-        case "yaml":
-            click.echo(f"token: {made}")
-        case _:
-            click.echo(made)
+    print_one(msgspec.Raw(msgspec.json.encode({"token": made})), made, printing, lambda: click.echo(made))
 
 
 @click.group("join-token", cls=ResourceGroup)
@@ -132,14 +123,7 @@ def join_token(session: Session, limit: int) -> Listing[JoinTokenView]:
     shell_complete=candidates.pools, help="Pool that enrolled workers may serve. Repeatable.",
 )  # fmt: skip
 @click.option("--expires", metavar="DURATION", default="1h", show_default=True, help="Lifetime of the token.")
-@click.option(
-    "--uses",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    default=1,
-    show_default=True,
-    help="Number of workers that may enroll.",
-)
+@number_option("--uses", "Number of workers that may enroll.", 1)
 @with_session
 def create_join_token(session: Session, name: str, pools: tuple[str, ...], expires: str, uses: int) -> None:
     """Create a join token and print it. It is shown only once.

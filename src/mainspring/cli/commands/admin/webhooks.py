@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action_on_each, listing, with_session, with_table_session
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, with_session, with_table_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.admin import DeliveryView, WebhookView
 
 EVENTS = ("run.succeeded", "run.failed", "run.partial", "run.timed_out", "run.cancelled")
@@ -20,7 +19,7 @@ _events = click.option(
     "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send; all if omitted. Repeatable."
 )
 _job = click.option("--job", metavar="NAME", help="Only runs of this job.", shell_complete=candidates.jobs)
-_note = click.option("--note", metavar="TEXT", help="A note for other people.")
+_note = click.option("--note", metavar="TEXT", help="Note, shown in lists.")
 
 
 @click.group("webhooks", cls=ResourceGroup)

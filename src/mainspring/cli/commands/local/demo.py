@@ -41,9 +41,9 @@ _TEXT_WIDTH = 62
 def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, keep: bool, check: bool) -> None:
     """Run a demo: a local server with six workers and scripted failures.
 
-    Tasks fail and hang, and a worker is lost. A real server that listens on 127.0.0.1 only and stores everything in
-    a temporary folder. At the end, or on Ctrl-C, it is shut down and the folder removed; a second Ctrl-C does so
-    immediately.
+    Tasks fail and hang, and a worker is lost. The server is real, listens on 127.0.0.1 only, and stores everything
+    in a temporary folder. At the end, or on Ctrl-C, it is shut down and the folder is removed; a second Ctrl-C stops
+    it immediately.
 
     \b
     Examples:

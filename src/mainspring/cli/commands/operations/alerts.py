@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.options import ListCommand
-from mainspring.cli.resource import Session, listing
+from mainspring.cli.resource import Listing, Session, listing
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.schedules import AlertView
 
 
@@ -25,6 +24,6 @@ def alerts(session: Session, every: bool, limit: int) -> Listing[AlertView]:
       mainspring alerts
       mainspring alerts --all -o json
     """
-    from mainspring.cli.render.schedule_tables import ALERTS
+    from mainspring.cli.render.tables import ALERTS
 
     return ALERTS, lambda: session.client.alerts(is_open=None if every else True, limit=limit)

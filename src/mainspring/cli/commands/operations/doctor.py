@@ -9,10 +9,9 @@ from itertools import groupby
 
 import rich_click as click
 
-from mainspring.cli.completion import candidates
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.options import ConnectionOptions, Printing, pool_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import print_one
+from mainspring.cli.resource import Session, with_session
 from mainspring.doctor.findings import Answer, Check, Report
 from mainspring.doctor.gather import gather
 from mainspring.doctor.local_machine import probe_local_machine
@@ -26,7 +25,7 @@ _SIGN = "  x "
 _MAX_LINE_WIDTH = 140
 _MIN_LINE_WIDTH = 30
 _MIN_FINDING_WIDTH = 60
-"""Minimum width for findings beside the questions; on narrower terminals they go below."""
+"""Minimum width for findings next to the questions; on narrower terminals they go below."""
 _PROBLEM = 1
 _UNREACHABLE = 3
 _RETRY_WINDOW_SECONDS = 0.0
@@ -35,15 +34,14 @@ _REQUEST_TIMEOUT_SECONDS = 5.0
 
 
 @click.command("doctor")
-@click.option("--pool", metavar="NAME", shell_complete=candidates.pools, help="Check this pool only.")
+@pool_option("Check this pool only.")
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     envvar=["MAINSPRING_SERVER__STORE", "MAINSPRING_STORE"],
     help="Local store to inspect if the server does not answer.",
 )  # fmt: skip
-@with_output_options
-@with_connection_options
-def doctor(connection: ConnectionOptions, printing: Printing, pool: str | None, store: str) -> None:
+@with_session
+def doctor(session: Session, pool: str | None, store: str) -> None:
     """Run health checks and suggest fixes.
 
     Checks whether tasks can be scheduled, whether a pool is down, what waits long and why, whether schedules fire, and
@@ -58,10 +56,10 @@ def doctor(connection: ConnectionOptions, printing: Printing, pool: str | None, 
     """
     clock = SystemClock()
     try:
-        report = _ask_server(connection, pool, clock)
+        report = _ask_server(session.connection, pool, clock)
     except Unreachable as error:
-        report = _inspect_locally(connection, store, error, clock)
-    print_one(report, report.server, printing, lambda: _print_text(report, printing))
+        report = _inspect_locally(session.connection, store, error, clock)
+    session.print_one(report, report.server, lambda: _print_text(report, session.printing))
     if not report.is_reached:
         sys.exit(_UNREACHABLE)
     if report.problems:
@@ -97,7 +95,7 @@ def _print_text(report: Report, printing: Printing) -> None:
 
 
 def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
-    """Format a check: the finding beside the question, advice below, and the command on its own line for copying.
+    """Format a check: the finding next to the question, advice below, and the command on its own line for copying.
 
     On a narrow terminal the finding goes below the question.
     """

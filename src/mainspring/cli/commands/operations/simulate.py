@@ -10,19 +10,11 @@ from typing import Any
 import rich_click as click
 
 from mainspring import __version__
-from mainspring.cli.options import Printing, with_output_options
+from mainspring.cli.options import Printing, number_option, with_output_options
 from mainspring.cli.render.output import Table, print_facts, print_one, print_rows
 from mainspring.cli.render.terminal import progress_bar
 from mainspring.protocol.errors import Refused
-from mainspring.simulation.capacity.figures import (
-    blocks,
-    format_delay,
-    format_share_error,
-    headline,
-    partial,
-    say_count,
-    sentences,
-)
+from mainspring.simulation.capacity import figures
 from mainspring.simulation.capacity.page import make_page
 from mainspring.simulation.capacity.processes import simulate_fleet
 from mainspring.simulation.capacity.report import PriorityRow, Report, TenantRow, make_report
@@ -30,30 +22,30 @@ from mainspring.simulation.capacity.scenario import Scenario, scaled
 from mainspring.simulation.capacity.scenario_file import builtin, find_scenario, text_of
 
 _DELAY_COLUMNS: dict[str, Any] = {
-    "placed": lambda row, _: say_count(row.delays.placed),
-    "p50": lambda row, _: format_delay(row.delays.p50_seconds),
-    "p95": lambda row, _: format_delay(row.delays.p95_seconds),
-    "p99": lambda row, _: format_delay(row.delays.p99_seconds),
-    "longest": lambda row, _: format_delay(row.delays.longest_seconds),
-    "waiting": lambda row, _: say_count(row.delays.waiting),
-    "since": lambda row, _: format_delay(row.delays.longest_waiting_seconds) if row.delays.waiting else None,
+    "placed": lambda row, _: figures.say_count(row.delays.placed),
+    "p50": lambda row, _: figures.format_delay(row.delays.p50_seconds),
+    "p95": lambda row, _: figures.format_delay(row.delays.p95_seconds),
+    "p99": lambda row, _: figures.format_delay(row.delays.p99_seconds),
+    "longest": lambda row, _: figures.format_delay(row.delays.longest_seconds),
+    "waiting": lambda row, _: figures.say_count(row.delays.waiting),
+    "oldest": lambda row, _: figures.format_delay(row.delays.longest_waiting_seconds) if row.delays.waiting else None,
 }
 SCENARIOS = Table.of(
     Scenario,
     "name workers tenants seconds detail=about",
-    workers=lambda one, _: say_count(one.workers.count),
+    workers=lambda one, _: figures.say_count(one.workers.count),
     tenants=lambda one, _: one.tenants.count,
     seconds=lambda one, _: f"{one.lasts:g}",
     id=lambda one: one.name,
 )
 PRIORITIES = Table.of(
-    PriorityRow, "priority placed p50 p95 p99 longest waiting since", id=lambda row: row.priority, **_DELAY_COLUMNS
+    PriorityRow, "priority placed p50 p95 p99 longest waiting oldest", id=lambda row: row.priority, **_DELAY_COLUMNS
 )
 TENANTS = Table.of(
     TenantRow,
-    "tenant weight placed p50 p95 p99 longest waiting since share_off_by",
+    "tenant weight placed p50 p95 p99 longest waiting oldest share_error",
     weight=lambda row, _: f"{row.weight:g}",
-    share_off_by=lambda row, _: format_share_error(row.share_error),
+    share_error=lambda row, _: figures.format_share_error(row.share_error),
     id=lambda row: row.tenant,
     **_DELAY_COLUMNS,
 )
@@ -73,9 +65,7 @@ _STEPS = 1_000
     help="Scale factor of workers and load.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this HTML file.")
-@click.option(
-    "--processes", type=click.IntRange(1, 256), metavar="NUMBER", help="Number of processes. [default: one per CPU]"
-)
+@number_option("--processes", "Number of processes; one per CPU if omitted.", most=256)
 @click.option("--no-timing", is_flag=True, help="Omit measured times, so that the report is reproducible.")
 @with_output_options
 def simulate(
@@ -129,9 +119,9 @@ def _write(report: Report, out: Path | None) -> None:
 
 
 def _print_text(report: Report, printing: Printing) -> None:
-    click.echo(f"{report.scenario}: {report.about}\n{headline(report)}")
+    click.echo(f"{report.scenario}: {report.about}\n{figures.headline(report)}")
     if report.is_partial:
-        click.echo(partial(report))
+        click.echo(figures.partial(report))
     click.echo()
     print_rows(report.priorities, PRIORITIES, printing)
     ordered = sorted(report.tenants, key=lambda row: (-row.delays.p95_seconds, row.tenant))
@@ -139,4 +129,6 @@ def _print_text(report: Report, printing: Printing) -> None:
     click.echo(f"\nTenants with the longest waits ({len(shown)} of {len(ordered)}):")
     print_rows(shown, TENANTS, printing)
     click.echo()
-    print_facts(*sentences(report), ("over time", blocks([moment.used for moment in report.timeline], 1.0)))
+    print_facts(
+        *figures.sentences(report), ("over time", figures.blocks([moment.used for moment in report.timeline], 1.0))
+    )

@@ -9,13 +9,12 @@ from itertools import groupby
 import rich_click as click
 
 from mainspring.cli.commands.runs.wait_for_run import TIMED_OUT
-from mainspring.cli.completion import candidates
 from mainspring.cli.config.connection_settings import resolve_connection_settings
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.options import ConnectionOptions, number_option, pool_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import Table, print_one, print_rows
-from mainspring.cli.render.tables import seconds_long
+from mainspring.cli.render.output import Table, format_number
 from mainspring.cli.render.times import parse_timeout
+from mainspring.cli.resource import Session, with_session
 from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Forbidden
@@ -24,11 +23,9 @@ from mainspring.smoke.trial import SmokeReport, Trial, run_trial
 
 KINDS = Table.of(
     KindLine,
-    "kind ok passed workers waited_p50 waited_max requirement=about",
+    "kind ok passed workers waited_p50=waited_p50_seconds waited_max=waited_max_seconds requirement=about",
     ok=lambda line, _: "ok" if line.passed == line.tasks else "FAILED",
     passed=lambda line, _: f"{line.passed} of {line.tasks}",
-    waited_p50=lambda line, _: seconds_long(line.waited_p50_seconds),
-    waited_max=lambda line, _: seconds_long(line.waited_max_seconds),
     id=lambda line: line.kind,
 )
 VIOLATIONS = Table.of(Violation, "kind task worker reason=why", id=lambda violation: violation.task)
@@ -42,24 +39,14 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 @click.command("smoke")
-@click.option(
-    "--pool",
-    metavar="NAME",
-    shell_complete=candidates.pools,
-    help="Pool to test; the server's default pool if omitted.",
-)
-@click.option(
-    "--tasks", type=click.IntRange(1, 10_000), metavar="NUMBER", default=100, show_default=True, help="Number of tasks."
-)
+@pool_option("Pool to test; the server's default pool if omitted.")
+@number_option("--tasks", "Number of tasks.", 100, most=10_000)
 @click.option(
     "--timeout", default="5m", show_default=True, metavar="DURATION", help="Give up after this long; exit with 124."
 )
 @click.option("--strict", is_flag=True, help="Fail if a worker offers more than its machine has.")
-@with_output_options
-@with_connection_options
-def smoke(
-    connection: ConnectionOptions, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool
-) -> None:
+@with_session
+def smoke(session: Session, pool: str | None, tasks: int, timeout: str, strict: bool) -> None:
     """Submit test tasks and check each placement and result.
 
     Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task,
@@ -74,7 +61,7 @@ def smoke(
     """
     seconds = parse_timeout(timeout) or 0.0
     with (
-        _owned(connection).client(_RETRY_WINDOW_SECONDS, _REQUEST_TIMEOUT_SECONDS) as client,
+        _owned(session.connection).client(_RETRY_WINDOW_SECONDS, _REQUEST_TIMEOUT_SECONDS) as client,
         terminal.exit_on_sigterm(),
         terminal.progress_bar(f"{tasks} tasks", tasks) as advance,
     ):
@@ -84,7 +71,7 @@ def smoke(
         except Forbidden as error:
             error.hint = f"use a token with the role operator for tenant {client.tenant}, or another tenant with -t"
             raise
-    print_one(report, report.pool, printing, lambda: _print_text(report, printing))
+    session.print_one(report, report.pool, lambda: _print_text(session, report))
     if report.is_timed_out:
         sys.exit(TIMED_OUT)
     if report.violations:
@@ -96,15 +83,15 @@ def _owned(connection: ConnectionOptions) -> ConnectionOptions:
     return connection if resolve_connection_settings(connection).tenant.value else replace(connection, tenant=TENANT)
 
 
-def _print_text(report: SmokeReport, printing: Printing) -> None:
-    print_rows(report.kinds, KINDS, printing)
+def _print_text(session: Session, report: SmokeReport) -> None:
+    session.print_rows(report.kinds, KINDS)
     for why, kinds in groupby(sorted(report.skipped, key=report.skipped.__getitem__), report.skipped.__getitem__):
-        click.echo(f"skipped: {', '.join(kinds)}: {why}")
+        click.echo(f"skipped {', '.join(kinds)}: {why}")
     for note in report.notes:
         click.echo(f"note: {note}")
     if report.violations:
         click.echo("\nviolations:")
-        print_rows(report.violations[:_MAX_VIOLATIONS], VIOLATIONS, printing)
+        session.print_rows(report.violations[:_MAX_VIOLATIONS], VIOLATIONS)
         if len(report.violations) > _MAX_VIOLATIONS:
             click.echo(f".. and {len(report.violations) - _MAX_VIOLATIONS} more; use -o json to see all")
     click.echo(f"\n{_summary(report)}")
@@ -115,6 +102,6 @@ def _summary(report: SmokeReport) -> str:
     if report.is_timed_out:
         return f"timed out: {report.passed} of {report.tasks} tasks passed; {where}"
     if report.violations:
-        counted = "1 violation" if len(report.violations) == 1 else f"{len(report.violations)} violations"
-        return f"{counted}: {report.passed} of {report.tasks} tasks passed; {where}"
+        violations = format_number(len(report.violations), "violation")
+        return f"{violations}: {report.passed} of {report.tasks} tasks passed; {where}"
     return f"all {report.tasks} tasks passed; {where}"

@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action, listing
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.admin import IdentityView
     from mainspring.protocol.rest.runs import WorkerView
 

@@ -9,22 +9,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    confirm,
-    with_confirmation,
-    with_connection_options,
-    with_table_options,
-)
-from mainspring.cli.resource import why_option
+from mainspring.cli.options import ConnectionOptions, confirm, with_confirmation
+from mainspring.cli.resource import Session, why_option, with_table_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainspring.definitions.pipeline_file import Pipeline
     from mainspring.folder.deploy import PruneCandidate
-    from mainspring.protocol.errors import MainspringError
 
 
 @click.command("deploy")
@@ -35,11 +26,10 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @why_option()
 @with_confirmation
-@with_table_options
-@with_connection_options
+@with_table_session
 def deploy(
-    connection: ConnectionOptions, printing: Printing, directory: Path, at: str | None, name: str | None, prune: bool,
-    dry_run: bool, why: str, yes: bool,
+    session: Session, directory: Path, at: str | None, name: str | None, prune: bool, dry_run: bool, why: str,
+    yes: bool,
 ) -> None:  # fmt: skip
     """Deploy every pipeline below DIRECTORY to a server.
 
@@ -51,33 +41,31 @@ def deploy(
       mainspring deploy pipelines --server https://mainspring.example.org --at /srv/pipelines
       mainspring deploy pipelines --prune --dry-run
     """
-    from contextlib import ExitStack
-    from dataclasses import replace
     from functools import cache
 
     from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
-    from mainspring.cli.render.output import Table, print_hint, print_rows
+    from mainspring.cli.render.output import Table, print_hint, print_warnings
     from mainspring.folder.deploy import REFUSED, DeployResult, FolderDeployment
     from mainspring.folder.deployment import folder_label, read_folder
+    from mainspring.protocol.errors import Conflict
 
     if at is not None and not PurePosixPath(at).is_absolute():
         raise click.UsageError("--at must be an absolute path")
-    if is_served_folder(connection, directory):
-        raise _already_served_error(directory)
+    if is_served_folder(session.connection, directory):
+        conflict = Conflict(f"this server already runs {directory}; deployed pipelines would run twice")
+        conflict.hint = "it reloads files as they are saved; to deploy elsewhere, use `--server`"
+        raise conflict
     root = Path(os.path.abspath(directory))  # noqa: PTH100 - keep symbolic links: workers may lack them
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
         raise click.UsageError(f"there is no pipeline.yaml below {directory}")
-    _warn(pipelines)
-    with ExitStack() as stack:
-        clients = cache(
-            lambda tenant: stack.enter_context(replace(connection, tenant=tenant or connection.tenant).client())
-        )
-        deploying = FolderDeployment(clients, pipelines, folder_label(name or root.name), dry_run=dry_run, why=why)
-        gone = deploying.find_prunable()
-        if prune and gone and not dry_run:
-            confirm(_question(gone), yes=yes)
-        rows = list(deploying.execute(gone if prune else None))
+    print_warnings(warning for pipeline in pipelines for warning in pipeline.warnings)
+    label = folder_label(name or root.name)
+    deploying = FolderDeployment(cache(session.client_of), pipelines, label, dry_run=dry_run, why=why)
+    prunable = deploying.find_prunable()
+    if prune and prunable and not dry_run:
+        confirm(_question(prunable), yes=yes)
+    rows = list(deploying.execute(prunable if prune else None))
     table = Table.of(
         DeployResult,
         "pipeline change version schedules detail",
@@ -85,22 +73,13 @@ def deploy(
         schedules=lambda row, _: ", ".join(f"{name} {change}" for name, change in row.schedules.items()),
         id=lambda row: row.pipeline,
     )
-    print_rows(rows, table, printing)
-    if printing.is_human_readable:
-        _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
-        if at is None and not _is_here(connection):
+    session.print_rows(rows, table)
+    if session.printing.is_human_readable:
+        _sum_up([row.change for row in rows], [] if prune else prunable, dry_run=dry_run)
+        if at is None and not _is_here(session.connection):
             print_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)
-
-
-def _already_served_error(directory: Path) -> MainspringError:
-    """Return the error for a folder that the server runs itself: its pipelines would run twice."""
-    from mainspring.protocol.errors import Conflict
-
-    conflict = Conflict(f"this server already runs {directory}; deployed pipelines would run twice")
-    conflict.hint = "it reloads files as they are saved; to deploy elsewhere, use `--server`"
-    return conflict
 
 
 def _is_here(connection: ConnectionOptions) -> bool:
@@ -112,15 +91,10 @@ def _is_here(connection: ConnectionOptions) -> bool:
     return server is None or is_loopback(read_address(server).host)
 
 
-def _warn(pipelines: Sequence[Pipeline]) -> None:
-    """Print the warnings of the pipelines."""
-    for pipeline in pipelines:
-        for warning in pipeline.warnings:
-            click.echo(f"warning: {warning.where}: {warning.why}", err=True)
-
-
-def _question(gone: Sequence[PruneCandidate]) -> str:
-    names = ", ".join(one.job if one.includes_job else f"{' and '.join(one.schedules)} (the schedule)" for one in gone)
+def _question(prunable: Sequence[PruneCandidate]) -> str:
+    names = ", ".join(
+        one.job if one.includes_job else f"{' and '.join(one.schedules)} (the schedule)" for one in prunable
+    )
     return f"delete pipelines removed from the folder: {names}?"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring import __version__
+from mainspring.cli.render.output import format_number
 from mainspring.client.api_calls import DEFAULT_SERVER
 from mainspring.core.text.durations import format_seconds
 from mainspring.folder import schedule_events
@@ -63,7 +64,7 @@ class FolderView:
 
     def started(self, scheduler: PipelineScheduler, beginning: FolderSummary) -> None:
         """Print the pipelines and addresses at start."""
-        found = _count(len(beginning.pipelines), "pipeline")
+        found = format_number(len(beginning.pipelines), "pipeline")
         if len(beginning.schedules) < len(beginning.pipelines):
             found += f", {len(beginning.schedules)} with a schedule,"
         self._line(f"Mainspring {__version__}: {found} in {self._directory}")
@@ -87,7 +88,7 @@ class FolderView:
         """Print that shutdown has begun."""
         if running:
             self._line(
-                f"stopping: waiting up to {format_seconds(wait_seconds)} for {_count(running, 'task')}; "
+                f"stopping: waiting up to {format_seconds(wait_seconds)} for {format_number(running, 'task')}; "
                 "press Ctrl-C again to stop immediately"
             )
         else:
@@ -125,7 +126,7 @@ class FolderView:
                 self._print_event("▶", event.pipeline_id, f"started  {event.run_id}", "blue")
             case schedule_events.ExecutionComplete() if not self._quiet:
                 items = event.result.items_processed
-                what = "" if items is None else f", {_count(items, 'item')}"
+                what = "" if items is None else f", {format_number(items, 'item')}"
                 self._print_event(
                     "✓", event.pipeline_id, f"succeeded in {format_seconds(event.duration / 1000)}{what}", "green"
                 )
@@ -168,10 +169,6 @@ class FolderView:
         except SystemExit:
             # Rich exits on a broken pipe and has muted itself; the caller decides whether to stop.
             self._on_output_closed()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _short(error: str) -> str:

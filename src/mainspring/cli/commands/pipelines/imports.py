@@ -31,11 +31,11 @@ class Outcome(StrEnum):
     IMPORTED = "imported"
     UNCHANGED = "unchanged"
     """An identical file exists."""
-    SWITCHED_OFF = "disabled"
+    DISABLED = "disabled"
     """Imported as a disabled pipeline."""
     EXISTS = "exists"
     """A different file exists and was kept."""
-    LEFT_OUT = "skipped"
+    SKIPPED = "skipped"
     """The line can't be converted."""
     IGNORED = "ignored"
     """The line starts nothing."""
@@ -79,7 +79,7 @@ def imports() -> None:
 )  # fmt: skip
 @click.option(
     "--system/--user", "is_system", default=None,
-    help="Whether lines name a user, as in /etc/crontab; else detected.",
+    help="Whether lines name a user, as in /etc/crontab; detected if omitted.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only list the outcome of each line.")
 @click.option("--force", is_flag=True, help="Overwrite existing pipelines.")
@@ -140,7 +140,7 @@ def _write_lines(
     crontab: Crontab, lines: Sequence[ImportedLine], into: Path, *, dry_run: bool, force: bool
 ) -> list[CrontabLineView]:
     """Write the pipelines unless it is a dry run. Return the outcome of every line in order. Raises UsageError."""
-    rows = [CrontabLineView(line=one.line, outcome=Outcome.LEFT_OUT, note=one.why) for one in crontab.refused]
+    rows = [CrontabLineView(line=one.line, outcome=Outcome.SKIPPED, note=one.why) for one in crontab.refused]
     rows += [CrontabLineView(line=one.line, outcome=Outcome.IGNORED, note=one.why) for one in crontab.ignored]
     try:
         rows += [_write(line, into, dry_run=dry_run, force=force) for line in lines]
@@ -156,7 +156,7 @@ def _write(line: ImportedLine, into: Path, *, dry_run: bool, force: bool) -> Cro
         line=line.line,
         schedule=line.schedule,
         pipeline=str(directory),
-        outcome=Outcome.IMPORTED if line.is_enabled else Outcome.SWITCHED_OFF,
+        outcome=Outcome.IMPORTED if line.is_enabled else Outcome.DISABLED,
         note="; ".join(line.notes),
     )
     if directory.exists() or directory.is_symlink():

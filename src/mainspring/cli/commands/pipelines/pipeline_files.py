@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from mainspring.cli.config.input_files import STDIN, read_file
+from mainspring.cli.config.input_files import STDIN, file_error, read_file
 from mainspring.definitions.files.drafts import invalid
 from mainspring.definitions.pipeline_checks import after_cycles, unknown_afters
 from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
@@ -68,19 +68,19 @@ def read_all(paths: Sequence[Path], at: str | None = None) -> Reading:
 def _read_folder(folder: Path, reading: Reading, at: str | None) -> None:
     """Read every pipeline below a folder, as `mainspring up` finds it."""
     scanned = scan(folder)
-    reading.errors += [_file_error(str(folder), why) for why in scanned.faults]
+    reading.errors += [file_error(str(folder), why) for why in scanned.faults]
     by_id: dict[str, Pipeline] = {}
     for found in scanned.found:
         file = str((folder if found.path == ROOT else folder / found.path) / PIPELINE_FILE)
         if found.fault is not None:
             reading.files += 1
-            reading.errors.append(_file_error(file, found.fault))
+            reading.errors.append(file_error(file, found.fault))
             continue
         directory = None if at is None else posixpath.normpath(posixpath.join(at, found.path))
         pipeline = _take(reading, _read_one(file, found.text, found.pipeline_id, directory))
         if pipeline is not None and by_id.setdefault(pipeline.id, pipeline) is not pipeline:
             why = f"has the same id as {by_id[pipeline.id].file}, {pipeline.id}: rename one of the directories"
-            reading.errors.append(_file_error(file, why))
+            reading.errors.append(file_error(file, why))
     together = list(by_id.values())
     reading.errors += [invalid(one.file, one.text, [flaw]) for one, flaw in after_cycles(together)]
     reading.warnings += unknown_afters(together, {found.pipeline_id for found in scanned.found})
@@ -104,13 +104,6 @@ def _take(reading: Reading, read: Pipeline | InvalidFile) -> Pipeline | None:
     reading.pipelines.append(read)
     reading.warnings += read.warnings
     return read
-
-
-def _file_error(file: str, why: str) -> InvalidFile:
-    """Return an error about a whole file."""
-    error = InvalidFile(f"{file}: {why}")
-    error.faults = (Fault(where=file, why=why),)
-    return error
 
 
 def _finding(severity: str, fault: Fault) -> Finding:

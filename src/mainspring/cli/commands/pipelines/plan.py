@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import cache
@@ -15,9 +14,10 @@ import rich_click as click
 
 from mainspring.cli.commands.pipelines.folder_commands import is_served_folder
 from mainspring.cli.commands.pipelines.pipeline_files import read_all
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
-from mainspring.cli.render.output import Table, format_ago, print_error_message, print_rows
-from mainspring.cli.render.schedule_tables import format_local_time
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import Table, format_ago, print_error_message, print_warnings
+from mainspring.cli.render.tables import format_local_time
+from mainspring.cli.resource import Session, with_session
 from mainspring.core.schedules.clock_changes import next_change
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.time_zones import find_zone
@@ -72,24 +72,20 @@ def plan_of(pipeline: Pipeline, now: datetime, change: DeployResult | None) -> P
     )
 
 
-def changes(connection: ConnectionOptions, pipelines: Sequence[Pipeline], folder: str) -> dict[str, DeployResult]:
+def changes(session: Session, pipelines: Sequence[Pipeline], folder: str) -> dict[str, DeployResult]:
     """Return the changes that deploying a folder would make, by pipeline. Without a server, print a notice."""
-    with ExitStack() as stack:
-        clients = cache(
-            lambda tenant: stack.enter_context(replace(connection, tenant=tenant or connection.tenant).client())
-        )
-        try:
-            rows = FolderDeployment(clients, pipelines, folder_label(folder), dry_run=True).execute()
-            return {row.pipeline: row for row in rows}
-        except (Unavailable, Unauthenticated, Forbidden) as error:
-            click.echo(f"can't compare with a server: {error}", err=True)
-            return {}
+    try:
+        rows = FolderDeployment(cache(session.client_of), pipelines, folder_label(folder), dry_run=True).execute()
+        return {row.pipeline: row for row in rows}
+    except (Unavailable, Unauthenticated, Forbidden) as error:
+        click.echo(f"can't compare with a server: {error}", err=True)
+        return {}
 
 
 def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
     """Print a plan."""
-    fate = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
-    click.echo(f"{plan.pipeline}  {plan.file}{fate}")
+    note = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
+    click.echo(f"{plan.pipeline}  {plan.file}{note}")
     if plan.detail:
         click.echo(f"  {plan.detail}")
     for schedule in plan.schedules:
@@ -129,9 +125,8 @@ def _fires(schedule: ScheduleSpec, now: datetime, zone: tzinfo | None) -> list[d
 @click.command("plan")
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=".")
 @click.option("--at", metavar="PATH", help="Path of the folder on workers; its local path if omitted.")
-@with_output_options
-@with_connection_options
-def plan(connection: ConnectionOptions, printing: Printing, path: Path, at: str | None) -> None:
+@with_session
+def plan(session: Session, path: Path, at: str | None) -> None:
     """Show the next runs of pipelines, and what deploying would change.
 
     PATH is a file or folder. Changes nothing. Without a server, only the times are shown. Exits with 2 if a file is
@@ -147,19 +142,18 @@ def plan(connection: ConnectionOptions, printing: Printing, path: Path, at: str 
     reading = read_all([path], at=None if folder is None else at or folder)
     for error in reading.errors:
         print_error_message(str(error))
-    if folder is not None and is_served_folder(connection, path):
+    if folder is not None and is_served_folder(session.connection, path):
         click.echo(f"the server already runs {path} and reloads files as they are saved", err=True)
         found = {}
     else:
-        found = {} if folder is None else changes(connection, reading.pipelines, Path(folder).name)
+        found = {} if folder is None else changes(session, reading.pipelines, Path(folder).name)
     now = SystemClock().wall()
     plans = [plan_of(pipeline, now, found.get(pipeline.id)) for pipeline in reading.pipelines]
-    if printing.is_human_readable:
+    if session.printing.is_human_readable:
         for one in plans:
-            print_plan(one, now, printing)
+            print_plan(one, now, session.printing)
     else:
-        print_rows(plans, PLANS, printing)
-    for warning in reading.warnings:
-        click.echo(f"warning: {warning.where}: {warning.why}", err=True)
+        session.print_rows(plans, PLANS)
+    print_warnings(reading.warnings)
     if reading.errors:
         sys.exit(2)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.commands.processes.up import up
-from mainspring.cli.options import Call, Printing, limit_option, watch_option, with_output_options, with_table_options
+from mainspring.cli.options import (
+    Call,
+    Printing,
+    limit_option,
+    watch_option,
+    with_options,
+    with_output_options,
+    with_table_options,
+)
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -19,11 +27,17 @@ if TYPE_CHECKING:
 _HORIZON = timedelta(days=366)
 
 
-def _in_folder(command: Call) -> Call:
-    return click.option(
-        "-d", "--dir", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".",
-        show_default=True, help="Folder of pipelines.",
-    )(command)  # fmt: skip
+_in_folder = click.option(
+    "-d", "--dir", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".",
+    show_default=True, help="Folder of pipelines.",
+)  # fmt: skip
+_of_schedule = with_options(click.argument("schedule"), with_output_options, _in_folder)
+"""Options of a command on one schedule."""
+
+
+def _listing(limit: int) -> Callable[[Call], Call]:
+    """Add the options of a list."""
+    return with_options(watch_option, limit_option(limit), with_table_options, _in_folder)
 
 
 @click.group("scheduler", cls=click.RichGroup)
@@ -45,10 +59,7 @@ scheduler.add_command(up, "start")
 
 
 @scheduler.command("list")
-@watch_option
-@limit_option(100)
-@with_table_options
-@_in_folder
+@_listing(100)
 def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """List the schedules of a folder.
 
@@ -64,9 +75,7 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
 
 
 @scheduler.command("status")
-@click.argument("schedule")
-@with_output_options
-@_in_folder
+@_of_schedule
 def status(folder: Path, printing: Printing, schedule: str) -> None:
     """Show SCHEDULE: status, next and last run, totals.
 
@@ -85,10 +94,7 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
 
 @scheduler.command("history")
 @click.argument("schedule")
-@watch_option
-@limit_option(10)
-@with_table_options
-@_in_folder
+@_listing(10)
 def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit: int) -> None:
     """List the runs of SCHEDULE, newest first.
 
@@ -103,10 +109,7 @@ def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit:
 
 
 @scheduler.command("upcoming")
-@watch_option
-@limit_option(10)
-@with_table_options
-@_in_folder
+@_listing(10)
 def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """List upcoming runs of all schedules of a folder.
 
@@ -116,17 +119,14 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     """
     from mainspring.cli.commands.pipelines.folder_commands import client_for
     from mainspring.cli.render.output import show_list
-    from mainspring.cli.render.schedule_tables import upcoming_table
+    from mainspring.cli.render.tables import upcoming_table
     from mainspring.protocol.clock import SystemClock
 
     until = SystemClock().wall() + _HORIZON
     with client_for(folder) as client:
+        table = upcoming_table(printing)
         show_list(
-            lambda: client.upcoming(until=until, with_last=True, limit=limit),
-            upcoming_table(printing),
-            printing,
-            watch=watch,
-            limit=limit,
+            lambda: client.upcoming(until=until, with_last=True, limit=limit), table, printing, watch=watch, limit=limit
         )
 
 
@@ -157,9 +157,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
 
 
 @scheduler.command("pause")
-@click.argument("schedule")
-@with_output_options
-@_in_folder
+@_of_schedule
 def pause(folder: Path, printing: Printing, schedule: str) -> None:
     """Pause SCHEDULE until it is resumed. Active runs continue.
 
@@ -171,9 +169,7 @@ def pause(folder: Path, printing: Printing, schedule: str) -> None:
 
 
 @scheduler.command("resume")
-@click.argument("schedule")
-@with_output_options
-@_in_folder
+@_of_schedule
 def resume(folder: Path, printing: Printing, schedule: str) -> None:
     """Resume SCHEDULE after a pause or after too many failures.
 
@@ -185,9 +181,7 @@ def resume(folder: Path, printing: Printing, schedule: str) -> None:
 
 
 @scheduler.command("cancel")
-@click.argument("schedule")
-@with_output_options
-@_in_folder
+@_of_schedule
 def cancel(folder: Path, printing: Printing, schedule: str) -> None:
     """Cancel the active runs of SCHEDULE.
 

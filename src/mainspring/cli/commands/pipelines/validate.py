@@ -29,7 +29,7 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
       mainspring validate pipelines --format github
     """
     from mainspring.cli.commands.pipelines.pipeline_files import ERROR, Finding, format_github_annotations, read_all
-    from mainspring.cli.render.output import Table, print_rows
+    from mainspring.cli.render.output import Table, format_number, print_rows
 
     reading = read_all(paths or (Path(),))
     findings = reading.findings()
@@ -45,7 +45,7 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
         for warning in reading.warnings:
             click.echo(f"warning: {warning.where}: {warning.why}")
         bad = len({one.file for one in findings if one.severity == ERROR})
-        counted = f"{reading.files} file{'' if reading.files == 1 else 's'}"
+        counted = format_number(reading.files, "file")
         click.echo(f"{counted}, {bad} with errors" if bad else f"{counted} without errors", err=True)
     if reading.errors:
         sys.exit(2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.config.process_options import ProcessCommand, quantity
+from mainspring.cli.config.process_options import ProcessCommand, quantity, with_log_options
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes
 
@@ -31,7 +31,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=8484, show_default=True, help="Port; 0 for any."
 )
 @click.option("--address", metavar="URL", help="URL for workers and other servers, if different.")
-@click.option("--data-dir", type=_FOLDER, help="Directory for logs; beside a SQLite store if omitted.")
+@click.option("--data-dir", type=_FOLDER, help="Directory for logs; next to the SQLite store if omitted.")
 @click.option("--tls-cert", type=_FILE, help="TLS certificate of the server (PEM).")
 @click.option("--tls-key", type=_FILE, help="TLS private key (PEM).")
 @click.option("--ca-cert", type=_FILE, help="CA certificate of other servers (PEM).")
@@ -41,24 +41,13 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--worker-ca-key", type=_FILE, help="Private key of the worker CA.")
 @click.option(
-    "--worker-cert-hours",
-    metavar="HOURS",
-    default=24.0,
-    show_default=True,
-    help="Lifetime of worker certificates, in hours.",
+    "--worker-cert-hours", metavar="HOURS", default=24.0, show_default=True, help="Lifetime of worker certificates."
 )
 @click.option("--require-worker-cert", is_flag=True, help="Reject workers without a certificate.")
 @click.option("--behind-proxy", is_flag=True, help="A reverse proxy terminates TLS.")
 @click.option("--require-token", is_flag=True, help="Require a token for local clients too.")
 @click.option("--pool", metavar="NAME", default="default", show_default=True, help="Default pool for runs.")
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Log format on stderr.",
-)  # fmt: skip
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True,
-    help="Minimum log level.",
-)  # fmt: skip
+@with_log_options
 @click.option(
     "--log-limit", callback=_BYTES, default="64Mi", show_default=True, metavar="SIZE", help="Maximum size of one log."
 )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.config.process_options import ProcessCommand, invoker_option, quantity
+from mainspring.cli.config.process_options import (
+    ProcessCommand,
+    container_engine_option,
+    invoker_option,
+    log_level_option,
+    quantity,
+)
+from mainspring.cli.options import color_option
 from mainspring.core.text.quantities import parse_millis
 
 if TYPE_CHECKING:
@@ -24,23 +31,14 @@ if TYPE_CHECKING:
     help="Port of the API: 8484 or the next free one; 0 for any.",
 )
 @invoker_option
-@click.option(
-    "--container-engine", default="auto", show_default=True, metavar="COMMAND",
-    help="Container engine, such as podman; auto finds docker or podman.",
-)  # fmt: skip
+@container_engine_option
 @click.option("--cpu", metavar="CORES", callback=quantity(parse_millis), help="CPU capacity; at least 4 if omitted.")
 @click.option(
     "--timeout", default="30s", show_default=True, metavar="DURATION", help="Grace period for running tasks on Ctrl-C."
 )
 @click.option("--heartbeat", default="10s", show_default=True, metavar="DURATION", help="Lock heartbeat interval.")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
-    help="Minimum level of engine logs on stderr.",
-)  # fmt: skip
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="When to use color; auto respects NO_COLOR and FORCE_COLOR.",
-)  # fmt: skip
+@log_level_option("warning", "Minimum level of engine logs on stderr.")
+@color_option
 @click.option("-q", "--quiet", is_flag=True, help="Only print failures.")
 @click.pass_context
 def up(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.config.process_options import ProcessCommand, quantity
-from mainspring.cli.options import named_values
+from mainspring.cli.config.process_options import ProcessCommand, container_engine_option, quantity, with_log_options
+from mainspring.cli.options import named_values, with_options
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes, parse_millis
+from mainspring.core.work.isolation import Isolation
 
 _NOT_AUTHORIZED = 3
-
-
-def _level(_ctx: click.Context, _parameter: click.Parameter, value: str) -> object:
-    from mainspring.core.work.isolation import Isolation
-
-    return Isolation(value)
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -35,13 +29,14 @@ _OPTIONS = (
         envvar="MAINSPRING_SERVER_URL",
         help="Server to connect to; repeat for failover.",
     ),
-    click.option("--name", default="", metavar="NAME", help="Worker name; generated from the host name and kept."),
+    click.option("--name", default="", metavar="NAME", help="Worker name; derived from the host name if omitted."),
     click.option("--pool", metavar="NAME", default="default", show_default=True, help="Pool to join."),
     click.option(
-        "--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, such as 4 or 500m; else all.",
+        "--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, such as 4 or 500m; all if omitted.",
     ),
     click.option(
-        "--memory", "memory_bytes", callback=_BYTES, metavar="SIZE", help="Memory to offer, such as 4Gi; else all.",
+        "--memory", "memory_bytes", callback=_BYTES, metavar="SIZE",
+        help="Memory to offer, such as 4Gi; all if omitted.",
     ),
     click.option("--gpus", type=click.IntRange(min=0), metavar="NUMBER", default=0, help="GPUs to offer."),
     click.option(
@@ -97,7 +92,7 @@ _OPTIONS = (
     ),
     click.option(
         "--keep-artifacts", callback=_SECONDS, metavar="DURATION",
-        help="Retention of artifacts after a run, such as 30d; else forever.",
+        help="Retention of artifacts after a run; forever if omitted.",
     ),
     click.option(
         "--largest-artifact", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE",
@@ -112,8 +107,8 @@ _OPTIONS = (
         help="Grace period for running tasks at shutdown, in seconds.",
     ),
     click.option(
-        "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=_level, default="process",
-        show_default=True, help="Minimum isolation of tasks; tasks can require more.",
+        "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=quantity(Isolation),
+        default="process", show_default=True, help="Minimum isolation of tasks; tasks can require more.",
     ),
     click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user; requires root."),
     click.option("--as-root", is_flag=True, help="Allow tasks to run as root."),
@@ -125,10 +120,7 @@ _OPTIONS = (
         "--task-file-size", "task_file_bytes", callback=_BYTES, default="0", metavar="SIZE",
         help="Maximum size of a file that a task writes, such as 10Gi.",
     ),
-    click.option(
-        "--container-engine", default="auto", show_default=True, metavar="COMMAND",
-        help="Container engine, such as podman; auto finds docker or podman.",
-    ),
+    container_engine_option,
     click.option(
         "--allow-private-http", is_flag=True, help="Allow HTTP tasks to call private and local addresses."
     ),
@@ -138,26 +130,13 @@ _OPTIONS = (
         help="Path to mount read-only in sandboxes. Repeatable.",
     ),
     click.option("--ready-file", type=_FILE, help="File created once connected."),
-    click.option(
-        "--log-format", envvar="MAINSPRING_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text",
-        show_default=True, help="Log format on stderr.",
-    ),
-    click.option(
-        "--log-level", envvar="MAINSPRING_LOG_LEVEL", type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info", show_default=True, help="Minimum log level.",
-    ),
+    with_log_options,
 )  # fmt: skip
 """Option names match the fields of `WorkerOptions`."""
 
 
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command("worker", cls=ProcessCommand)
-@_with_options
+@with_options(*_OPTIONS)
 @click.pass_context
 def worker(ctx: click.RichContext, /, context: str | None, **options_given: Any) -> None:
     """Run a worker: execute tasks of a server on this machine.

@@ -15,11 +15,10 @@ from click.globals import get_current_context
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import Call, confirm, priority_option, with_confirmation
-from mainspring.cli.resource import Session, act_on_each, action, action_on_each, why_option, with_session
+from mainspring.cli.resource import Outcome, Session, act_on_each, action, action_on_each, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.cli.completion.candidates import Completion
-    from mainspring.cli.resource import Outcome
     from mainspring.protocol.rest.runs import BulkActionRequest
 
 _REFUSED = 4
@@ -73,7 +72,7 @@ def _act_on_all(session: Session, request: BulkActionRequest, *, yes: bool) -> N
     """Perform an action on all runs that match a filter, or only list them. Exits with 4 if any was rejected."""
     import msgspec
 
-    from mainspring.cli.render.output import print_hint
+    from mainspring.cli.render.output import format_number, print_hint
     from mainspring.cli.render.tables import BULK_ACTS
     from mainspring.cli.render.terminal import with_progress_bar
 
@@ -84,7 +83,7 @@ def _act_on_all(session: Session, request: BulkActionRequest, *, yes: bool) -> N
         print_hint("" if found else "no run matches the filter")
         return
     verb = get_current_context().command.name or request.action
-    confirm(f"{verb} {len(found)} run{'s' if len(found) > 1 else ''}?", yes=yes)
+    confirm(f"{verb} {format_number(len(found), 'run')}?", yes=yes)
     done = list(with_progress_bar(client.act_on_runs(request), verb, len(found)))
     session.print_rows(done, BULK_ACTS)
     if any(line.problem is not None for line in done):
@@ -247,12 +246,11 @@ def pause(session: Session, id: str, why: str) -> Outcome:
       mainspring pause @latest
       mainspring pause --filter 'job:etl-*'
     """
-    from mainspring.cli.resource_ids import find_run, find_schedule, is_run, strip_url
+    from mainspring.cli.resource_ids import find_run_or_schedule
 
-    if is_run(strip_url(id)):
-        run = find_run(session.client, id)
-        return run, session.client.pause_run(run, why)
-    return id, session.client.pause_schedule(find_schedule(session.client, id).id, why)
+    is_run, found = find_run_or_schedule(session.client, id)
+    pause_one = session.client.pause_run if is_run else session.client.pause_schedule
+    return found if is_run else id, pause_one(found, why)
 
 
 @click.command("resume")
@@ -262,7 +260,7 @@ def pause(session: Session, id: str, why: str) -> Outcome:
 def resume(session: Session, id: str, why: str) -> Outcome:
     """Resume paused schedules or runs.
 
-    Also schedules that were disabled, and runs that were held after a fault.
+    Also resumes disabled schedules, and runs held after a fault.
 
     \b
     Examples:
@@ -270,12 +268,11 @@ def resume(session: Session, id: str, why: str) -> Outcome:
       mainspring resume @latest
       mainspring resume --filter 'job:etl-*'
     """
-    from mainspring.cli.resource_ids import find_run, find_schedule, is_run, strip_url
+    from mainspring.cli.resource_ids import find_run_or_schedule
 
-    if is_run(strip_url(id)):
-        run = find_run(session.client, id)
-        return run, session.client.resume_run(run, why)
-    return id, session.client.resume_schedule(find_schedule(session.client, id).id, why)
+    is_run, found = find_run_or_schedule(session.client, id)
+    resume_one = session.client.resume_run if is_run else session.client.resume_schedule
+    return found if is_run else id, resume_one(found, why)
 
 
 def _rerun(session: Session, run: str, why: str) -> Outcome:

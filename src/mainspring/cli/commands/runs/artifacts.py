@@ -10,13 +10,12 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import strip_ls
-from mainspring.cli.resource import Session, listing, with_session
+from mainspring.cli.resource import Listing, Session, listing, with_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import BinaryIO
 
-    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
     from mainspring.protocol.rest.artifacts import ArtifactView
 
@@ -47,12 +46,12 @@ def artifacts() -> None:
 
 @artifacts.command(_LIST)
 @click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
-@click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
+@click.option("--attempt", metavar="ID", help="Attempt id, also of a failed attempt; `all` for every attempt.")
 @listing(100)
 def list_artifacts(session: Session, what: str, attempt: str | None, limit: int) -> Listing[ArtifactView]:
     """List the artifacts of a run or task.
 
-    By default those of the last successful attempts.
+    By default, only the artifacts of the last successful attempts are listed.
 
     \b
     Examples:
@@ -60,9 +59,9 @@ def list_artifacts(session: Session, what: str, attempt: str | None, limit: int)
       mainspring artifacts ls @latest/extract --attempt all
     """
     from mainspring.cli.render.tables import ARTIFACTS
-    from mainspring.cli.resource_ids import find_run_or_task, is_run, strip_url
+    from mainspring.cli.resource_ids import find_run_or_task, is_run
 
-    if attempt is not None and is_run(strip_url(what)):
+    if attempt is not None and is_run(what):
         raise click.UsageError("--attempt requires a task")
     client = session.client
     is_whole_run, found = find_run_or_task(client, what)
@@ -78,7 +77,7 @@ def list_artifacts(session: Session, what: str, attempt: str | None, limit: int)
 @artifacts.command("get")
 @click.argument("task", metavar="TASK", shell_complete=candidates.tasks)
 @click.argument("path")
-@click.option("--attempt", metavar="ID", help="Attempt, also a failed one.")
+@click.option("--attempt", metavar="ID", help="Attempt id, also of a failed attempt.")
 @click.option(
     "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
     help="Output file; - for stdout. [default: its own name]",
@@ -104,13 +103,13 @@ def get(session: Session, task: str, path: str, attempt: str | None, target: Pat
         copy_artifact(found, sys.stdout.buffer.write)
         return
     written = target or Path(Path(found.path).name)
-    beside = written.with_name(f".{written.name}.part")
+    partial = written.with_name(f".{written.name}.part")
     try:
-        with _new(beside) as file:
+        with _new(partial) as file:
             copy_artifact(found, file.write)
-        beside.replace(written)
+        partial.replace(written)
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     done = ActionResult(changed=True, detail=f"{found.size_bytes} bytes, checksum verified")
     session.print_outcomes([(str(written), done)])
 

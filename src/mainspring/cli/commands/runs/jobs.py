@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ResourceGroup, filter_option
-from mainspring.cli.resource import Session, action_on_each, listing, with_table_session
+from mainspring.cli.options import ResourceGroup, filter_option, number_option
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, with_table_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.runs import JobView
 
 _job = click.argument("job", shell_complete=candidates.jobs)
@@ -68,14 +67,7 @@ def delete(session: Session, name: str, if_version: int | None, why: str) -> Out
 
 @click.command("history")
 @_job
-@click.option(
-    "--days",
-    type=click.IntRange(1, 366),
-    metavar="NUMBER",
-    default=30,
-    show_default=True,
-    help="Number of days, up to today.",
-)
+@number_option("--days", "Number of days, up to today.", 30, most=366)
 @with_table_session
 def history(session: Session, job: str, days: int) -> None:
     """Show daily statistics of JOB.
@@ -87,6 +79,7 @@ def history(session: Session, job: str, days: int) -> None:
       mainspring history etl
       mainspring history etl --days 7 -o json
     """
+    from mainspring.cli.render.output import format_number
     from mainspring.cli.render.tables import DAYS, format_success_rate
     from mainspring.core.text.durations import format_seconds
 
@@ -98,8 +91,7 @@ def history(session: Session, job: str, days: int) -> None:
         if total.runs:
             took = total.duration_p50_seconds
             usual = "" if took is None else f", median {format_seconds(took)}"
-            runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
-            click.echo(f"\n{runs}, {format_success_rate(total)} succeeded{usual}")
+            click.echo(f"\n{format_number(total.runs, 'run')}, {format_success_rate(total)} succeeded{usual}")
 
     session.print_one(trend, trend.job, print_text)
 
@@ -116,6 +108,6 @@ def durations(session: Session, job: str) -> None:
     Examples:
       mainspring durations etl
     """
-    from mainspring.cli.render.schedule_tables import DURATIONS
+    from mainspring.cli.render.tables import DURATIONS
 
     session.print_rows(session.client.durations(job), DURATIONS)

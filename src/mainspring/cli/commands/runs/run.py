@@ -92,9 +92,9 @@ def _read(file: Path) -> Pipeline:
     return read_pipeline(text, name, directory=str(path.resolve().parent))
 
 
-def _invoker(said: str | None) -> str:
+def _invoker(given_invoker: str | None) -> str:
     """Return the invoker of the option, or else of the project file."""
     from mainspring.cli.config.project_file import find_project_file
 
     project = find_project_file()
-    return said or (None if project is None else project.invoker()) or ""
+    return given_invoker or (None if project is None else project.invoker()) or ""

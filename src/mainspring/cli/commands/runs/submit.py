@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    params_option,
-    priority_option,
-    with_connection_options,
-    with_output_options,
-)
+from mainspring.cli.options import Printing, number_option, params_option, priority_option
+from mainspring.cli.resource import Session, with_session
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
     from mainspring.definitions.files.drafts import ParsedFile
-    from mainspring.protocol.rest.runs import BulkItemResult, RunRequest, RunView
+    from mainspring.protocol.rest.runs import BulkItemResult, RunRequest
 
 _STDIN = "-"
 _REFUSED = 4
@@ -36,25 +30,24 @@ _MAX_SHOWN = 20
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
 @params_option
 @priority_option("Priority of the run; P0 requires a grant.", "P2")
-@click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Number of runs to submit.")
+@click.option("--finish-by", metavar="TIME", help="Deadline: a time, or a duration such as 4h; the job's if omitted.")
+@number_option("--count", "Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="Submit a run per line of a JSON Lines file with parameters.",
+    help="Submit one run per line of this JSON Lines file of parameters.",
 )  # fmt: skip
 @click.option(
     "--mode", type=click.Choice(["each", "all"]), default="each", show_default=True,
-    help="With many: accept valid runs, or require all (atomic).",
+    help="With --count or --bulk: accept each valid run, or all or none.",
 )  # fmt: skip
 @click.option("--idempotency-key", metavar="KEY", help="Submitting again with the same key returns the same run.")
 @click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
 @click.option("--watch", is_flag=True, help="Watch the run until it ends; implies --wait.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
-@with_output_options
-@with_connection_options
+@with_session
 def submit(
-    connection: ConnectionOptions, printing: Printing, file: str, params: tuple[str, ...], priority: str,
+    session: Session, file: str, params: tuple[str, ...], priority: str,
     finish_by: str | None, count: int | None, bulk: Path | None, mode: Literal["each", "all"],
     idempotency_key: str | None, wait: bool, watch: bool, timeout: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
@@ -71,6 +64,8 @@ def submit(
       mainspring submit etl.yaml --dry-run
     """
     from mainspring.cli.render.times import parse_future_time, parse_params, parse_timeout
+    from mainspring.cli.resource_ids import submit_run
+    from mainspring.protocol.errors import NotFound
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
@@ -81,58 +76,36 @@ def submit(
         )
     timeout_seconds = parse_timeout(timeout)
     given = parse_params(params)
-    promise = None if finish_by is None else parse_future_time(finish_by, "--finish-by", printing)
+    deadline = None if finish_by is None else parse_future_time(finish_by, "--finish-by", session.printing)
     definition = _read_file(file)
     if dry_run:
         from mainspring.cli.config.input_files import print_body
 
         if definition is None:
             raise click.UsageError(f"--dry-run requires a file; {file} is not one")
-        print_body(definition.body, definition.name, printing)
+        print_body(definition.body, definition.name, session.printing)
         return
-    with connection.client() as client:
-        job = file if definition is None else _submit_job(client, definition)
-        given = given if definition is None else {**definition.params, **given}
-        if many:
-            request = partial(client.request, job, priority=priority, finish_by=promise)
-            run_requests = _run_requests(request, given, count, bulk)
-            lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
-            if not _print_bulk(lines, count, printing):
-                sys.exit(_REFUSED)
-            return
-        submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
-        run = _submit_run(submit_run, job, given)
-    _show(connection, run, printing, timeout_seconds, wait=wait, watch=watch)
-
-
-def _show(
-    connection: ConnectionOptions, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool,
-    watch: bool,
-) -> None:  # fmt: skip
-    """Print the run, or wait until it ends."""
+    client = session.client
+    job = file if definition is None else _submit_job(client, definition)
+    given = given if definition is None else {**definition.params, **given}
+    if many:
+        request = partial(client.request, job, priority=priority, finish_by=deadline)
+        run_requests = _run_requests(request, given, count, bulk)
+        lines = client.submit_many(run_requests, mode=mode, idempotency_key=idempotency_key)
+        if not _print_bulk(lines, count, session.printing):
+            sys.exit(_REFUSED)
+        return
+    submit_one = partial(
+        client.submit, job, params=given, priority=priority, finish_by=deadline, idempotency_key=idempotency_key
+    )
+    run = submit_run(submit_one, NotFound(f"there is no file or job {job}"))
     if not wait and not watch:
-        from mainspring.cli.render.output import print_one
-
-        print_one(run, run.id, printing, lambda: click.echo(run.id))
+        session.print_line(run, run.id, run.id)
         return
     from mainspring.cli.commands.runs.wait_for_run import wait_for_end
     from mainspring.cli.commands.runs.watch import watch_run
 
-    with connection.watch_client() as client:
-        (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
-
-
-def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:
-    """Submit one run. Raises NotFound for an unknown job."""
-    from mainspring.cli.resource_ids import is_unknown_job
-    from mainspring.protocol.errors import NotFound, Refused
-
-    try:
-        return submit(params=params)
-    except Refused as refused:
-        if not is_unknown_job(refused):
-            raise
-        raise NotFound(f"there is no file or job {job}") from refused
+    (watch_run if watch else wait_for_end)(session.watch_client, run.id, session.printing, timeout_seconds)
 
 
 def _read_file(file: str) -> ParsedFile | None:
@@ -150,15 +123,11 @@ def _read_file(file: str) -> ParsedFile | None:
 
 
 def _submit_job(client: Client, definition: ParsedFile) -> str:
-    """Submit the job and return its versioned name. Faults found by the server are mapped to lines of the file."""
-    from mainspring.protocol.errors import Refused
+    """Submit the job and return its versioned name."""
+    from mainspring.cli.config.input_files import located_faults
 
-    try:
+    with located_faults(definition):
         job = client.submit_job(definition.body)
-    except Refused as refused:
-        if not refused.faults:
-            raise
-        raise definition.locate_faults(refused) from refused
     return f"{job.name}@{job.version}"
 
 

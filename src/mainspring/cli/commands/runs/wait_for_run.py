@@ -36,7 +36,7 @@ def wait_for_end(
         left = float("inf") if until is None else until - clock.monotonic()
         run = _poll_run(client, run_id, min(left, _POLL_SECONDS))
         if run.state in FINAL_RUN_STATES or (run.state == "PAUSED" and not server_remains):
-            # Without a server nobody could resume the run later, so a pause is its end.
+            # Without a server the run can't be resumed later, so a pause is its end.
             print_end(client, run, printing, server_remains=server_remains)
             return
         if left <= _POLL_SECONDS:

@@ -19,11 +19,12 @@ from rich.text import Text
 
 from mainspring.cli.commands.runs.wait_for_run import exit_timed_out, print_end
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ConnectionOptions, Printing, with_connection_options, with_output_options
+from mainspring.cli.options import Printing
 from mainspring.cli.render import terminal
 from mainspring.cli.render.output import rich_table
 from mainspring.cli.render.tables import TASKS, format_task_name
 from mainspring.cli.render.times import parse_timeout
+from mainspring.cli.resource import Session, with_session
 from mainspring.cli.resource_ids import find_run
 from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
 from mainspring.core.text.durations import format_seconds
@@ -40,9 +41,8 @@ _RESERVED_LINES = 6
 @click.command("watch")
 @click.argument("run", default="@latest", shell_complete=candidates.runs)
 @click.option("--timeout", metavar="DURATION", help="Stop watching after this long, such as 10m; exit with 124.")
-@with_output_options
-@with_connection_options
-def watch(connection: ConnectionOptions, printing: Printing, run: str, timeout: str | None) -> None:
+@with_session
+def watch(session: Session, run: str, timeout: str | None) -> None:
     """Watch RUN until it ends. Exits with 1 if it does not succeed.
 
     \b
@@ -52,11 +52,10 @@ def watch(connection: ConnectionOptions, printing: Printing, run: str, timeout: 
       mainspring watch @latest -o jsonl
     """
     timeout_seconds = parse_timeout(timeout)
-    with connection.client() as client:
-        run_id = find_run(client, run)
-        client.run(run_id)
-    with connection.watch_client() as client:
-        watch_run(client, run_id, printing, timeout_seconds)
+    run_id = find_run(session.client, run)
+    # Report an unreachable server now rather than after the long retry window of the watch client.
+    session.client.run(run_id)
+    watch_run(session.watch_client, run_id, session.printing, timeout_seconds)
 
 
 def watch_run(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:

@@ -10,28 +10,22 @@ import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NoReturn
 
 import rich_click as click
 from click.exceptions import Exit
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    watch_option,
-    with_connection_options,
-    with_table_options,
-)
+from mainspring.cli.options import Printing, pool_option, watch_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import REFRESH_SECONDS, Table, print_one, print_rows
+from mainspring.cli.render.output import Table, print_one
+from mainspring.cli.resource import Session, with_table_session
 from mainspring.cli.resource_ids import find_run, find_task, is_run, is_schedule, is_task, strip_url
 from mainspring.client.client import Client
 from mainspring.client.client_tasks import Form, Kind
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import NotFound, Refused
-from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WaitingSumView
+from mainspring.protocol.rest.diagnosis import DiagnosisView, WaitingSumView
 
 REASONS = Table.of(WaitingSumView, "reason tasks oldest detail=says", wide="example", id=lambda one: one.reason)
 _MIN_LINE_WIDTH = 60
@@ -46,15 +40,14 @@ _LABEL_WIDTH = 14
     help="What-if change of a task: 'cpu 2' or 'worker 8'. Repeatable.",
 )  # fmt: skip
 @click.option("--queue", is_flag=True, help="Summarize waiting tasks of a pool by reason.")
-@click.option("--pool", metavar="NAME", shell_complete=candidates.pools, help="Pool of --queue.")
+@pool_option("Pool of --queue.")
 @click.option("--check", is_flag=True, help="Exit with 1 if action is required.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for tickets and chats.")
 @watch_option
-@with_table_options
-@with_connection_options
+@with_table_session
 def why(
-    connection: ConnectionOptions, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool,
-    pool: str | None, check: bool, markdown: bool, watch: bool,
+    session: Session, what: str | None, changes: tuple[str, ...], queue: bool, pool: str | None, check: bool,
+    markdown: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Explain why a task, run, job or schedule is waiting.
 
@@ -74,51 +67,52 @@ def why(
         raise click.UsageError("--queue is mutually exclusive with ID, --with, --check and --markdown")
     if pool is not None and not queue:
         raise click.UsageError("--pool requires --queue")
-    with connection.watch_client() if watch else connection.client() as client:
-        request = WhyRequest(what=what or "@latest", changes=changes, pool=pool, is_queue=queue, is_markdown=markdown)
-        view = WhyView(client, printing, request)
-        if watch:
-            view.watch()
-        is_problem = view.show(check=check)
-    if is_problem:
+    if watch and (queue or not session.printing.is_human_readable):
+        raise click.UsageError("--watch needs a single ID and table output; for a pool use `mainspring queue -w`")
+    if queue:
+        _show_queue(session, pool)
+        return
+    client = session.watch_client if watch else session.client
+    view = WhyView(client, session.printing, what or "@latest", changes, "markdown" if markdown else "plain")
+    if watch:
+        view.watch()
+    if view.show(check=check):
         raise Exit(1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhyRequest:
-    """A request for a diagnosis."""
+def _show_queue(session: Session, pool: str | None) -> None:
+    """Print the number of waiting tasks of a pool by reason."""
+    found = session.client.queue_reasons(pool)
 
-    what: str
-    changes: tuple[str, ...] = ()
-    pool: str | None = None
-    is_queue: bool = False
-    is_markdown: bool = False
+    def print_text() -> None:
+        total = sum(one.tasks for one in found.reasons)
+        click.echo(f"pool {found.pool}: {total:,} waiting {'task' if total == 1 else 'tasks'}")
+        if found.reasons:
+            click.echo()
+            session.print_rows(found.reasons, REASONS)
 
-    @property
-    def form(self) -> Form:
-        """Format of the text."""
-        return "markdown" if self.is_markdown else "plain"
+    session.print_one(found, found.pool, print_text)
 
 
 class WhyView:
     """Fetches and prints diagnoses."""
 
-    def __init__(self, client: Client, printing: Printing, request: WhyRequest) -> None:
+    def __init__(self, client: Client, printing: Printing, what: str, changes: tuple[str, ...], form: Form) -> None:
         self._client = client
         self._printing = printing
-        self._request = request
+        self._what = what
+        self._changes = changes
+        self._form: Form = form
 
-    def show(self, *, check: bool = False) -> bool:
-        """Print the answer once; True if `check` and someone needs to act."""
-        if self._request.is_queue:
-            self._show_queue(self._client.queue_reasons(self._request.pool))
+    def show(self, *, check: bool) -> bool:
+        """Print the answer once. Return whether `check` is set and action is required."""
+        if self._printing.is_human_readable and (self._changes or not check):
+            self._print_answer(self._answer())
             return False
-        kind, reference = self._find(self._request.what)
-        if self._request.changes:
-            self._show_what_if(kind, reference)
-            return False
-        if self._printing.is_human_readable and not check:
-            self._print_answer(self._client.diagnosis_text(kind, reference, self._request.form))
+        kind, reference = self._find(self._what)
+        if self._changes:
+            task = _require_task(kind, reference)
+            print_one(self._client.what_if(task, self._changes), task, self._printing, lambda: None)
             return False
         found = self._client.diagnosis(kind, reference)
         print_one(found, found.subject, self._printing, lambda: click.echo(_one_line(found)))
@@ -126,59 +120,37 @@ class WhyView:
 
     def watch(self) -> NoReturn:
         """Show the answer until interrupted: redrawn on a terminal, otherwise printed when its code changes."""
-        clock = SystemClock()
-        text = self._answer()
         if terminal.is_interactive(sys.stdout):
             from rich.text import Text
 
-            with terminal.live_view(self._printing.color, lambda: Text("\n".join(wrap_lines(text, _width())))) as live:
-                while True:
-                    clock.pause(REFRESH_SECONDS)
-                    text = self._answer()
-                    live.refresh()
+            terminal.show_live(
+                self._printing.color, self._answer, lambda text: Text("\n".join(wrap_lines(text, _width())))
+            )
+        clock = SystemClock()
         shown: str | None = None
         while True:
             code = self._code()
             if code != shown:
-                self._print_answer(text if shown is None else self._answer())
+                self._print_answer(self._answer())
                 sys.stdout.flush()
                 shown = code
-            clock.pause(REFRESH_SECONDS)
+            clock.pause(terminal.REFRESH_SECONDS)
 
     def _answer(self) -> str:
         """Fetch the answer as text."""
-        if self._request.is_queue or not self._printing.is_human_readable:
-            raise click.UsageError("--watch needs a single ID and table output; for a pool use `mainspring queue -w`")
-        kind, reference = self._find(self._request.what)
-        if self._request.changes:
-            return self._client.what_if_text(_require_task(kind, reference), self._request.changes, self._request.form)
-        return self._client.diagnosis_text(kind, reference, self._request.form)
+        kind, reference = self._find(self._what)
+        if self._changes:
+            return self._client.what_if_text(_require_task(kind, reference), self._changes, self._form)
+        return self._client.diagnosis_text(kind, reference, self._form)
 
     def _code(self) -> str:
         """Fetch the code of the answer: its reason, or else the state, or whether the task would start now."""
-        kind, reference = self._find(self._request.what)
-        if self._request.changes:
-            forecast = self._client.what_if(_require_task(kind, reference), self._request.changes)
+        kind, reference = self._find(self._what)
+        if self._changes:
+            forecast = self._client.what_if(_require_task(kind, reference), self._changes)
             return forecast.reason or ("starts_now" if forecast.starts_now else "waits")
         found = self._client.diagnosis(kind, reference)
         return found.reason or found.state
-
-    def _show_what_if(self, kind: Kind, reference: str) -> None:
-        task = _require_task(kind, reference)
-        if self._printing.is_human_readable:
-            self._print_answer(self._client.what_if_text(task, self._request.changes, self._request.form))
-            return
-        print_one(self._client.what_if(task, self._request.changes), task, self._printing, lambda: None)
-
-    def _show_queue(self, found: QueueReasonsView) -> None:
-        def print_text() -> None:
-            total = sum(one.tasks for one in found.reasons)
-            click.echo(f"pool {found.pool}: {total:,} waiting {'task' if total == 1 else 'tasks'}")
-            if found.reasons:
-                click.echo()
-                print_rows(found.reasons, REASONS, self._printing)
-
-        print_one(found, found.pool, self._printing, print_text)
 
     def _find(self, word: str) -> tuple[Kind, str]:
         """Resolve a reference: its kind follows from the prefix of its id, or is looked up. Raises NotFound."""
@@ -202,7 +174,7 @@ class WhyView:
 
     def _print_answer(self, text: str) -> None:
         """Print the server's text, with color for the code and labels."""
-        if self._request.is_markdown:
+        if self._form == "markdown":
             click.echo(text, nl=False)
             return
         headline, *lines = wrap_lines(text, _width())

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    Printing,
-    ResourceGroup,
-    filter_option,
-    with_connection_options,
-    with_output_options,
-)
-from mainspring.cli.resource import Session, listing, with_table_session
+from mainspring.cli.options import Printing, ResourceGroup, filter_option, number_option
+from mainspring.cli.resource import Listing, Session, listing, with_session, with_table_session
 
 if TYPE_CHECKING:
     import msgspec
 
-    from mainspring.cli.resource import Listing
     from mainspring.protocol.rest.runs import TransitionView
     from mainspring.protocol.rest.schedules import EventView
 
@@ -40,7 +32,7 @@ def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]
       mainspring events --type orders.ready
       mainspring events send orders.ready --data '{"rows": 5}'
     """
-    from mainspring.cli.render.schedule_tables import EVENTS
+    from mainspring.cli.render.tables import EVENTS
 
     return EVENTS, lambda: session.client.received_events(type=kind, limit=limit)
 
@@ -48,12 +40,9 @@ def events(session: Session, kind: str | None, limit: int) -> Listing[EventView]
 @events.command("follow")
 @filter_option
 @click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many.")
-@with_output_options
-@with_connection_options
-def follow(
-    connection: ConnectionOptions, printing: Printing, q: str | None, run: str | None, count: int | None
-) -> None:
+@number_option("--count", "Stop after this many transitions.")
+@with_session
+def follow(session: Session, q: str | None, run: str | None, count: int | None) -> None:
     """Stream task transitions, one per line, until interrupted.
 
     \b
@@ -65,11 +54,10 @@ def follow(
 
     from mainspring.cli.resource_ids import find_run
 
-    with connection.watch_client() as client:
-        run_id = None if run is None else find_run(client, run)
-        with client.events(run=run_id, q=q) as stream:
-            for change in islice((one for one in stream if one is not None), count):
-                _print_change(change, printing)
+    run_id = None if run is None else find_run(session.watch_client, run)
+    with session.watch_client.events(run=run_id, q=q) as stream:
+        for change in islice((one for one in stream if one is not None), count):
+            _print_change(change, session.printing)
 
 
 @events.command("send")
@@ -80,14 +68,14 @@ def follow(
 @click.option("--subject", default="", help="Subject of the event.")
 @with_table_session
 def send(session: Session, kind: str, data: str | None, source: str, event_id: str | None, subject: str) -> None:
-    """Send an event of TYPE. Schedules that wait for it fire.
+    """Send an event of TYPE, which fires the schedules waiting for it.
 
     \b
     Examples:
       mainspring events send orders.ready --data '{"rows": 5}'
       mainspring events send orders.ready --id 2026-11-15 --data @orders.json
     """
-    from mainspring.cli.render.schedule_tables import RECEIVED
+    from mainspring.cli.render.tables import RECEIVED
 
     event = session.client.event(kind, data=_read_data(data), source=source, id=event_id, subject=subject)
     session.print_rows(session.client.send_events([event]), RECEIVED)

@@ -12,12 +12,9 @@ from mainspring.cli.options import (
     ListCommand,
     ResourceGroup,
 )
-from mainspring.cli.resource import Session, action_on_each, listing, why_option, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action_on_each, listing, why_option, with_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.definitions.files.drafts import ParsedFile
     from mainspring.protocol.rest.schedules import ChangeView, FireView, ScheduleView, UpcomingView
 
@@ -38,7 +35,7 @@ def schedules(session: Session, job: str | None, limit: int) -> Listing[Schedule
       mainspring schedules create nightly.yaml
       mainspring schedules fires nightly --outcome skipped
     """
-    from mainspring.cli.render.schedule_tables import SCHEDULES
+    from mainspring.cli.render.tables import SCHEDULES
 
     return SCHEDULES, lambda: session.client.schedules(job=job, limit=limit)
 
@@ -77,16 +74,16 @@ def create(session: Session, file: str, dry_run: bool, since: str | None, why: s
       mainspring schedules create nightly.yaml --dry-run
       mainspring schedules create nightly.yaml --since 2026-11-15T00:00Z
     """
-    read, start = _read_file(file), session.time(since, "--since")
-    if dry_run:
-        from mainspring.cli.config.input_files import print_body
-
-        print_body(read.body, read.name, session.printing)
-        return
+    from mainspring.cli.config.input_files import located_faults, print_body
     from mainspring.protocol.errors import Conflict
 
+    read, start = _read_file(file), session.time(since, "--since")
+    if dry_run:
+        print_body(read.body, read.name, session.printing)
+        return
     try:
-        made = _send(read, lambda: session.client.create_schedule(read.body, why, since=start))
+        with located_faults(read):
+            made = session.client.create_schedule(read.body, why, since=start)
     except Conflict as conflict:
         conflict.hint = f"change it with `mainspring schedules set {file}`"
         raise
@@ -105,8 +102,12 @@ def put(session: Session, file: str, since: str | None, why: str) -> None:
     Examples:
       mainspring schedules set nightly.yaml --why "an hour later"
     """
+    from mainspring.cli.config.input_files import located_faults
+
     read, start = _read_file(file), session.time(since, "--since")
-    _print_made(session, _send(read, lambda: session.client.put_schedule(read.name, read.body, why, since=start)))
+    with located_faults(read):
+        made = session.client.put_schedule(read.name, read.body, why, since=start)
+    _print_made(session, made)
 
 
 @schedules.command("delete")
@@ -140,7 +141,7 @@ def fires(
       mainspring schedules fires nightly
       mainspring schedules fires nightly --outcome skipped --outcome late --from 2026-11-01
     """
-    from mainspring.cli.render.schedule_tables import fires_table
+    from mainspring.cli.render.tables import fires_table
     from mainspring.cli.resource_ids import find_schedule
 
     start, end = session.time(since, "--from"), session.time(before, "--to")
@@ -161,7 +162,7 @@ def history(session: Session, name: str, limit: int) -> Listing[ChangeView]:
       mainspring schedules history nightly
       mainspring schedules history nightly -o json
     """
-    from mainspring.cli.render.schedule_tables import CHANGES
+    from mainspring.cli.render.tables import CHANGES
     from mainspring.cli.resource_ids import find_schedule
 
     schedule = find_schedule(session.client, name).id
@@ -171,7 +172,7 @@ def history(session: Session, name: str, limit: int) -> Listing[ChangeView]:
 @click.command("upcoming", cls=ListCommand)
 @click.option(
     "--until", metavar="DURATION_OR_TIME", default="24h", show_default=True,
-    help="How far ahead: a duration such as 24h, or a time.",
+    help="End of the list: a duration such as 24h, or a time.",
 )  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="List all windows, not only the next of each schedule.")
 @listing(50)
@@ -185,7 +186,7 @@ def upcoming(session: Session, until: str, every: bool, limit: int) -> Listing[U
       mainspring next
       mainspring next --until 1h --all -o json
     """
-    from mainspring.cli.render.schedule_tables import upcoming_table
+    from mainspring.cli.render.tables import upcoming_table
     from mainspring.cli.render.times import parse_future_time
 
     def fetch() -> list[UpcomingView]:
@@ -205,20 +206,6 @@ def _read_file(file: str) -> ParsedFile:
 
     name, text = read_file(file)
     return read_schedule(text, name)
-
-
-def _send(file: ParsedFile, send: Callable[[], ScheduleView]) -> ScheduleView:
-    """Send a schedule. Faults found by the server are mapped to lines of the file."""
-    from mainspring.protocol.errors import NotFound, Refused
-
-    try:
-        return send()
-    except NotFound:
-        raise
-    except Refused as refused:
-        if not refused.faults:
-            raise
-        raise file.locate_faults(refused) from refused
 
 
 def _print_made(session: Session, schedule: ScheduleView) -> None:

@@ -8,11 +8,10 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ListCommand, confirm, with_confirmation
-from mainspring.cli.resource import Session, action, listing, why_option, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.cli.completion.candidates import Items
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import FreezeView
 

@@ -8,10 +8,9 @@ import rich_click as click
 
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action, listing, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.protocol.rest.sharing import GroupView
 
 _name = click.argument("name", shell_complete=candidates.groups)
@@ -38,7 +37,7 @@ def groups(session: Session, limit: int) -> Listing[GroupView]:
 @_name
 @click.option("--most", type=click.IntRange(min=0), metavar="NUMBER", help="Maximum number of tasks.")
 @click.option("--per", metavar="DURATION", help="Period of a rate limit, such as 1m; `none` for concurrency.")
-@click.option("--note", metavar="TEXT", help="A note for other people.")
+@click.option("--note", metavar="TEXT", help="Note, shown in lists.")
 @with_session
 def change(session: Session, name: str, most: int | None, per: str | None, note: str | None) -> None:
     """Set the limit of group NAME: tasks at a time, or starts per period.
@@ -50,27 +49,28 @@ def change(session: Session, name: str, most: int | None, per: str | None, note:
       mainspring groups set warehouse --most 3
       mainspring groups set geocoder --most 100 --per 1m --note "what the contract allows"
     """
+    import msgspec
+
     from mainspring.cli.render.quantities import parse_or_none
     from mainspring.core.text.durations import format_seconds, parse_seconds
     from mainspring.protocol.errors import NotFound
     from mainspring.protocol.rest.sharing import GroupRequest
 
-    if most is None and per is None and note is None:
+    changes: dict[str, object] = {
+        field: value for field, value in (("most", most), ("note", note)) if value is not None
+    }
+    if per is not None:
+        changes["per_seconds"] = parse_or_none("--per", per, parse_seconds)
+    if not changes:
         raise click.UsageError("use at least one of --most, --per and --note")
-    period = None if per is None else parse_or_none("--per", per, parse_seconds)
     try:
         was = session.client.group_named(name)
-        version, known = was.version, GroupRequest(most=was.most, per_seconds=was.per_seconds, note=was.note)
+        version, known = was.version, msgspec.convert(was, GroupRequest, from_attributes=True)
     except NotFound:
         if most is None:
             raise click.UsageError(f"group {name} does not exist; --most is required to create it") from None
         version, known = None, GroupRequest(most=most)
-    request = GroupRequest(
-        most=known.most if most is None else most,
-        per_seconds=known.per_seconds if per is None else period,
-        note=known.note if note is None else note,
-    )
-    group = session.client.put_group(name, request, if_match=version)
+    group = session.client.put_group(name, msgspec.structs.replace(known, **changes), if_match=version)
     limit = "at a time" if group.per_seconds is None else f"per {format_seconds(group.per_seconds)}"
     text = f"group {group.name} of tenant {group.tenant}: at most {group.most} {limit}"
     session.print_line(group, group.name, text)

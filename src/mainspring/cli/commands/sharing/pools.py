@@ -1,4 +1,4 @@
-"""`mainspring pools`: pools of workers."""
+"""`mainspring pools` and `policies`: pools of workers, and the policies that restrict jobs to pools."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import rich_click as click
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import ResourceGroup, named_values
 from mainspring.cli.render.quantities import with_amount_options
-from mainspring.cli.resource import Session, listing, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing
     from mainspring.client.client import Client
-    from mainspring.protocol.rest.sharing import PoolRequest, PoolView
+    from mainspring.protocol.rest.sharing import PolicyView, PoolRequest, PoolView
 
 _ANYWHERE = "any"
 
@@ -47,9 +46,9 @@ def pools(session: Session, limit: int) -> Listing[PoolView]:
     help="Allowed zone, replacing the current ones; or `any`. Repeatable.",
 )  # fmt: skip
 @with_amount_options("most", "max-", "Maximum per task: {}.")
-@click.option("--note", metavar="TEXT", help="A note for other people.")
+@click.option("--note", metavar="TEXT", help="Note, shown in lists.")
 @with_session
-def change(
+def set_pool(
     session: Session, name: str, labels: dict[str, str], zones: tuple[str, ...], most: dict[str, float | None],
     note: str | None,
 ) -> None:  # fmt: skip
@@ -94,3 +93,62 @@ def _read_pool(client: Client, name: str) -> tuple[int | None, PoolRequest]:
         return None, PoolRequest()
     known = PoolRequest(labels=pool.labels, zones=tuple(pool.zones), max_resources=pool.max_resources, note=pool.note)
     return pool.version or None, known
+
+
+_policy = click.argument("name", shell_complete=candidates.policies)
+
+
+@click.group("policies", cls=ResourceGroup)
+@listing(200)
+def policies(session: Session, limit: int) -> Listing[PolicyView]:
+    """List policies, which restrict labeled jobs to certain pools.
+
+    \b
+    Examples:
+      mainspring policies
+      mainspring policies set eu-data --label eu_data --require region=eu
+    """
+    from mainspring.cli.render.sharing_tables import POLICIES
+
+    return POLICIES, lambda: session.client.policies(limit=limit)
+
+
+@policies.command("set")
+@_policy
+@click.option("--label", required=True, metavar="NAME[=VALUE]", help="Label of jobs; any value if omitted.")
+@click.option(
+    "--require", "requires", multiple=True, required=True, callback=named_values, metavar="NAME=VALUE",
+    help="Label that the pool must have. Repeatable.",
+)  # fmt: skip
+@click.option("--note", metavar="TEXT", default="", help="Note, shown in lists.")
+@with_session
+def set_policy(session: Session, name: str, label: str, requires: dict[str, str], note: str) -> None:
+    """Create or replace policy NAME.
+
+    It restricts jobs with a label to pools with certain labels. Runs are rejected if no pool qualifies. Runs
+    already waiting in another pool stay there and do not start.
+
+    \b
+    Examples:
+      mainspring policies set eu-data --label eu_data --require region=eu
+      mainspring policies set secret --label class=secret --require audited=yes --note "by contract"
+    """
+    from mainspring.cli.render.sharing_tables import POLICIES
+    from mainspring.protocol.rest.sharing import PolicyRequest
+
+    of_jobs, _, value = label.partition("=")
+    request = PolicyRequest(label=of_jobs, value=value, requires=requires, note=note)
+    session.print_rows([session.client.put_policy(name, request)], POLICIES)
+
+
+@policies.command("drop")
+@_policy
+@action()
+def drop_policy(session: Session, name: str, why: str) -> Outcome:
+    """Delete policy NAME. Its jobs may run in any pool.
+
+    \b
+    Examples:
+      mainspring policies drop eu-data
+    """
+    return name, session.client.drop_policy(name, why)

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, NoReturn
 import rich_click as click
 from msgspec.structs import asdict, replace
 
-from mainspring.cli.completion import candidates
-from mainspring.cli.options import (
-    ConnectionOptions,
-    ListCommand,
-    Printing,
-    watch_option,
-    with_connection_options,
-    with_table_options,
-)
+from mainspring.cli.options import ListCommand, Printing, pool_option, watch_option
 from mainspring.cli.render import terminal
-from mainspring.cli.render.output import REFRESH_SECONDS, format_ago, print_one, print_rows, rich_table, sort_rows
+from mainspring.cli.render.output import format_ago, format_number, print_one, print_rows, rich_table, sort_rows
 from mainspring.cli.render.quantities import TITLES, format_amount
 from mainspring.cli.render.sharing_tables import QUEUES, RESERVATIONS, format_queued_counts
+from mainspring.cli.resource import Session, with_table_session
 from mainspring.client.client import Client
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.rest.sharing import Amounts, LevelView, QueueView
@@ -33,19 +26,13 @@ if TYPE_CHECKING:
 
 
 @click.command("queue", cls=ListCommand)
-@click.option(
-    "--pool",
-    metavar="NAME",
-    shell_complete=candidates.pools,
-    help="Pool to show; the server's default pool if omitted.",
-)
+@pool_option("Pool to show; the server's default pool if omitted.")
 @watch_option
-@with_table_options
-@with_connection_options
-def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, watch: bool) -> None:
+@with_table_session
+def queue(session: Session, pool: str | None, watch: bool) -> None:
     """Show the utilization, service level and queues of a pool.
 
-    Queues are listed in dispatch order. A queue holds the tasks of a tenant with the same priority and resource
+    Queues are listed in dispatch order. A queue contains the tasks of a tenant with the same priority and resource
     request. -t shows only the queues and reservations of that tenant.
 
     \b
@@ -55,10 +42,8 @@ def queue(connection: ConnectionOptions, printing: Printing, pool: str | None, w
       mainspring queue -w
     """
     if watch:
-        with connection.watch_client() as client:
-            watch_queue(lambda: read_snapshot(client, pool), printing)
-    with connection.client() as client:
-        print_snapshot(read_snapshot(client, pool), printing)
+        watch_queue(lambda: read_snapshot(session.watch_client, pool), session.printing)
+    print_snapshot(read_snapshot(session.client, pool), session.printing)
 
 
 class PoolSnapshot(QueueView, frozen=True, kw_only=True):
@@ -97,22 +82,17 @@ def print_snapshot(snapshot: PoolSnapshot, printing: Printing) -> None:
 
 def watch_queue(fetch: Callable[[], PoolSnapshot], printing: Printing) -> NoReturn:
     """Show snapshots until interrupted: redrawn on a terminal, otherwise printed on change."""
-    clock = SystemClock()
-    snapshot = fetch()
     if printing.is_human_readable and terminal.is_interactive(sys.stdout):
-        with terminal.live_view(printing.color, lambda: _render(snapshot, printing)) as live:
-            while True:
-                clock.pause(REFRESH_SECONDS)
-                snapshot = fetch()
-                live.refresh()
+        terminal.show_live(printing.color, fetch, lambda snapshot: _render(snapshot, printing))
+    clock = SystemClock()
     shown: PoolSnapshot | None = None
     while True:
+        snapshot = fetch()
         if shown is None or differs(snapshot, shown):
             print_snapshot(snapshot, printing)
             sys.stdout.flush()
             shown = snapshot
-        clock.pause(REFRESH_SECONDS)
-        snapshot = fetch()
+        clock.pause(terminal.REFRESH_SECONDS)
 
 
 def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:
@@ -123,17 +103,17 @@ def differs(snapshot: PoolSnapshot, shown: PoolSnapshot) -> bool:
 
 def headlines(snapshot: PoolSnapshot, now: datetime) -> list[str]:
     """Describe the pool: capacity, waiting tasks and service level."""
-    workers = "1 worker" if snapshot.workers == 1 else f"{snapshot.workers} workers"
-    queues = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
+    workers = format_number(snapshot.workers, "worker")
+    lines = [f"pool {snapshot.pool}: {workers}, {_format_capacity(snapshot.used, snapshot.capacity)}"]
     if snapshot.stopping:
-        queues.append(f"preempting: {'1 task' if snapshot.stopping == 1 else f'{snapshot.stopping} tasks'}")
-    queues.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
+        lines.append(f"preempting: {format_number(snapshot.stopping, 'task')}")
+    lines.append(f"waiting: {format_queued_counts(snapshot.waiting) or 'nothing'}")
     intake = format_queued_counts(snapshot.intake)
     if intake is not None:
-        queues.append(f"runs in intake: {intake}")
+        lines.append(f"runs in intake: {intake}")
     if snapshot.dispatch_paused_from is not None:
-        queues.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
-    return [*queues, *_format_level(snapshot.level, now)]
+        lines.append(f"dispatch of {snapshot.dispatch_paused_from} and below is paused: the store is slow")
+    return [*lines, *_format_level(snapshot.level, now)]
 
 
 def _format_capacity(used: Amounts, capacity: Amounts) -> str:
@@ -149,12 +129,12 @@ def _format_capacity(used: Amounts, capacity: Amounts) -> str:
 def _format_level(level: LevelView, now: datetime) -> list[str]:
     if level.level == "normal" and not level.shedding:
         return ["level: normal"]
-    queues = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
+    lines = [f"level: {level.level}, since {format_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
     if level.accepts < 1:
-        queues.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
+        lines.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
     if level.shedding:
-        queues.append(f"load shedding: {level.shedding}")
-    return queues
+        lines.append(f"load shedding: {level.shedding}")
+    return lines
 
 
 def _render(snapshot: PoolSnapshot, printing: Printing) -> RenderableType:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import Call, ResourceGroup, confirm, with_confirmation
+from mainspring.cli.options import Call, ResourceGroup, confirm, pool_option, with_confirmation
 from mainspring.cli.render.quantities import parse_count, parse_or_none, parse_weight, with_amount_options
-from mainspring.cli.resource import Session, action, listing, why_option, with_session
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, why_option, with_session
 
 if TYPE_CHECKING:
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import QuotaRequest, QuotaTerms, QuotaView
 
@@ -29,10 +28,7 @@ _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
 }
 _REQUIRED = frozenset({"weight", "failures_per_hour"})
 _owner = click.argument("owner", metavar="TENANT", shell_complete=candidates.tenants)
-_pool = click.option(
-    "--pool", metavar="NAME", default="", shell_complete=candidates.pools,
-    help="Pool; if omitted, all pools without a quota of their own.",
-)  # fmt: skip
+_pool = pool_option("Pool; all pools without their own quota if omitted.", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +277,7 @@ def _put_confirmed(
     except Refused as refused:
         if [fault.where for fault in refused.faults] != ["/confirm"]:
             raise
-    where = f"in pool {pool}" if pool else "in pools without a quota of their own"
+    where = f"in pool {pool}" if pool else "in pools without their own quota"
     confirm(f"no task of {owner} will be able to run {where}. Continue?", yes=yes)
     return put(replace(request, confirm=True))
 

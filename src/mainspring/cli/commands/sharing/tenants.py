@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from mainspring.cli.completion import candidates
-from mainspring.cli.options import ResourceGroup
-from mainspring.cli.resource import Session, action, listing, why_option, with_session
+from mainspring.cli.options import ResourceGroup, pool_option
+from mainspring.cli.resource import Listing, Outcome, Session, action, listing, why_option, with_session
 
 if TYPE_CHECKING:
     from mainspring.cli.render.sharing_tables import TenantRow
-    from mainspring.cli.resource import Listing, Outcome
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import GrantView
 
 _name = click.argument("name", shell_complete=candidates.tenants)
-_pool = click.option(
-    "--pool",
-    metavar="NAME",
-    shell_complete=candidates.pools,
-    help="Pool to show; the server's default pool if omitted.",
-)
+_pool = pool_option("Pool to show; the server's default pool if omitted.")
 
 
 @click.group("tenants", cls=ResourceGroup)
@@ -72,9 +66,9 @@ def show(session: Session, name: str, pool: str | None) -> None:
 @_name
 @click.option("--title", help="Display name.")
 @click.option("--contact", help="Contact, such as an e-mail address.")
-@click.option("--note", metavar="TEXT", help="Note.")
+@click.option("--note", metavar="TEXT", help="Note, shown in lists.")
 @with_session
-def describe(session: Session, name: str, **said: str | None) -> None:
+def describe(session: Session, name: str, **given: str | None) -> None:
     """Set the description of tenant NAME.
 
     The tenant may be new. Omitted options are unchanged.
@@ -87,14 +81,14 @@ def describe(session: Session, name: str, **said: str | None) -> None:
     from mainspring.protocol.errors import NotFound
     from mainspring.protocol.rest.admin import TenantRequest
 
-    if all(text is None for text in said.values()):
+    if all(text is None for text in given.values()):
         raise click.UsageError("use at least one of --title, --contact and --note")
     try:
         was = session.client.tenant_named(name)
     except NotFound:
         was = None
     request = TenantRequest(
-        **{field: getattr(was, field, "") if text is None else text for field, text in said.items()}
+        **{field: getattr(was, field, "") if text is None else text for field, text in given.items()}
     )
     described = session.client.put_tenant(name, request, if_match=None if was is None else was.version)
     session.print_details(described, TENANT_FACTS)

@@ -55,7 +55,10 @@ class Dashboard:
             self._board = read_board(client)
         threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._follow_events)]
         try:
-            with pressed_keys() as keyboard, terminal.full_screen(self._printing.color, self._draw) as live:
+            with (
+                pressed_keys() as keyboard,
+                terminal.live_view(self._printing.color, self._draw, full_screen=True) as live,
+            ):
                 for thread in threads:
                     thread.start()
                 while self._handle_keys(keyboard.read(_KEY_SECONDS)):

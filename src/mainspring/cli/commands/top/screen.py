@@ -22,8 +22,7 @@ from rich.text import Text
 from mainspring.cli.commands.top.board import Board, headline
 from mainspring.cli.options import Printing
 from mainspring.cli.render.output import Table, format_ago, plain_lines, rich_table
-from mainspring.cli.render.schedule_tables import SCHEDULES
-from mainspring.cli.render.tables import RUNS, TASKS, WORKERS
+from mainspring.cli.render.tables import RUNS, SCHEDULES, TASKS, WORKERS
 from mainspring.protocol.rest.runs import RunView, TaskView, WorkerView
 from mainspring.protocol.rest.schedules import ScheduleView
 
@@ -105,6 +104,8 @@ KEYS = (
 )
 _HEADER_LINES = 3
 _PAGE = 10
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE}
+"""Lines by which a key moves the cursor or scrolls a page."""
 _MIN_BODY_LINES = 3
 
 
@@ -160,7 +161,6 @@ class Screen:
                 return
 
     def _scroll(self, key: str, page: list[str]) -> None:
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE, " ": _PAGE}
         match key:
             case "escape" | "q":
                 self.page = None
@@ -169,11 +169,10 @@ class Screen:
             case "end" | "G":
                 self._top = len(page)
             case _:
-                self._top += steps.get(key, 0)
+                self._top += _PAGE if key == " " else _STEPS.get(key, 0)
 
     def _navigate(self, key: str, board: Board) -> KeyAction | None:
         views = list(VIEWS)
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE}
         match key:
             case "q":
                 return KeyAction("quit")
@@ -188,7 +187,7 @@ class Screen:
             case "enter" | "l":
                 return self._action_at_cursor(key, board)
             case _:
-                self.cursor += steps.get(key, 0)
+                self.cursor += _STEPS.get(key, 0)
         return None
 
     def _action_at_cursor(self, key: str, board: Board) -> KeyAction | None:
@@ -229,13 +228,13 @@ class Screen:
         counts = [len(part.ids(board, self.filter)) for part in parts]
         marked = self._clamped(sum(counts))
         drawn: list[RenderableType] = []
-        filtered_rows = height
+        lines_left = height
         for place, (part, count) in enumerate(zip(parts, counts, strict=True)):
-            share = filtered_rows // (len(parts) - place)
+            share = lines_left // (len(parts) - place)
             drawn += part.draw(board, self.filter, share, marked, now)
-            filtered_rows -= 1 if not count else min(share, count + 2)
+            lines_left -= 1 if not count else min(share, count + 2)
             marked -= count
-        return Group(*drawn, *(Text() for _ in range(filtered_rows)))
+        return Group(*drawn, *(Text() for _ in range(lines_left)))
 
     def _draw_page(self, height: int) -> Text:
         assert self.page is not None, "called only while a page is open"
