@@ -119,10 +119,11 @@ def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object
     def read(node: Node) -> object:
         if not isinstance(node.value, dict):
             return {short: as_text(node)}
-        return {
-            fields[key][0] if key in fields else key: fields[key][1](entry.node) if key in fields else plain(entry.node)
-            for key, entry in node.value.items()
-        }
+        found = {}
+        for key, entry in node.value.items():
+            name, convert = fields.get(key, (key, plain))
+            found[name] = convert(entry.node)
+        return found
 
     return read
 

@@ -114,33 +114,23 @@ class Calls:
 
     async def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[T]:
         """Iterate over a paged list, at most `limit` items."""
+        asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": None}
         left = limit
-        async for page in self._pages(path, kind, params, limit):
+        while True:
+            page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
             for item in page.items[:left]:
                 yield item
             if left is not None:
                 left -= len(page.items)
-                if left <= 0:
-                    return
-
-    async def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
-        """Return all items of a short list."""
-        found: list[T] = []
-        async for page in self._pages(path, kind, params or {}, None):
-            found += page.items
-        return found
-
-    async def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[Page[T]]:
-        cursor: str | None = None
-        while True:
-            asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": cursor}
-            page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
-            yield page
-            before, cursor = cursor, page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None or (left is not None and left <= 0):
                 return
-            if cursor == before:
+            if page.next_cursor == asked["cursor"]:
                 raise Unavailable(f"{path}: the server returned the same page twice")
+            asked["cursor"] = page.next_cursor
+
+    async def _all(self, path: str, kind: type[T]) -> list[T]:
+        """Return all items of a short list."""
+        return [item async for item in self._list(path, kind, {}, None)]
 
     async def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
         """Count the items of a list."""

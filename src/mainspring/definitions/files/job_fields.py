@@ -10,6 +10,7 @@ import msgspec
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.core.work.isolation import Isolation
+from mainspring.definitions.files.executor_fields import HTTP_NAMES, as_container, as_http, as_kubernetes, as_ray
 from mainspring.definitions.files.field_values import (
     Field,
     Inner,
@@ -32,9 +33,7 @@ from mainspring.definitions.files.field_values import (
     unknown,
     whole_number,
 )
-from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, as_container, as_http
 from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
-from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
 from mainspring.definitions.files.sources import Entry, Node, plain
 
 _MOST_RETRIES = 4

@@ -73,7 +73,7 @@ def read_scenario(file: str, text: str) -> Scenario:
     node, issues = parse(text)
     if node is None or issues:
         raise invalid(file, text, issues)
-    read = attempt("the file", lambda: _SCENARIO(node))
+    read = attempt("the file", _SCENARIO, node)
     if isinstance(read, Unreadable):
         raise invalid(file, text, list(read.issues))
     places = dict(_places(node, ()))
