@@ -16,11 +16,11 @@ from mainspring.cli.render.terminal import progress_bar
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.capacity.figures import (
     blocks,
+    format_count,
     format_delay,
     format_share_error,
     headline,
     partial,
-    say_count,
     sentences,
 )
 from mainspring.simulation.capacity.page import make_page
@@ -30,18 +30,18 @@ from mainspring.simulation.capacity.scenario import Scenario, scaled
 from mainspring.simulation.capacity.scenario_file import builtin, find_scenario, text_of
 
 _DELAY_COLUMNS: dict[str, Any] = {
-    "placed": lambda row, _: say_count(row.delays.placed),
+    "placed": lambda row, _: format_count(row.delays.placed),
     "p50": lambda row, _: format_delay(row.delays.p50_seconds),
     "p95": lambda row, _: format_delay(row.delays.p95_seconds),
     "p99": lambda row, _: format_delay(row.delays.p99_seconds),
     "longest": lambda row, _: format_delay(row.delays.longest_seconds),
-    "waiting": lambda row, _: say_count(row.delays.waiting),
+    "waiting": lambda row, _: format_count(row.delays.waiting),
     "since": lambda row, _: format_delay(row.delays.longest_waiting_seconds) if row.delays.waiting else None,
 }
 SCENARIOS = Table.of(
     Scenario,
     "name workers tenants seconds detail=about",
-    workers=lambda one, _: say_count(one.workers.count),
+    workers=lambda one, _: format_count(one.workers.count),
     tenants=lambda one, _: one.tenants.count,
     seconds=lambda one, _: f"{one.lasts:g}",
     id=lambda one: one.name,
