@@ -89,8 +89,8 @@ class LocalEngine:
         kept = self._job_ids[job.name] = (await self.store.insert_job(row)).id
         return kept
 
-    async def submit(self, job: Job[..., Any], params: Mapping[str, Any]) -> str:
-        """Create a run of a job; return its id."""
+    async def run(self, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+        """Run a job until it has ended, or can't continue without a person."""
         kept = self._job_ids.get(job.name) or await self.keep(job)
         now = await self.store.time()
         run = Run(
@@ -105,13 +105,10 @@ class LocalEngine:
             created_at=now,
             start_at=now,
         )
-        self._ended_events[run.id] = asyncio.Event()
+        ended = self._ended_events[run.id] = asyncio.Event()
         await self.store.insert_runs([run])
-        return run.id
-
-    async def ended(self, run_id: str) -> None:
-        """Wait until a submitted run has ended, or can't continue without a person."""
-        await self._ended_events[run_id].wait()
+        await ended.wait()
+        return await self.result(job, run.id)
 
     async def result(self, job: Job[..., Any], run_id: str) -> RunResult:
         """Return the result of a run."""

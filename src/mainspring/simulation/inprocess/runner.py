@@ -49,9 +49,7 @@ def idle_seconds(engine: LocalEngine, loop: VirtualLoop) -> float | None:
 
 async def _run(engine: LocalEngine, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
     async with engine.running():
-        run_id = await engine.submit(job, params)
-        await engine.ended(run_id)
-        return await engine.result(job, run_id)
+        return await engine.run(job, params)
 
 
 def _run_outside_loop(
