@@ -8,7 +8,7 @@ import pytest
 from mainspring.simulation.capacity.driver import simulate_pool
 from mainspring.simulation.capacity.duration_model import DurationModel, DurationSpec
 from mainspring.simulation.capacity.measurements import Histogram, PoolResult
-from mainspring.simulation.capacity.processes import simulate_fleet
+from mainspring.simulation.capacity.processes import simulate_pools
 from mainspring.simulation.capacity.report import Report
 from mainspring.simulation.capacity.scenario import Scenario
 from mainspring.simulation.capacity.scenario_file import read_scenario
@@ -35,7 +35,7 @@ def played(scenario: Scenario, seed: int = 1) -> Report:
 def test_the_same_seed_gives_the_same_report_byte_for_byte_in_any_number_of_processes() -> None:
     scenario = read_scenario("two.yaml", TWO_POOLS)
     here = msgspec.json.encode(played(scenario))
-    elsewhere = report_of(scenario, simulate_fleet(scenario, 1, processes=2).pools)
+    elsewhere = report_of(scenario, simulate_pools(scenario, 1, processes=2).pools)
 
     assert msgspec.json.encode(elsewhere) == here
     assert msgspec.json.encode(played(scenario, seed=2)) != here
@@ -63,7 +63,7 @@ def test_an_interrupted_play_gives_what_there_is_by_then() -> None:
         if len(told) == 1:
             raise KeyboardInterrupt
 
-    played = simulate_fleet(scenario, 1, processes=2, progress=interrupt)
+    played = simulate_pools(scenario, 1, processes=2, progress=interrupt)
     report = report_of(scenario, played.pools)
 
     assert played.was_interrupted

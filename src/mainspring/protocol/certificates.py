@@ -5,7 +5,7 @@
     server       for installations without another authority: host names, signed by the same one
 
 All keys are on the curve P-256, supported by every TLS library. A worker's certificate is for clients only, a server's
-for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enroll`).
+for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enrol`).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Counters:
                 oldest[key] = min(oldest.get(key, since), since)
         waiting = self._waiting()
         keys = sorted({*self._delays, *waiting})
-        self._found.lines = [
+        self._found.queues = [
             QueueStats(
                 priority=key[0].name, tenant=key[1], delays=self._delays.get(key, Histogram()),
                 waiting=waiting.get(key, 0), longest_waiting=max(0.0, until - oldest.get(key, until)),

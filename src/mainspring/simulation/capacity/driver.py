@@ -52,7 +52,7 @@ class _PoolSimulation:
         self._arrivals = load.arrivals()
         self._next_arrival: Arrival | None = next(self._arrivals, None)
         self._shard = Shard(load.shard, seed=(seed, pool), scheduler_settings=scenario.scheduler_settings())
-        self._fleet = VirtualWorkers(scenario, pool)
+        self._workers = VirtualWorkers(scenario, pool)
         self._intake = SimulatedIntake(scenario.host.read)
         self._counters = Counters(scenario, pool, self._shard.memory, self._intake)
         self._pace = BatchSizer()
@@ -78,7 +78,7 @@ class _PoolSimulation:
         """When the next event is due."""
         if self._urgent or self._ordinary or self._shard.has_more():
             return at
-        moment = min(self._turned_at + MAX_WAIT_SECONDS, self._fleet.next_at())
+        moment = min(self._turned_at + MAX_WAIT_SECONDS, self._workers.next_at())
         if self._next_arrival is not None:
             moment = min(moment, self._next_arrival.at + self._host.read)
         if self._intake.due_at is not None:
@@ -99,8 +99,8 @@ class _PoolSimulation:
                 lane = self._urgent if arrival.run.priority is Priority.P0 else self._ordinary
                 lane.append(RunArrived(run=arrival.run, job=arrival.job))
                 if arrival.left is not None:
-                    self._fleet.task_outcomes.left[arrival.run.id] = arrival.left
-        for event in self._fleet.events_until(at):
+                    self._workers.task_outcomes.left[arrival.run.id] = arrival.left
+        for event in self._workers.events_until(at):
             if isinstance(event, WorkerHeartbeat | WorkerRegistered):
                 self._urgent.append(event)
             else:
@@ -127,7 +127,7 @@ class _PoolSimulation:
         self._pace.observe(rows, seconds)
         self._counters.batch_closed(batch, at, self._busy_until)
         self._intake.batch_durable(batch.runs, self._busy_until)
-        self._fleet.apply_effects(batch.effects, self._busy_until)
+        self._workers.apply_effects(batch.effects, self._busy_until)
 
     def _next_events(self) -> list[Event]:
         events: list[Event] = []
@@ -139,9 +139,9 @@ class _PoolSimulation:
 
 def rules_of(scenario: Scenario, pool: int) -> SharingRules:
     """The quotas of a pool's tenants: their weights, and their guaranteed cores."""
-    tenants, fleet = scenario.tenants_of(pool), scenario.workers
-    shares = sum(machine.share for machine in fleet.machines)
-    cores = sum(machine.cpu * machine.share for machine in fleet.machines) / shares * fleet.count / fleet.pools
+    tenants, workers = scenario.tenants_of(pool), scenario.workers
+    shares = sum(machine.share for machine in workers.machines)
+    cores = sum(machine.cpu * machine.share for machine in workers.machines) / shares * workers.count / workers.pools
     weights = sum(scenario.weight(tenant) for tenant in tenants)
     rows = {}
     for tenant in tenants:

@@ -141,17 +141,19 @@ def pool_name(pool: int) -> str:
 
 def spec_of(kind: JobKind) -> JobSpec:
     """The definition of a job."""
-    work, room = msgspec.Raw(work_of(kind)), kind.room
+    work, resources = msgspec.Raw(work_of(kind)), kind.resources
     if kind.fan_out:
-        lists = TaskSpec(name=LISTS, resources=room, work=work)
-        item = TaskSpec(name="item", needs=(Edge(task=LISTS),), for_each=f"outputs.{LISTS}", resources=room, work=work)
-        joins = TaskSpec(name="joins", needs=(Edge(task="item"),), resources=room, work=work)
+        lists = TaskSpec(name=LISTS, resources=resources, work=work)
+        item = TaskSpec(
+            name="item", needs=(Edge(task=LISTS),), for_each=f"outputs.{LISTS}", resources=resources, work=work
+        )
+        joins = TaskSpec(name="joins", needs=(Edge(task="item"),), resources=resources, work=work)
         return JobSpec(name=kind.name, tasks=(lists, item, joins), max_fan_out=kind.fan_out)
     tasks: list[TaskSpec] = []
     before: tuple[Edge, ...] = ()
     for stage, size in enumerate(kind.stages):
         names = [f"{kind.name}-{stage}-{place}" for place in range(size)] if len(kind.stages) > 1 else [kind.name]
-        tasks += [TaskSpec(name=name, needs=before, resources=room, work=work) for name in names]
+        tasks += [TaskSpec(name=name, needs=before, resources=resources, work=work) for name in names]
         before = tuple(Edge(task=name) for name in names)
     return JobSpec(name=kind.name, tasks=tuple(tasks))
 

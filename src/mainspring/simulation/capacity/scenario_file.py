@@ -1,7 +1,7 @@
 """Strict parser of scenario files: every fault is reported with its line. `scenarios/` has the built-in ones.
 
-To add one of those, put its file there: that is all. What a scenario may say is in `scenario.py`, and how each field is
-written in the tables here.
+To add one, add its file there. The types of a scenario are in `scenario.py`; the tables here say how each field is
+written.
 """
 
 from __future__ import annotations

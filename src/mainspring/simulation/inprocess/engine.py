@@ -37,7 +37,7 @@ LEASE = timedelta(days=36_500)
 """No other host competes for the lease, however far a virtual clock jumps."""
 CORES = 32
 """Minimum number of one-core tasks that run at a time."""
-_ROOM = Offer(CORES * 1_000, 2**52, 10**5, 2**60)
+_OFFER = Offer(CORES * 1_000, 2**52, 10**5, 2**60)
 
 
 class LocalEngine:
@@ -54,7 +54,7 @@ class LocalEngine:
         self._ended_events: dict[str, asyncio.Event] = {}
         functions = _functions_of(jobs)
         cores = max((task.resources.cpu_millis for job in jobs for task in job.recorded.spec.tasks), default=0)
-        offer = replace(_ROOM, cpu_millis=max(_ROOM.cpu_millis, cores))
+        offer = replace(_OFFER, cpu_millis=max(_OFFER.cpu_millis, cores))
         self.worker = LocalWorker(
             functions, offer, {HANDLER_LABEL + name: "1" for name in functions}, clock, on_threads
         )

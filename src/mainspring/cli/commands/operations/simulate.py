@@ -24,7 +24,7 @@ from mainspring.simulation.capacity.figures import (
     sentences,
 )
 from mainspring.simulation.capacity.page import make_page
-from mainspring.simulation.capacity.processes import simulate_fleet
+from mainspring.simulation.capacity.processes import simulate_pools
 from mainspring.simulation.capacity.report import PriorityRow, Report, TenantRow, make_report
 from mainspring.simulation.capacity.scenario import Scenario, scaled
 from mainspring.simulation.capacity.scenario_file import builtin, find_scenario, text_of
@@ -111,7 +111,7 @@ def simulate(
 def _play(name: str, seed: int, scale: float, processes: int | None, *, with_timing: bool) -> tuple[Report, bool]:
     scenario = scaled(find_scenario(name), scale)
     with progress_bar(f"Simulating {scenario.name}", _STEPS) as done:
-        played = simulate_fleet(
+        played = simulate_pools(
             scenario, seed, processes=processes or os.cpu_count() or 1, progress=lambda part: done(int(part * _STEPS))
         )
     report = make_report(scenario, played.pools, seed=seed, scale=scale, version=__version__, with_timing=with_timing)
