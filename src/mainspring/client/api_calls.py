@@ -172,8 +172,9 @@ class Calls:
         asked = {**(params or {}), "why": why or None}
         return self._send("DELETE", path, ActionResult, version=version, repeatable=True, params=asked)
 
-    def _of_tenant(self) -> Parameters:
-        return {"tenant": self.tenant}
+    def _of_tenant(self, tenant: str | None = None) -> Parameters:
+        """Return the parameter for a tenant (default: the client's)."""
+        return {"tenant": tenant or self.tenant}
 
     def _draw_key(self) -> str:
         return new_id("key", self._connection.clock.wall(), self._random)

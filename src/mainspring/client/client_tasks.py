@@ -176,7 +176,7 @@ class TaskCalls(Calls):
 
     def dead_letters(self, *, job: str | None = None, limit: int | None = None) -> Iterator[DeadLetterView]:
         """List dead letters, latest first, including those of archived runs."""
-        return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
+        return self._list("/dead-letters", DeadLetterView, {**self._of_tenant(), "job": job}, limit)
 
     def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Retry a dead letter: the task itself, or a new run if its run is archived."""
@@ -207,7 +207,7 @@ class TaskCalls(Calls):
     def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> Iterator[AlertView]:
         """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""
         state = None if is_open is None else "open" if is_open else "resolved"
-        return self._list("/alerts", AlertView, {"tenant": self.tenant, "state": state}, limit)
+        return self._list("/alerts", AlertView, {**self._of_tenant(), "state": state}, limit)
 
     def durations(self, job: str) -> list[DurationView]:
         """Get duration statistics of a job: the run first, then each task by name."""

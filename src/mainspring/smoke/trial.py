@@ -68,13 +68,13 @@ def run_trial(client: Client, clock: SystemClock, trial: Trial, advance: Callabl
             until = began + trial.seconds
             verdict_text = _wait(client, clock, runs, until, advance)
             is_timed_out = clock.monotonic() >= until
-            probe_results = [
+            results = [
                 ProbeResult(probe=probe, run=client.run(run.id), tasks=_records(client, run), verdict_text=verdict_text)
                 for probe, run in runs
             ]
     # Workers that joined meanwhile may have run some of the tasks.
     workers = {one.id: one for one in environment.workers} | _available_workers(client, pool)
-    found = judge(probe_results, workers, is_strict=trial.is_strict)
+    found = judge(results, workers, is_strict=trial.is_strict)
     return SmokeReport(
         server=client.url,
         tenant=client.tenant or "",
