@@ -3,8 +3,8 @@
 A task's delay is from the moment it became ready (for the first tasks of a run: was submitted) until its assignment is
 durable. Tasks that became ready in the warm-up are not counted.
 
-Shares are compared in seconds in which at least two tenants have had work waiting for a second: what they use together
-is divided by their weights.
+Shares are compared in seconds in which at least two tenants have had work waiting for a second: each is due the part by
+weight of their total use.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
         batch ─► commit         a fixed time, and a time for each row
         effects ─► workers      when it is durable
 
-Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes
+The shard, the size of batches (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and all limits
 are the real ones. A moment of the virtual clock costs nothing: a pool is simulated as fast as its shard decides.
 """
 
@@ -55,7 +55,7 @@ class _PoolSimulation:
         self._workers = VirtualWorkers(scenario, pool)
         self._intake = SimulatedIntake(scenario.host.read)
         self._counters = Counters(scenario, pool, self._shard.memory, self._intake)
-        self._pace = BatchSizer()
+        self._batch_sizer = BatchSizer()
         self._cpu = cpu
         self._urgent: deque[Event] = deque()
         self._ordinary: deque[Event] = deque([RulesChanged(rules=rules_of(scenario, pool))])
@@ -95,7 +95,7 @@ class _PoolSimulation:
             self._counters.arrived(self._next_arrival)
             self._next_arrival = next(self._arrivals, None)
         if self._intake.due_at is not None and self._intake.due_at <= at:
-            for arrival in self._intake.read(self._shard.memory, self._pace.hold, at):
+            for arrival in self._intake.read(self._shard.memory, self._batch_sizer.hold, at):
                 lane = self._urgent if arrival.run.priority is Priority.P0 else self._ordinary
                 lane.append(RunArrived(run=arrival.run, job=arrival.job))
                 if arrival.left is not None:
@@ -110,9 +110,9 @@ class _PoolSimulation:
         """One turn of the shard, and its commit."""
         now, shard = START + timedelta(seconds=at), self._shard
         began = self._cpu()
-        shard.begin(now=now, budget=self._pace.rows() * 2 // 3)
-        if self._pace.hold is not shard.memory.queues.suspended_from:
-            shard.take([StoreLagged(hold=self._pace.hold)], now=now)
+        shard.begin(now=now, budget=self._batch_sizer.rows() * 2 // 3)
+        if self._batch_sizer.hold is not shard.memory.queues.suspended_from:
+            shard.take([StoreLagged(hold=self._batch_sizer.hold)], now=now)
         is_urgent = any(isinstance(event, RunArrived) for event in self._urgent)
         while (self._urgent or self._ordinary) and not shard.is_spent():
             shard.take(self._next_events(), now=now)
@@ -124,7 +124,7 @@ class _PoolSimulation:
             return
         seconds = self._host.commit + rows * self._host.row
         self._busy_until = at + seconds
-        self._pace.observe(rows, seconds)
+        self._batch_sizer.observe(rows, seconds)
         self._counters.batch_closed(batch, at, self._busy_until)
         self._intake.batch_durable(batch.runs, self._busy_until)
         self._workers.apply_effects(batch.effects, self._busy_until)

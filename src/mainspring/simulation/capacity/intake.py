@@ -1,7 +1,7 @@
 """Simulated intake: runs are read as fast as the shard has capacity for them, as by a host (`host/intake.py`).
 
-The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was
-handed over counts until its batch is durable.
+The rule is the real one (`core/admission/intake.py`). A read takes a fixed time, and the runs that it returned count as
+in transit until their batch is durable.
 """
 
 from __future__ import annotations

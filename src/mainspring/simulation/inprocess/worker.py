@@ -202,7 +202,7 @@ class _Call:
             self.raised = Refused(f"the return value of {self.assignment.name} can't be its output: {unfit}")
         return Outcome.SUCCEEDED if unfit is None else Outcome.FAILED, output, unfit
 
-    # the voice of the context: any thread may speak
+    # the channel of the task context; called from any thread
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
