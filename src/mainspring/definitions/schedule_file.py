@@ -32,6 +32,7 @@ from mainspring.definitions.files.field_values import (
     as_flag,
     as_seconds,
     as_text,
+    duration_fields,
     mismatch,
 )
 from mainspring.definitions.files.sources import Entry, Node, parse, plain
@@ -163,8 +164,7 @@ SCHEDULE_FIELDS = {
     "missed": Field(("missed",), OneOf(tuple(Missed))),
     "catch_up": Field(("max_catch_up_windows",), as_count),
     "max_catch_up_windows": Field(("max_catch_up_windows",), as_count),
-    "max_delay": Field(("max_delay_seconds",), as_seconds),
-    "max_delay_seconds": Field(("max_delay_seconds",), plain),
+    **duration_fields("max_delay"),
     "jitter": Field(("jitter_seconds",), _whole_seconds),
     "jitter_seconds": Field(("jitter_seconds",), plain),
     "overlap": Field(("overlap",), OneOf(tuple(Overlap))),

@@ -104,6 +104,12 @@ def as_seconds(node: Node) -> float:
     return measured(node, parse_seconds)
 
 
+def duration_fields(*names: str) -> dict[str, Field]:
+    """Return the fields of durations: `NAME` such as 10m, and `NAME_seconds` of the strict form, a number."""
+    readers = {"": as_seconds, "_seconds": plain}
+    return {name + end: Field((f"{name}_seconds",), read) for name in names for end, read in readers.items()}
+
+
 def as_flag(node: Node) -> bool:
     """Read a boolean."""
     if not isinstance(node.value, bool):
