@@ -22,6 +22,7 @@ _WORDS = (
     (r"\bawait ", ""),
     (r"\bAsync(Client|Iterator|ExitStack)\b", r"\1"),
     (r"\basync(contextmanager)\b", r"\1"),
+    (r"\baiter\(", "iter("),
     (r"\b__a(enter|exit|iter)__\b", r"__\1__"),
     (r"\benter_async_context\b", "enter_context"),
     (r"\.a(close|read|iter_raw|iter_bytes|iter_lines)\(", r".\1("),
@@ -30,8 +31,8 @@ _WORDS = (
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
 )
 """Patterns and their replacements."""
-_RUFF_FIXES = ("--fix", "--unsafe-fixes", "--select", "I,UP028")
-"""Sort imports, and use `yield from`, which async generators don't have."""
+_RUFF_FIXES = ("--fix", "--unsafe-fixes", "--select", "C416,I,UP028")
+"""Sort imports, and use `yield from` and `list`, which async generators don't have."""
 
 
 def target_of(source: Path) -> Path:

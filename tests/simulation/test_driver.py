@@ -8,7 +8,7 @@ import pytest
 from mainspring.simulation.capacity.driver import simulate_pool
 from mainspring.simulation.capacity.duration_model import DurationModel, DurationSpec
 from mainspring.simulation.capacity.measurements import Histogram, PoolResult
-from mainspring.simulation.capacity.processes import simulate_fleet
+from mainspring.simulation.capacity.processes import simulate_pools
 from mainspring.simulation.capacity.report import Report
 from mainspring.simulation.capacity.scenario import Scenario
 from mainspring.simulation.capacity.scenario_file import read_scenario
@@ -35,7 +35,7 @@ def played(scenario: Scenario, seed: int = 1) -> Report:
 def test_the_same_seed_gives_the_same_report_byte_for_byte_in_any_number_of_processes() -> None:
     scenario = read_scenario("two.yaml", TWO_POOLS)
     here = msgspec.json.encode(played(scenario))
-    elsewhere = report_of(scenario, simulate_fleet(scenario, 1, processes=2).pools)
+    elsewhere = report_of(scenario, simulate_pools(scenario, 1, processes=2).pools)
 
     assert msgspec.json.encode(elsewhere) == here
     assert msgspec.json.encode(played(scenario, seed=2)) != here
@@ -54,7 +54,7 @@ def test_every_task_is_counted_once() -> None:
     assert not report.is_partial
 
 
-def test_an_interrupted_play_gives_what_there_is_by_then() -> None:
+def test_an_interrupted_simulation_returns_partial_results() -> None:
     scenario = read_scenario("two.yaml", TWO_POOLS.replace("lasts: 6s", "lasts: 10h"))
     told: list[float] = []
 
@@ -63,7 +63,7 @@ def test_an_interrupted_play_gives_what_there_is_by_then() -> None:
         if len(told) == 1:
             raise KeyboardInterrupt
 
-    played = simulate_fleet(scenario, 1, processes=2, progress=interrupt)
+    played = simulate_pools(scenario, 1, processes=2, progress=interrupt)
     report = report_of(scenario, played.pools)
 
     assert played.was_interrupted
@@ -111,7 +111,7 @@ def test_a_fan_out_makes_a_task_for_each_item() -> None:
     assert [row.tenant for row in report.tenants] == ["tenant-002"]
 
 
-def test_a_p0_takes_the_room_of_others() -> None:
+def test_a_p0_preempts_other_tasks() -> None:
     report = played(small())
 
     assert report.preemptions > 0
@@ -120,7 +120,7 @@ def test_a_p0_takes_the_room_of_others() -> None:
     assert urgent * 10 < bulk
 
 
-def test_shares_follow_weights_where_everybody_waits() -> None:
+def test_shares_follow_weights_if_all_tenants_wait() -> None:
     """Three tenants with the same load, and more of it than capacity: their weights decide."""
     text = TWO_POOLS.replace("count: 5, weights: [1, 3]", "count: 3, weights: [1, 2, 4]").replace(
         "pools: 2", "pools: 1"
@@ -134,7 +134,7 @@ def test_shares_follow_weights_where_everybody_waits() -> None:
     assert report.used_most > 0.95
 
 
-def test_lengths_have_the_quantiles_that_were_asked_for() -> None:
+def test_durations_have_the_quantiles_of_their_spec() -> None:
     durations = DurationModel(DurationSpec(p10=1, p50=10, p90=60, p99=600))
     drawn = sorted(durations.of(f"task-{number}") for number in range(20_000))
     histogram = Histogram()
@@ -149,7 +149,7 @@ def test_lengths_have_the_quantiles_that_were_asked_for() -> None:
     assert durations.left(0.5, 0.5) > durations.mean  # standing tasks are mostly long ones
 
 
-def test_nothing_is_lost_when_measures_travel() -> None:
+def test_a_result_is_the_same_after_encoding_and_decoding() -> None:
     scenario = read_scenario("two.yaml", TWO_POOLS)
     measures = simulate_pool(scenario, 1, 1, cpu=lambda: 0.0)
 

@@ -113,32 +113,22 @@ class Calls:
 
     def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[T]:
         """Iterate over a paged list, at most `limit` items."""
+        asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": None}
         left = limit
-        for page in self._pages(path, kind, params, limit):
+        while True:
+            page: Page[T] = self._get(path, Page[kind], asked)  # type: ignore[valid-type]
             yield from page.items[:left]
             if left is not None:
                 left -= len(page.items)
-                if left <= 0:
-                    return
-
-    def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
-        """Return all items of a short list."""
-        found: list[T] = []
-        for page in self._pages(path, kind, params or {}, None):
-            found += page.items
-        return found
-
-    def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[Page[T]]:
-        cursor: str | None = None
-        while True:
-            asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": cursor}
-            page: Page[T] = self._get(path, Page[kind], asked)  # type: ignore[valid-type]
-            yield page
-            before, cursor = cursor, page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None or (left is not None and left <= 0):
                 return
-            if cursor == before:
+            if page.next_cursor == asked["cursor"]:
                 raise Unavailable(f"{path}: the server returned the same page twice")
+            asked["cursor"] = page.next_cursor
+
+    def _all(self, path: str, kind: type[T]) -> list[T]:
+        """Return all items of a short list."""
+        return list(self._list(path, kind, {}, None))
 
     def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
         """Count the items of a list."""
@@ -182,8 +172,9 @@ class Calls:
         asked = {**(params or {}), "why": why or None}
         return self._send("DELETE", path, ActionResult, version=version, repeatable=True, params=asked)
 
-    def _of_tenant(self) -> Parameters:
-        return {"tenant": self.tenant}
+    def _of_tenant(self, tenant: str | None = None) -> Parameters:
+        """Return the parameter for a tenant (default: the client's)."""
+        return {"tenant": tenant or self.tenant}
 
     def _draw_key(self) -> str:
         return new_id("key", self._connection.clock.wall(), self._random)

@@ -58,13 +58,13 @@ def copy_artifact(artifact: ArtifactView, write: Callable[[bytes], object]) -> N
 
 
 def place_of(root: str, key: str) -> str:
-    """The URL of a key in a storage."""
+    """Return the URL of a key in a storage."""
     return f"{root.rstrip('/')}/{quote(key)}"
 
 
 @lru_cache(maxsize=64)
 def open_bucket(name: str) -> S3Store:
-    """A bucket, as the environment says: credentials, region, endpoint. Raises Refused."""
+    """Open a bucket with the credentials, region and endpoint of the environment. Raises Refused."""
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
 
@@ -87,7 +87,7 @@ def open_bucket(name: str) -> S3Store:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of the storage says, without what is for its authors."""
+    """Return the first line of a storage error: the rest is debug output of the library."""
     return str(error).partition("\n")[0][:500] or type(error).__name__
 
 

@@ -95,8 +95,7 @@ class Client(TaskCalls, ScheduleCalls, SharingCalls, ClaimCalls, AdminCalls):
         `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; VersionMismatch if `if_match` is
         set and not its latest version.
         """
-        params = {"tenant": tenant or self.tenant}
-        return self._delete(f"/jobs/{name}", why, version=if_match, params=params)
+        return self._delete(f"/jobs/{name}", why, version=if_match, params=self._of_tenant(tenant))
 
     def job_trend(self, name: str, *, days: int = 30) -> TrendView:
         """Get results and durations of a job's runs over the last days."""

@@ -188,7 +188,7 @@ class AdminCalls(Calls):
         The chain of the installation has the tenant `*`.
         """
         while True:
-            params = {"tenant": tenant or self.tenant, "after": after, "limit": MAX_PAGE_SIZE}
+            params = {**self._of_tenant(tenant), "after": after, "limit": MAX_PAGE_SIZE}
             page = self._get("/audit/chain", Page[AuditView], params)
             if not page.items:
                 return
@@ -197,7 +197,7 @@ class AdminCalls(Calls):
 
     def verify_audit(self, tenant: str | None = None) -> VerificationView:
         """Have the server verify a tenant's chain."""
-        return self._get("/audit/verification", VerificationView, {"tenant": tenant or self.tenant})
+        return self._get("/audit/verification", VerificationView, self._of_tenant(tenant))
 
     # webhooks
 

@@ -37,7 +37,7 @@ class ScheduleCalls(Calls):
 
     def schedules(self, *, job: str | None = None, limit: int | None = None) -> Iterator[ScheduleView]:
         """List the schedules, without definitions."""
-        return self._list("/schedules", ScheduleView, {"tenant": self.tenant, "job": job}, limit)
+        return self._list("/schedules", ScheduleView, {**self._of_tenant(), "job": job}, limit)
 
     def schedule(self, name: str) -> ScheduleView:
         """Get a schedule with its definition."""
@@ -180,7 +180,7 @@ class ScheduleCalls(Calls):
 
     def received_events(self, *, type: str | None = None, limit: int | None = None) -> Iterator[EventView]:
         """List received events, latest first."""
-        return self._list("/events/received", EventView, {"tenant": self.tenant, "type": type}, limit)
+        return self._list("/events/received", EventView, {**self._of_tenant(), "type": type}, limit)
 
     def _schedule_request(
         self, definition: bytes | Mapping[str, object], why: str, since: datetime | None

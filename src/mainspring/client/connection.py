@@ -123,16 +123,10 @@ class Connection:
     def _once(
         self, method: str, path: str, params: Parameters | None, body: bytes | None, headers: Mapping[str, str]
     ) -> httpx2.Response:
-        try:
-            with self._http.stream(
-                method, path, params=query_params(params), content=body, headers=dict(headers)
-            ) as answer:
-                response = self._read(answer)
-        except httpx2.TransportError as error:
-            raise unreachable(self.url, error) from error
-        if response.is_error:
-            raise error_of(response)
-        return response
+        with self.stream(
+            method, path, params=params, body=body, headers=headers, silence_seconds=self.timeout_seconds
+        ) as answer:
+            return self._read(answer)
 
     def _read(self, answer: httpx2.Response) -> httpx2.Response:
         """Read a complete response. Raises TooLarge or Unreachable if it exceeds the limits."""

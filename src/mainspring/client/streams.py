@@ -1,7 +1,7 @@
 # Generated from aio/streams.py by tools/sync_client.py: edit that file, then run `make client`.
-"""Live streams: state transitions as they become durable, and logs as they are written.
+"""Live stream of state transitions, as they become durable.
 
-Both reconnect and resume where they were after a broken connection or a failover, for as long as the connection's
+It reconnects and resumes where it was after a broken connection or a failover, for as long as the connection's
 `retry_timeout_seconds` lasts; nothing is yielded twice.
 """
 
@@ -17,7 +17,6 @@ import msgspec
 
 from mainspring.client.addresses import Parameters
 from mainspring.client.connection import Connection
-from mainspring.client.responses import LogPart, log_part
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import TransitionView
 
@@ -57,7 +56,7 @@ class EventStream:
                     if event.id:
                         self.cursor = event.id
                     yield msgspec.json.decode(event.data, type=TransitionView) if event.event == "transition" else None
-            except Unavailable:
+            except httpx2.TransportError:
                 # Nothing is lost: the stream resumes after the cursor.
                 yield None
             self._lines = self._reconnect()
@@ -74,13 +73,7 @@ class EventStream:
                 "GET", "/events", params=params, headers=headers, silence_seconds=self._silence_seconds
             )
         )
-        return self._events(answer)
-
-    def _events(self, answer: httpx2.Response) -> Iterator[httpx2.ServerSentEvent]:
-        try:
-            yield from httpx2.EventSource(answer)
-        except httpx2.TransportError as error:
-            raise Unavailable(f"the stream of events broke: {error}") from error
+        return iter(httpx2.EventSource(answer))
 
     def _reconnect(self) -> Iterator[httpx2.ServerSentEvent]:
         for delay in self._connection.delays():
@@ -90,33 +83,3 @@ class EventStream:
             except Unavailable:
                 continue
         return self._connect()
-
-
-def read_log(
-    connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
-) -> LogPart:
-    """Read a part of an attempt's log (default: the latest attempt); a negative offset counts from the end."""
-    params = {"attempt": attempt, "offset": offset, "limit": limit}
-    return log_part(connection.request("GET", f"/tasks/{task}/log", params=params))
-
-
-def follow_log(connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0) -> Iterator[bytes]:
-    """Stream the log of one attempt from `offset`, until it ends."""
-    delays = connection.delays()
-    while True:
-        params = {"attempt": attempt, "offset": offset, "follow": True}
-        try:
-            with connection.stream("GET", f"/tasks/{task}/log", params=params, silence_seconds=None) as answer:
-                # A later attempt may have started meanwhile: stay with the same one.
-                attempt = int(answer.headers["X-Log-Attempt"])
-                for chunk in answer.iter_raw():
-                    offset += len(chunk)
-                    yield chunk
-                    delays = connection.delays()
-        except Unavailable:
-            delay = next(delays, None)
-            if delay is None:
-                raise
-            connection.clock.pause(delay)
-        else:
-            return

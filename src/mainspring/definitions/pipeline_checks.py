@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.field_values import suggestion
@@ -49,20 +51,13 @@ def _place(pipeline: Pipeline) -> Position:
 
 def _nodes_in_cycles(waits: Mapping[str, Iterable[str]]) -> set[str]:
     """Return the pipelines on or in front of a cycle, by removing the others."""
-    waiting_for: dict[str, list[str]] = {}
-    open_ends = {name: sum(other in waits for other in others) for name, others in waits.items()}
-    for name, others in waits.items():
-        for other in others:
-            waiting_for.setdefault(other, []).append(name)
-    free = [name for name, count in open_ends.items() if not count]
+    sorter = TopologicalSorter(waits)
+    with suppress(CycleError):
+        sorter.prepare()
     left = set(waits)
-    while free:
-        name = free.pop()
-        left.discard(name)
-        for other in waiting_for.get(name, ()):
-            open_ends[other] -= 1
-            if not open_ends[other]:
-                free.append(other)
+    while free := sorter.get_ready():
+        left.difference_update(free)
+        sorter.done(*free)
     return left
 
 

@@ -5,7 +5,8 @@ A test checks that every field of the tables has one.
 
 from __future__ import annotations
 
-_IN_SECONDS = "Strict form: a number of seconds."
+STRICT_SECONDS = "Strict form: a number of seconds."
+"""Of every field `.._seconds` without a description of its own."""
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {
     "pipeline": {
@@ -14,9 +15,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "labels": "Labels for filters, such as `team: ml`.",
         "on_failure": "Effect of a failed task on the others.",
         "timeout": "Time limit of a run.",
-        "timeout_seconds": _IN_SECONDS,
         "finish_within": "Deadline, relative to the window. An alert is sent when a run is at risk.",
-        "finish_within_seconds": _IN_SECONDS,
         "escalate": "Raise the priority of a run at risk of missing its deadline. Default: true.",
         "retry": "Default retry policy of the tasks.",
         "max_retries": "Retry budget of a run, all tasks together.",
@@ -77,16 +76,11 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "retries": "Maximum number of retries.",
         "max_attempts": "Maximum number of attempts.",
         "retry_delay": "Delay before a retry.",
-        "retry_delay_seconds": _IN_SECONDS,
         "retry": "Retry policy.",
         "timeout": "Time limit; the task is killed afterwards.",
-        "timeout_seconds": _IN_SECONDS,
         "soft_timeout": "Soft time limit; an alert is sent.",
-        "soft_timeout_seconds": _IN_SECONDS,
         "stall": "Time without progress before it is killed.",
-        "stall_seconds": _IN_SECONDS,
         "expected": "Expected duration.",
-        "expected_seconds": _IN_SECONDS,
         "on_skip": "What to do if an upstream task was skipped.",
         "if": "An expression over `outputs` and `params`: if it is false, the task is skipped.",
         "when": "Same as `if`.",
@@ -111,7 +105,6 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "delay": "Delay before the first retry.",
         "factor": "Backoff factor.",
         "cap": "Maximum delay.",
-        "cap_seconds": _IN_SECONDS,
         "linear": "Linear backoff: the delay times the attempt number, without jitter.",
         "memory_factor": "Memory multiplier after running out of memory.",
         "memory_limit": "Maximum memory after multiplying.",
@@ -125,7 +118,6 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "cap": "Maximum delay.",
         "attempts": "Maximum number of attempts for this class.",
         "base_seconds": "Strict form of `delay`.",
-        "cap_seconds": _IN_SECONDS,
         "max_attempts": "Strict form of `attempts`.",
     },
     "rule": {
@@ -153,7 +145,6 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "json": "JSON body, with templates and secrets in its strings. A string that is one expression keeps its type.",
         "expect": "Statuses that are a success, besides 2xx.",
         "timeout": "Time limit of the request. Default: 60s.",
-        "timeout_seconds": _IN_SECONDS,
     },
     "container": {
         "image": "Image name.",
@@ -178,9 +169,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "attempts": "Maximum attempts per item.",
         "retries": "Maximum retries per item.",
         "retry_delay": "Delay before a retry of an item.",
-        "retry_delay_seconds": _IN_SECONDS,
         "timeout": "Time limit per answer.",
-        "timeout_seconds": _IN_SECONDS,
         "on_failure": "What to do if an item fails for good.",
     },
     "reduce": {
@@ -212,10 +201,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "catch_up": "Maximum missed windows to run, the latest ones. Default: 1.",
         "max_catch_up_windows": "Strict form of `catch_up`.",
         "max_delay": "Skip a run that could not start within this time.",
-        "max_delay_seconds": _IN_SECONDS,
         "window": "How late a run may start.",
         "jitter": "Spread starts over this time.",
-        "jitter_seconds": _IN_SECONDS,
         "overlap": "What to do with a window while a run is active. Default: skip.",
         "max_active": "Maximum concurrent runs. Default: 1.",
         "after": "Upstream pipeline to wait for.",
@@ -229,12 +216,10 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "cron": "When it is expected.",
         "timezone": "IANA time zone, such as Europe/Paris. Default: the machine's.",
         "buffer": "How much longer to wait for it.",
-        "buffer_seconds": _IN_SECONDS,
     },
     "after": {
         "job": "Its id: the path of its directory, with dots.",
         "within": "Maximum age of its success.",
-        "within_seconds": _IN_SECONDS,
     },
     "condition": {
         "file_exists": "A file, relative to the pipeline.",

@@ -15,7 +15,7 @@ from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.drafts import Draft
-from mainspring.definitions.files.field_values import Path, Unreadable, as_flag, attempt, suggestion
+from mainspring.definitions.files.field_values import Path, as_flag, suggestion
 from mainspring.definitions.files.pipeline_fields import BESIDE_BLOCK, BLOCK_FIELDS, FROM_PIPELINE, ON_KEYS, Param
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position
 from mainspring.definitions.schedule_file import ScheduleDraft
@@ -136,9 +136,7 @@ def _read_on(draft: Draft, on: Entry) -> Blocks:
     event = _read_event(draft, entries["event"]) if "event" in entries else None
     manual_off = None
     if "manual" in entries:
-        manual = attempt("manual", lambda: as_flag(entries["manual"].node))
-        if isinstance(manual, Unreadable):
-            draft.add_all(manual, ())
+        manual = draft.read("manual", as_flag, entries["manual"].node)
         manual_off = entries["manual"].place if manual is False else None
     return Blocks(own=own, event=event, beside=beside, manual_off=manual_off)
 

@@ -15,13 +15,7 @@ import msgspec
 
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.model.run import FailurePolicy
-from mainspring.definitions.files import (
-    http_and_container_fields,
-    job_fields,
-    map_reduce_fields,
-    pipeline_fields,
-    remote_fields,
-)
+from mainspring.definitions.files import executor_fields, job_fields, map_reduce_fields, pipeline_fields
 from mainspring.definitions.files.field_values import (
     Field,
     Inner,
@@ -40,8 +34,8 @@ from mainspring.definitions.files.field_values import (
     as_texts,
     as_words,
 )
-from mainspring.definitions.files.sources import Node
-from mainspring.definitions.pipeline_descriptions import DESCRIPTIONS
+from mainspring.definitions.files.sources import Node, plain
+from mainspring.definitions.pipeline_descriptions import DESCRIPTIONS, STRICT_SECONDS
 
 Schema: TypeAlias = "dict[str, object]"
 Reader: TypeAlias = "Callable[[Node], object]"
@@ -117,7 +111,9 @@ def _object(what: str, fields: Mapping[str, Reader], required: Iterable[str] = (
 
 def _property(what: str, key: str, read: Reader) -> Schema:
     form = _FORMS[what, key]() if (what, key) in _FORMS else _form(key, read)
-    return {**form, "description": DESCRIPTIONS[what][key]}
+    texts = DESCRIPTIONS[what]
+    description = STRICT_SECONDS if key.endswith("_seconds") and key not in texts else texts[key]
+    return {**form, "description": description}
 
 
 def _form(what: str, read: Reader) -> Schema:
@@ -130,12 +126,19 @@ def _form(what: str, read: Reader) -> Schema:
             return {"anyOf": [item, {"type": "array", "items": item}]}
         case Inside():
             return _object(what, _inner(read.fields))
+        case _ if read is plain and what.endswith("_seconds"):
+            return _NUMBER
         case _:
             return _BY_READER[read]
 
 
 def _either(*forms: Schema) -> Schema:
     return {"anyOf": list(forms)}
+
+
+def _text_or(what: str, fields: Mapping[str, Reader], required: str) -> Callable[[], Schema]:
+    """Return the schema of a mapping with a required field, which a string stands for."""
+    return lambda: _either({"type": "string"}, _object(what, fields, [required]))
 
 
 def _list_or_one(form: Schema, most: int | None = None) -> Schema:
@@ -195,14 +198,6 @@ def _reduce() -> Schema:
     return _either(_form("reduce", map_reduce_fields.REDUCTION), _form("type", map_reduce_fields.REDUCE["type"][1]))
 
 
-def _http() -> Schema:
-    return _either({"type": "string"}, _object("http", _inner(http_and_container_fields.HTTP), ["url"]))
-
-
-def _container() -> Schema:
-    return _either({"type": "string"}, _object("container", _inner(http_and_container_fields.CONTAINER), ["image"]))
-
-
 def _resources() -> Schema:
     return _object("resources", dict.fromkeys(job_fields.RESOURCES, as_text))
 
@@ -210,18 +205,6 @@ def _resources() -> Schema:
 def _param() -> Schema:
     declared = {**_object("param", _inner(pipeline_fields.PARAM)), "type": "object"}
     return {"type": "object", "additionalProperties": _either(declared, {"not": {"type": "object"}})}
-
-
-def _expected() -> Schema:
-    fields: dict[str, Reader] = {
-        "cron": as_text, "timezone": as_text, "buffer": as_seconds, "buffer_seconds": as_number,
-    }  # fmt: skip
-    return _either({"type": "string"}, _object("expected", fields, required=["cron"]))
-
-
-def _after() -> Schema:
-    fields: dict[str, Reader] = {"job": as_text, "within": as_seconds, "within_seconds": as_number}
-    return _either({"type": "string"}, _object("after", fields, required=["job"]))
 
 
 def _fixed(schema: Schema) -> Callable[[], Schema]:
@@ -232,6 +215,10 @@ _RETRIES: Schema = {"type": "integer", "minimum": 0, "maximum": 4}
 _TRIES: Schema = {"type": "integer", "minimum": 1, "maximum": pipeline_fields.MAX_ATTEMPTS}
 _URL: Schema = {"type": "string", "examples": ["${env:HOOK}"]}
 _PRIORITY: Schema = {"enum": ["P0", "P1", "P2", "p0", "p1", "p2"]}
+_EXPECTED: dict[str, Reader] = {
+    "cron": as_text, "timezone": as_text, "buffer": as_seconds, "buffer_seconds": as_number,
+}  # fmt: skip
+_AFTER: dict[str, Reader] = {"job": as_text, "within": as_seconds, "within_seconds": as_number}
 _SHARED: dict[str, Callable[[], Schema]] = {
     "schedule": _block,
     "notify": _notify,
@@ -245,8 +232,6 @@ _SHARED: dict[str, Callable[[], Schema]] = {
 _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     **{(what, key): _shared(key) for what in ("pipeline", "task") for key in ("input", "map", "reduce", "invoker")},
     ("pipeline", "on_failure"): _fixed({"enum": list(FailurePolicy)}),
-    ("pipeline", "timeout_seconds"): _fixed(_NUMBER),
-    ("pipeline", "finish_within_seconds"): _fixed(_NUMBER),
     ("pipeline", "retry"): _shared("retry"),
     ("pipeline", "tasks"): lambda: {"type": "array", "items": _task(), "minItems": 1},
     ("pipeline", "defaults"): _defaults,
@@ -260,10 +245,10 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("task", "args"): _fixed(_MAPPING),
     ("task", "values"): _fixed(_MAPPING),
     ("task", "work"): _fixed(_MAPPING),
-    ("task", "http"): _http,
-    ("task", "container"): _container,
-    ("task", "kubernetes"): lambda: _object("kubernetes", _inner(remote_fields.KUBERNETES), ["image"]),
-    ("task", "ray"): lambda: _object("ray", _inner(remote_fields.RAY), ["run"]),
+    ("task", "http"): _text_or("http", _inner(executor_fields.HTTP), "url"),
+    ("task", "container"): _text_or("container", _inner(executor_fields.CONTAINER), "image"),
+    ("task", "kubernetes"): lambda: _object("kubernetes", _inner(executor_fields.KUBERNETES), ["image"]),
+    ("task", "ray"): lambda: _object("ray", _inner(executor_fields.RAY), ["run"]),
     ("ray", "runtime_env"): _fixed(_MAPPING),
     ("task", "resources"): _shared("resources"),
     ("task", "retries"): _fixed(_RETRIES),
@@ -272,10 +257,6 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("task", "on_skip"): _fixed({"enum": ["skip", "run"]}),
     ("task", "if"): _fixed(_TEXT),
     ("task", "when"): _fixed(_TEXT),
-    **{
-        ("task", f"{name}_seconds"): _fixed(_NUMBER)
-        for name in ("retry_delay", "timeout", "soft_timeout", "stall", "expected")
-    },
     ("retry", "classes"): lambda: {
         "type": "object",
         "propertyNames": {"enum": list(FailureClass)},
@@ -288,10 +269,10 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("input", "items"): _fixed({"type": "array", "items": _MAPPING}),
     ("schedule", "every"): _fixed(_LENGTH),
     ("schedule", "jitter"): _fixed(_LENGTH),
-    ("schedule", "expected"): _expected,
+    ("schedule", "expected"): _text_or("expected", _EXPECTED, "cron"),
     ("schedule", "max_delay_seconds"): _fixed({"type": ["number", "null"]}),
     ("schedule", "jitter_seconds"): _fixed({"type": ["integer", "null"]}),
-    ("schedule", "after"): _after,
+    ("schedule", "after"): _text_or("after", _AFTER, "job"),
     ("schedule", "condition"): lambda: _either(
         {"type": "string"}, _object("condition", _inner(pipeline_fields.CONDITION))
     ),

@@ -114,9 +114,9 @@ def _describe(task: TaskSpec) -> Sequence[str]:
         said.append(f"retried {times}{first}{longest}")
     if task.timeout_seconds is not None:
         said.append(f"at most {format_seconds(task.timeout_seconds)}")
-    room = task.resources
-    said.append(f"{room.cpu_millis / 1_000:g} cpu, {format_bytes(room.memory_bytes)}")
-    if room.gpus:
-        said.append(f"{room.gpus} gpus")
+    resources = task.resources
+    said.append(f"{resources.cpu_millis / 1_000:g} cpu, {format_bytes(resources.memory_bytes)}")
+    if resources.gpus:
+        said.append(f"{resources.gpus} gpus")
     said += [f"{key}={value}" for key, value in task.labels.items()]
     return said

@@ -32,6 +32,7 @@ from mainspring.definitions.files.field_values import (
     as_flag,
     as_seconds,
     as_text,
+    duration_fields,
     mismatch,
 )
 from mainspring.definitions.files.sources import Entry, Node, parse, plain
@@ -119,10 +120,11 @@ def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object
     def read(node: Node) -> object:
         if not isinstance(node.value, dict):
             return {short: as_text(node)}
-        return {
-            fields[key][0] if key in fields else key: fields[key][1](entry.node) if key in fields else plain(entry.node)
-            for key, entry in node.value.items()
-        }
+        found = {}
+        for key, entry in node.value.items():
+            name, convert = fields.get(key, (key, plain))
+            found[name] = convert(entry.node)
+        return found
 
     return read
 
@@ -162,8 +164,7 @@ SCHEDULE_FIELDS = {
     "missed": Field(("missed",), OneOf(tuple(Missed))),
     "catch_up": Field(("max_catch_up_windows",), as_count),
     "max_catch_up_windows": Field(("max_catch_up_windows",), as_count),
-    "max_delay": Field(("max_delay_seconds",), as_seconds),
-    "max_delay_seconds": Field(("max_delay_seconds",), plain),
+    **duration_fields("max_delay"),
     "jitter": Field(("jitter_seconds",), _whole_seconds),
     "jitter_seconds": Field(("jitter_seconds",), plain),
     "overlap": Field(("overlap",), OneOf(tuple(Overlap))),

@@ -5,11 +5,10 @@
     scenes.py        the scenes: what happens when
     measures.py      results of the scenes as numbers; pure
     messages.py      console lines for events and results; pure
-    live_events.py   console lines for the live event stream
     checks.py        expected results
     runner.py        the whole demo, from start to shutdown
 
 Nothing is simulated: everything shown comes from the server. To add a scene: write a function in `scenes.py`, add it
-to `SCENES`, add a measure and a case in `story.line_for_measure` and `checks.judge`, and list it in
+to `SCENES`, add a measure, its cases in `messages.line_for_measure` and `checks.judge`, and list it in
 docs/guides/demo.md.
 """

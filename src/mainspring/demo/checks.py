@@ -72,45 +72,9 @@ EXPECTED: Sequence[Expected] = (
 
 def judge(measure: Measure) -> list[Check]:
     """Check the result of a scene."""
-    match measure:
-        case measures.Beats():
-            return _judge(
-                "heartbeat", measure,
-                {"each window has one run": measure.runs == measure.windows, "it runs repeatedly": measure.runs > 1},
-            )  # fmt: skip
-        case measures.Forecast():
-            return _judge("weather", measure, _weather(measure))
-        case measures.Waiting():
-            return _judge("orders", measure, {"no run before the event": measure.runs == 0})
-        case measures.Arrived():
-            return _judge("orders", measure, {"the event triggers a run": measure.state == SUCCEEDED})
-        case measures.Unplaceable():
-            return _judge(
-                "thumbs", measure,
-                {"it stays queued": measure.state == "QUEUED", "no worker matches": measure.offering == 0},
-            )  # fmt: skip
-        case measures.Share():
-            return _judge("flood", measure, _flood(measure))
-        case measures.DeadLetter():
-            return _judge("invoices", measure, _invoices(measure))
-        case measures.Stalled():
-            return _judge("thumb", measure, _thumb(measure))
-        case measures.Killed():
-            return _judge("kill", measure, {"the worker was busy": measure.running > 0})
-        case measures.Moved():
-            return _judge("kill", measure, _kill(measure))
-        case measures.Storm():
-            return _judge("storm", measure, _storm(measure))
-        case measures.Census():
-            return _judge(
-                "totals", measure,
-                {
-                    "only invoices failed": measure.failed == ("invoices",),
-                    "only thumbs never started": {*measure.never_started} - {"heartbeat"} == {"media/thumbs"},
-                },
-            )  # fmt: skip
-        case _:
-            assert_never(measure)
+    scene, results = _results(measure)
+    encoded = msgspec.json.encode(measure).decode()
+    return [Check(scene=scene, name=name, ok=ok, found="" if ok else encoded) for name, ok in results.items()]
 
 
 def check_lines(lines: Sequence[Line]) -> Iterator[Check]:
@@ -121,54 +85,66 @@ def check_lines(lines: Sequence[Line]) -> Iterator[Check]:
         yield Check(scene=expected.scene, name=expected.name, ok=ok, found="" if ok else about or "no line about it")
 
 
-def _weather(measure: measures.Forecast) -> dict[str, bool]:
-    return {
-        "the run succeeds": measure.state == SUCCEEDED,
-        "one task per city": measure.tasks == len(scenario.CITIES),
-        f"{scenario.UNLUCKY} fails twice, then succeeds": measure.ends == ("failed", "failed", "succeeded"),
-    }
-
-
-def _flood(measure: measures.Share) -> dict[str, bool]:
-    return {
-        "both runs succeed": measure.states == (SUCCEEDED, SUCCEEDED),
-        "all tasks exist": (measure.busy_tasks, measure.modest_tasks) == (scenario.FLOOD, scenario.PREVIEWS),
-        "the small run does not wait for the large one": measure.overtaken > 0,
-    }
-
-
-def _invoices(measure: measures.DeadLetter) -> dict[str, bool]:
-    return {
-        "the run fails": measure.state == "FAILED",
-        "it is not retried": measure.attempts == 1,
-        "it is a dead letter": measure.dead_letters == 1,
-    }
-
-
-def _thumb(measure: measures.Stalled) -> dict[str, bool]:
-    return {
-        "the hanging task is stopped and retried": measure.ends == ("timed_out", "succeeded"),
-        "an alert is raised": measure.alert != "",
-        "it finally succeeds": measure.state == SUCCEEDED,
-    }
-
-
-def _kill(measure: measures.Moved) -> dict[str, bool]:
-    return {
-        "the worker is lost": measure.status == "lost",
-        "its tasks are rescheduled": measure.moved > 0,
-        "none is lost": measure.lost == 0,
-        "none runs twice": measure.twice == 0,
-    }
-
-
-def _storm(measure: measures.Storm) -> dict[str, bool]:
-    return {
-        "all fire at the same instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
-        "each runs once": (measure.runs, measure.succeeded) == (scenario.STORM, scenario.STORM),
-    }
-
-
-def _judge(scene: str, measure: Measure, found: dict[str, bool]) -> list[Check]:
-    encoded = msgspec.json.encode(measure).decode()
-    return [Check(scene=scene, name=name, ok=ok, found="" if ok else encoded) for name, ok in found.items()]
+def _results(measure: Measure) -> tuple[str, dict[str, bool]]:
+    """Return the scene of a measure, and the results of its checks by name."""
+    match measure:
+        case measures.Beats():
+            return "heartbeat", {
+                "each window has one run": measure.runs == measure.windows,
+                "it runs repeatedly": measure.runs > 1,
+            }
+        case measures.Forecast():
+            return "weather", {
+                "the run succeeds": measure.state == SUCCEEDED,
+                "one task per city": measure.tasks == len(scenario.CITIES),
+                f"{scenario.UNLUCKY} fails twice, then succeeds": measure.ends == ("failed", "failed", "succeeded"),
+            }
+        case measures.Waiting():
+            return "orders", {"no run before the event": measure.runs == 0}
+        case measures.Arrived():
+            return "orders", {"the event triggers a run": measure.state == SUCCEEDED}
+        case measures.Unplaceable():
+            return "thumbs", {
+                "it stays queued": measure.state == "QUEUED",
+                "no worker matches": measure.offering == 0,
+            }
+        case measures.Share():
+            tasks = (measure.busy_tasks, measure.modest_tasks)
+            return "flood", {
+                "both runs succeed": measure.states == (SUCCEEDED, SUCCEEDED),
+                "all tasks exist": tasks == (scenario.FLOOD, scenario.PREVIEWS),
+                "the small run does not wait for the large one": measure.overtaken > 0,
+            }
+        case measures.DeadLetter():
+            return "invoices", {
+                "the run fails": measure.state == "FAILED",
+                "it is not retried": measure.attempts == 1,
+                "it is a dead letter": measure.dead_letters == 1,
+            }
+        case measures.Stalled():
+            return "thumb", {
+                "the hanging task is stopped and retried": measure.ends == ("timed_out", "succeeded"),
+                "an alert is raised": measure.alert != "",
+                "it finally succeeds": measure.state == SUCCEEDED,
+            }
+        case measures.Killed():
+            return "kill", {"the worker was busy": measure.running > 0}
+        case measures.Moved():
+            return "kill", {
+                "the worker is lost": measure.status == "lost",
+                "its tasks are rescheduled": measure.moved > 0,
+                "none is lost": measure.lost == 0,
+                "none runs twice": measure.twice == 0,
+            }
+        case measures.Storm():
+            return "storm", {
+                "all fire at the same instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
+                "each runs once": (measure.runs, measure.succeeded) == (scenario.STORM, scenario.STORM),
+            }
+        case measures.Census():
+            return "totals", {
+                "only invoices failed": measure.failed == ("invoices",),
+                "only thumbs never started": {*measure.never_started} - {"heartbeat"} == {"media/thumbs"},
+            }
+        case _:
+            assert_never(measure)

@@ -1,6 +1,6 @@
 """Console lines for transitions and results of scenes. Pure: everything comes from the server's answers.
 
-    tell       line for a task transition, if it is notable
+    line_for_change      line for a task transition, if it is notable
     line_for_measure     line for the result of a scene
 
 Lines carry hints with commands that show more; tests/demo/test_messages.py checks that these commands exist.
@@ -152,7 +152,11 @@ def line_for_measure(measure: Measure) -> Line | None:
             text = f"{measure.state}: {measure.offering} of {measure.workers} workers have {measure.wanted}"
             return _measured(LineCode.UNPLACEABLE, "≡", "media/thumbs", text, f"ms show {short(measure.run_id)}")
         case measures.Share():
-            return _share_line(measure)
+            text = (
+                f"{measure.busy_tasks} tasks; {measure.modest}'s {measure.modest_tasks} tasks were submitted later "
+                f"and started before {measure.overtaken} of them"
+            )
+            return _measured(LineCode.FAIR_SHARE, "▲", measure.busy, text, "ms tenants")
         case measures.DeadLetter():
             text = (
                 f"{measure.dead_letters} dead letter after {measure.attempts} attempt: permanent failure, not retried"
@@ -164,7 +168,9 @@ def line_for_measure(measure: Measure) -> Line | None:
             text = f"killed (SIGKILL) with {measure.running} running tasks"
             return _measured(LineCode.WORKER_KILLED, "⚡", measure.worker, text, "ms workers")
         case measures.Moved():
-            text = f"{measure.status}; {_format_moved(measure)}"
+            took = format_seconds(measure.seconds)
+            moved = f"{measure.moved} tasks moved in {took}, {measure.lost} lost, {measure.twice} run twice"
+            text = f"{measure.status}; {moved}"
             return _measured(LineCode.WORKER_LOST, "⚡", measure.worker, text, f"ms show {measure.worker}")
         case measures.Storm():
             late = _format_delay(measure.p95_seconds)
@@ -206,21 +212,8 @@ def _task_reference(run: RunView, task: TaskView) -> str:
     return f"'{short(run.id)}/{task.name}[{task.label}]'" if task.label else f"{short(run.id)}/{task.name}"
 
 
-def _share_line(measure: measures.Share) -> Line:
-    text = (
-        f"{measure.busy_tasks} tasks; {measure.modest}'s {measure.modest_tasks} tasks were submitted later "
-        f"and started before {measure.overtaken} of them"
-    )
-    return _measured(LineCode.FAIR_SHARE, "▲", measure.busy, text, "ms tenants")
-
-
 def _measured(code: LineCode, glyph: str, subject: str, text: str, hint: str) -> Line:
     return Line(glyph=glyph, subject=subject, code=code, text=text, hint=hint)
-
-
-def _format_moved(measure: measures.Moved) -> str:
-    took = format_seconds(measure.seconds)
-    return f"{measure.moved} tasks moved in {took}, {measure.lost} lost, {measure.twice} run twice"
 
 
 def _format_delay(seconds: float) -> str:

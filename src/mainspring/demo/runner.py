@@ -13,25 +13,26 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
-from mainspring.client.aio.client import FINAL_RUN_STATES
+from mainspring.client.aio.client import FINAL_RUN_STATES, AsyncClient
 from mainspring.demo import checks, measures, messages
 from mainspring.demo.checks import Check
 from mainspring.demo.cluster import TENANTS, WORKERS, DemoCluster
-from mainspring.demo.live_events import EventFollower
 from mainspring.demo.measures import Census
 from mainspring.demo.messages import Line, LineCode
 from mainspring.demo.scenario import Timetable
 from mainspring.demo.scenes import SCENES, Scene, SceneContext
 from mainspring.event_loop import fast_loop
 from mainspring.protocol.clock import SystemClock
-from mainspring.protocol.errors import MainspringError
+from mainspring.protocol.errors import MainspringError, NotFound
 from mainspring.protocol.rest.admin import TenantRequest
+from mainspring.protocol.rest.runs import RunView, TransitionView
 from mainspring.telemetry.log_output import configure_logging
 
 _INTERRUPTED = 130
@@ -107,6 +108,45 @@ def play(settings: DemoSettings, observer: DemoObserver) -> DemoSummary | None:
         _clear(folder, settings, clock)
 
 
+class _EventFollower:
+    """Reports task transitions of all runs, including those that the user started."""
+
+    def __init__(self, client: AsyncClient, on_line: Callable[[Line, datetime], None]) -> None:
+        self._client = client
+        self._on_line = on_line
+        self._runs: dict[str, RunView] = {}
+        self._begun: set[str] = set()
+        """Runs whose fan-out has been reported."""
+
+    async def listen(self) -> None:
+        """Report transitions until cancelled."""
+        async with self._client.events() as changes:
+            async for change in changes:
+                if change is not None and messages.is_notable(change):
+                    await self._report(change)
+
+    async def _report(self, change: TransitionView) -> None:
+        is_begin = change.end == "RUNNING"
+        if is_begin and change.run_id in self._begun:
+            return
+        try:
+            run = await self._run(change.run_id)
+            task = await self._client.task(change.task_id)
+            attempts = [] if is_begin else await self._client.attempts(change.task_id)
+        except NotFound:
+            return  # The run has moved to history.
+        line = messages.line_for_change(change, run, task, attempts)
+        if line is not None:
+            if is_begin:
+                self._begun.add(change.run_id)
+            self._on_line(line, change.at)
+
+    async def _run(self, run_id: str) -> RunView:
+        if run_id not in self._runs:
+            self._runs[run_id] = await self._client.run(run_id)
+        return self._runs[run_id]
+
+
 class _DemoRun:
     """One demo run."""
 
@@ -150,7 +190,7 @@ class _DemoRun:
 
     async def _perform(self) -> None:
         """Play all scenes until the last has ended, the time limit is reached, or a signal arrives."""
-        following = asyncio.create_task(EventFollower(self._cluster.client, self._on_line).listen())
+        following = asyncio.create_task(_EventFollower(self._cluster.client, self._on_line).listen())
         scenes = asyncio.create_task(self._play_scenes())
         enough = asyncio.create_task(self._stop_requested.wait())
         lasting: list[asyncio.Task[None] | asyncio.Task[Literal[True]]] = [following, enough]

@@ -1,1 +1,1 @@
-"""What processes say to each other: the worker protocol, REST types, errors, ids, time, certificates."""
+"""Protocols between processes: the worker protocol, REST types, errors, ids, time, certificates."""

@@ -5,13 +5,14 @@
     server       for installations without another authority: host names, signed by the same one
 
 All keys are on the curve P-256, supported by every TLS library. A worker's certificate is for clients only, a server's
-for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enroll`).
+for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enrol`).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -159,13 +160,8 @@ def read_certificate(pem: str) -> WorkerCertificate:
 
 
 def read_peer(der: bytes) -> WorkerCertificate:
-    """Return the content of a peer's certificate. TLS verifies it."""
-    with _needed():
-        from cryptography.x509 import load_der_x509_certificate
-    try:
-        return _described(load_der_x509_certificate(der))
-    except ValueError as error:
-        raise Refused(f"invalid certificate: {error}") from error
+    """Return the content of a peer's certificate, in DER. TLS verifies it."""
+    return read_certificate(ssl.DER_cert_to_PEM_cert(der))
 
 
 def write_new(path: Path, text: str, mode: int) -> None:

@@ -252,7 +252,7 @@ class Leaving(_Message, frozen=True, tag="Leaving"):
 
 
 class Goodbye(_Message, frozen=True, tag="Goodbye"):
-    """The worker holds nothing and disconnects. It will not be missed."""
+    """The worker holds no attempt and disconnects. It is not reported as lost."""
 
 
 # from server to worker

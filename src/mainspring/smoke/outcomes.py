@@ -110,49 +110,47 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Observations that are not violations."""
 
 
-def judge(
-    probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView], *, is_strict: bool = False
-) -> Assessment:
+def judge(results: Sequence[ProbeResult], workers: Mapping[str, WorkerView], *, is_strict: bool = False) -> Assessment:
     """Check all probes. With `is_strict`, workers that overstate their machine are violations too."""
-    faults = [(probe_result, check(probe_result, workers)) for probe_result in probe_results]
-    violations = [one for _, found in faults for one in found] + overloaded(probe_results, workers)
-    overstating = overstated_workers(probe_results, workers)
+    faults = [(result, check(result, workers)) for result in results]
+    violations = [one for _, found in faults for one in found] + overloaded(results, workers)
+    overstating = overstated_workers(results, workers)
     return Assessment(
-        kinds=[_sum_up(probe_result, found) for probe_result, found in faults],
+        kinds=[_sum_up(result, found) for result, found in faults],
         violations=violations + (overstating if is_strict else []),
-        notes=[*_notes(probe_results, workers), *([] if is_strict else [one.why for one in overstating])],
+        notes=[*_notes(results, workers), *([] if is_strict else [one.why for one in overstating])],
     )
 
 
-def check(probe_result: ProbeResult, workers: Mapping[str, WorkerView]) -> list[Violation]:
+def check(result: ProbeResult, workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return all violations of a probe; a task may have several."""
-    tasks = {record.name: record for record in probe_result.tasks}
+    tasks = {record.name: record for record in result.tasks}
     found: list[Violation] = []
-    for name, requirements in probe_result.probe.task_requirements.items():
+    for name, requirements in result.probe.task_requirements.items():
         record = tasks.get(name)
         if record is None:
             code, why = FaultCode.NOT_MADE, "the task was not created"
-            found.append(Violation(kind=probe_result.probe.kind, code=code, task=name, worker="", why=why))
+            found.append(Violation(kind=result.probe.kind, code=code, task=name, worker="", why=why))
             continue
         found += [
-            Violation(kind=probe_result.probe.kind, code=code, task=record.task.id, worker=record.worker, why=why)
-            for code, why in _faults(probe_result, record, requirements, tasks, workers)
+            Violation(kind=result.probe.kind, code=code, task=record.task.id, worker=record.worker, why=why)
+            for code, why in _faults(result, record, requirements, tasks, workers)
         ]
-    if probe_result.probe.kind is Kind.APART:
-        found += _colocated(probe_result)
-    if probe_result.probe.kind is Kind.GROUP:
-        found += _over_limit(probe_result)
+    if result.probe.kind is Kind.APART:
+        found += _colocated(result)
+    if result.probe.kind is Kind.GROUP:
+        found += _over_limit(result)
     return found
 
 
-def overloaded(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
+def overloaded(results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return workers that were assigned more at once than their capacity."""
     found = []
     for worker in workers.values():
         parts = [
-            (attempt.assigned_at, attempt.ended_at, probe_result.probe.task_requirements[record.name].cpu_millis)
-            for probe_result in probe_results
-            for record in probe_result.tasks
+            (attempt.assigned_at, attempt.ended_at, result.probe.task_requirements[record.name].cpu_millis)
+            for result in results
+            for record in result.tasks
             for attempt in record.attempts
             if attempt.worker == worker.id
         ]
@@ -163,50 +161,47 @@ def overloaded(probe_results: Sequence[ProbeResult], workers: Mapping[str, Worke
     return found
 
 
-def _sum_up(probe_result: ProbeResult, violations: Iterable[Violation]) -> KindLine:
+def _sum_up(result: ProbeResult, violations: Iterable[Violation]) -> KindLine:
     """Summarize a probe."""
     faulty = {one.task for one in violations}
-    passed = sum(record.task.id not in faulty for record in probe_result.tasks)
+    passed = sum(record.task.id not in faulty for record in result.tasks)
     waits = sorted(
-        (record.last.started_at - probe_result.run.created_at).total_seconds()
-        for record in probe_result.tasks
+        (record.last.started_at - result.run.created_at).total_seconds()
+        for record in result.tasks
         if record.last is not None
         and record.last.started_at is not None
-        and _starts_at_once(probe_result.probe.task_requirements.get(record.name))
+        and _starts_at_once(result.probe.task_requirements.get(record.name))
     )
     return KindLine(
-        kind=probe_result.probe.kind,
-        about=ABOUT[probe_result.probe.kind],
-        tasks=len(probe_result.probe.task_requirements),
+        kind=result.probe.kind,
+        about=ABOUT[result.probe.kind],
+        tasks=len(result.probe.task_requirements),
         passed=passed,
         waited_p50_seconds=waits[len(waits) // 2] if waits else None,
         waited_max_seconds=waits[-1] if waits else None,
-        workers=len({attempt.worker for record in probe_result.tasks for attempt in record.attempts}),
+        workers=len({attempt.worker for record in result.tasks for attempt in record.attempts}),
     )
 
 
-def _notes(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> Iterator[str]:
+def _notes(results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> Iterator[str]:
     """Observations that are not violations."""
-    used = {
-        attempt.worker for probe_result in probe_results for record in probe_result.tasks for attempt in record.attempts
-    }
+    used = {attempt.worker for result in results for record in result.tasks for attempt in record.attempts}
     idle = sorted(worker for worker in workers if worker not in used)
     if idle:
         more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
         yield f"no task ran on {', '.join(idle[:3])}{more}"
-    for probe_result in probe_results:
-        if probe_result.probe.kind is Kind.PREFER:
+    for result in results:
+        if result.probe.kind is Kind.PREFER:
             liked = sum(
-                _has(workers, record, probe_result.probe.task_requirements[record.name].prefer)
-                for record in probe_result.tasks
+                _has(workers, record, result.probe.task_requirements[record.name].prefer) for record in result.tasks
             )
-            yield f"{liked} of {len(probe_result.tasks)} tasks with a preferred label ran on a worker with it"
+            yield f"{liked} of {len(result.tasks)} tasks with a preferred label ran on a worker with it"
 
 
-def overstated_workers(probe_results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
+def overstated_workers(results: Sequence[ProbeResult], workers: Mapping[str, WorkerView]) -> list[Violation]:
     """Return workers that offer more than their machine has, as measured by a task."""
     seen: dict[str, str] = {}
-    for record in (record for one in probe_results if one.probe.kind is Kind.LARGE for record in one.tasks):
+    for record in (record for one in results if one.probe.kind is Kind.LARGE for record in one.tasks):
         worker = workers.get(record.worker)
         output = _output(record.task)
         if worker is None:
@@ -224,7 +219,7 @@ def overstated_workers(probe_results: Sequence[ProbeResult], workers: Mapping[st
 
 
 def _faults(
-    probe_result: ProbeResult,
+    result: ProbeResult,
     record: TaskRecord,
     requirements: Requirements,
     tasks: Mapping[str, TaskRecord],
@@ -232,8 +227,8 @@ def _faults(
 ) -> list[Fault]:
     """Return the violations of one task."""
     task = record.task
-    if probe_result.probe.kind is Kind.NEVER:
-        return _never_faults(probe_result, record)
+    if result.probe.kind is Kind.NEVER:
+        return _never_faults(result, record)
     if task.state != "SUCCEEDED":
         return [(FaultCode.NOT_SUCCEEDED, f"{task.state}: {record.verdict or task.because}{_error(record)}")]
     found: list[Fault] = []
@@ -254,10 +249,10 @@ def _faults(
     return found
 
 
-def _never_faults(probe_result: ProbeResult, record: TaskRecord) -> list[Fault]:
+def _never_faults(result: ProbeResult, record: TaskRecord) -> list[Fault]:
     if record.task.state not in _NOT_PLACED or record.attempts:
         return [(FaultCode.PLACED, f"unplaceable, but {record.task.state} on {record.worker}")]
-    if not probe_result.verdict_text:
+    if not result.verdict_text:
         return [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
     return []
 
@@ -275,22 +270,22 @@ def _misplaced(requirements: Requirements, worker: WorkerView) -> Iterator[Fault
         yield FaultCode.SIZE, f"requires more than {worker.id} has"
 
 
-def _colocated(probe_result: ProbeResult) -> Iterator[Violation]:
+def _colocated(result: ProbeResult) -> Iterator[Violation]:
     """Return tasks with anti-affinity that ran on the same worker at the same time."""
-    for one, other in combinations(probe_result.tasks, 2):
+    for one, other in combinations(result.tasks, 2):
         if one.worker and one.worker == other.worker and _overlap(one.last, other.last):
             why = f"ran on {one.worker} at the same time as {other.name}, despite anti-affinity"
             code = FaultCode.NOT_APART
-            yield Violation(kind=probe_result.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
+            yield Violation(kind=result.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
 
 
-def _over_limit(probe_result: ProbeResult) -> Iterator[Violation]:
-    attempts = [attempt for record in probe_result.tasks for attempt in record.attempts]
+def _over_limit(result: ProbeResult) -> Iterator[Violation]:
+    attempts = [attempt for record in result.tasks for attempt in record.attempts]
     most = _max_concurrent([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
     if most > MAX_IN_GROUP:
         why = f"{most} tasks of the group ran at once; the limit is {MAX_IN_GROUP}"
-        first = probe_result.tasks[0].task.id
-        yield Violation(kind=probe_result.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
+        first = result.tasks[0].task.id
+        yield Violation(kind=result.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
 
 
 def _overlap(one: AttemptView | None, other: AttemptView | None) -> bool:

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -17,7 +16,7 @@ from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import MainspringError, NotFound, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.runs import RunView, WorkerView
-from mainspring.protocol.rest.sharing import Amounts, GroupRequest, QueueView
+from mainspring.protocol.rest.sharing import Amounts, GroupRequest
 from mainspring.smoke.outcomes import KindLine, ProbeResult, TaskRecord, Violation, judge
 from mainspring.smoke.probes import MAX_IN_GROUP, Environment, Kind, Plan, Probe, definition, plan
 
@@ -69,13 +68,13 @@ def run_trial(client: Client, clock: SystemClock, trial: Trial, advance: Callabl
             until = began + trial.seconds
             verdict_text = _wait(client, clock, runs, until, advance)
             is_timed_out = clock.monotonic() >= until
-            probe_results = [
+            results = [
                 ProbeResult(probe=probe, run=client.run(run.id), tasks=_records(client, run), verdict_text=verdict_text)
                 for probe, run in runs
             ]
     # Workers that joined meanwhile may have run some of the tasks.
     workers = {one.id: one for one in environment.workers} | _available_workers(client, pool)
-    found = judge(probe_results, workers, is_strict=trial.is_strict)
+    found = judge(results, workers, is_strict=trial.is_strict)
     return SmokeReport(
         server=client.url,
         tenant=client.tenant or "",
@@ -100,7 +99,7 @@ def _group(client: Client) -> Iterator[str]:
         yield name
     finally:
         # A leftover group is harmless: no other task uses it.
-        with contextlib.suppress(MainspringError):
+        with suppress(MainspringError):
             client.drop_group(name, _WHY)
 
 
@@ -116,7 +115,7 @@ def _inspect(client: Client, pool: str | None, group: str) -> tuple[Environment,
         workers=list(workers.values()),
         largest=_largest(client, queue.pool),
         may_p0=client.tenant is not None and client.tenant_use(client.tenant, queue.pool).p0,
-        has_capacity=_free_cores(queue) >= _MIN_FREE_CORES,
+        has_capacity=(queue.capacity.cpu or 0.0) - (queue.used.cpu or 0.0) >= _MIN_FREE_CORES,
         group=group,
     )
     return environment, queue.pool
@@ -134,13 +133,9 @@ def _largest(client: Client, pool: str) -> Amounts | None:
         return None
 
 
-def _free_cores(queue: QueueView) -> float:
-    return (queue.capacity.cpu or 0.0) - (queue.used.cpu or 0.0)
-
-
 @contextmanager
 def _started(client: Client, wanted: Plan, pool: str | None) -> Iterator[list[tuple[Probe, RunView]]]:
-    """Submit all probes; their runs are cancelled and their jobs deleted afterwards."""
+    """Submit all probes; their open runs are cancelled and their jobs deleted afterwards, ignoring errors."""
     runs: list[tuple[Probe, RunView]] = []
     try:
         for probe in wanted.probes:
@@ -148,19 +143,14 @@ def _started(client: Client, wanted: Plan, pool: str | None) -> Iterator[list[tu
             runs.append((probe, client.submit(job.id, priority=probe.priority)))
         yield runs
     finally:
-        _cancel(client, runs)
+        for _, run in runs:
+            with suppress(MainspringError):
+                if client.run(run.id).state not in FINAL_RUN_STATES:
+                    client.cancel_run(run.id, _WHY)
         for probe, _ in runs:
             # A leftover job is harmless.
-            with contextlib.suppress(MainspringError):
+            with suppress(MainspringError):
                 client.delete_job(probe.job, _WHY)
-
-
-def _cancel(client: Client, runs: list[tuple[Probe, RunView]]) -> None:
-    """Cancel the remaining runs. Errors are ignored."""
-    for _, run in runs:
-        with contextlib.suppress(MainspringError):
-            if client.run(run.id).state not in FINAL_RUN_STATES:
-                client.cancel_run(run.id, _WHY)
 
 
 def _wait(

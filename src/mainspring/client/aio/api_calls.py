@@ -114,33 +114,23 @@ class Calls:
 
     async def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[T]:
         """Iterate over a paged list, at most `limit` items."""
+        asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": None}
         left = limit
-        async for page in self._pages(path, kind, params, limit):
+        while True:
+            page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
             for item in page.items[:left]:
                 yield item
             if left is not None:
                 left -= len(page.items)
-                if left <= 0:
-                    return
-
-    async def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
-        """Return all items of a short list."""
-        found: list[T] = []
-        async for page in self._pages(path, kind, params or {}, None):
-            found += page.items
-        return found
-
-    async def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[Page[T]]:
-        cursor: str | None = None
-        while True:
-            asked = {**params, "limit": min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), "cursor": cursor}
-            page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
-            yield page
-            before, cursor = cursor, page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None or (left is not None and left <= 0):
                 return
-            if cursor == before:
+            if page.next_cursor == asked["cursor"]:
                 raise Unavailable(f"{path}: the server returned the same page twice")
+            asked["cursor"] = page.next_cursor
+
+    async def _all(self, path: str, kind: type[T]) -> list[T]:
+        """Return all items of a short list."""
+        return [item async for item in self._list(path, kind, {}, None)]
 
     async def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
         """Count the items of a list."""
@@ -184,8 +174,9 @@ class Calls:
         asked = {**(params or {}), "why": why or None}
         return await self._send("DELETE", path, ActionResult, version=version, repeatable=True, params=asked)
 
-    def _of_tenant(self) -> Parameters:
-        return {"tenant": self.tenant}
+    def _of_tenant(self, tenant: str | None = None) -> Parameters:
+        """Return the parameter for a tenant (default: the client's)."""
+        return {"tenant": tenant or self.tenant}
 
     def _draw_key(self) -> str:
         return new_id("key", self._connection.clock.wall(), self._random)

@@ -94,8 +94,7 @@ class AsyncClient(TaskCalls, ScheduleCalls, SharingCalls, ClaimCalls, AdminCalls
         `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; VersionMismatch if `if_match` is
         set and not its latest version.
         """
-        params = {"tenant": tenant or self.tenant}
-        return await self._delete(f"/jobs/{name}", why, version=if_match, params=params)
+        return await self._delete(f"/jobs/{name}", why, version=if_match, params=self._of_tenant(tenant))
 
     async def job_trend(self, name: str, *, days: int = 30) -> TrendView:
         """Get results and durations of a job's runs over the last days."""

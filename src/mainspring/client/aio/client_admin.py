@@ -187,7 +187,7 @@ class AdminCalls(Calls):
         The chain of the installation has the tenant `*`.
         """
         while True:
-            params = {"tenant": tenant or self.tenant, "after": after, "limit": MAX_PAGE_SIZE}
+            params = {**self._of_tenant(tenant), "after": after, "limit": MAX_PAGE_SIZE}
             page = await self._get("/audit/chain", Page[AuditView], params)
             if not page.items:
                 return
@@ -196,7 +196,7 @@ class AdminCalls(Calls):
 
     async def verify_audit(self, tenant: str | None = None) -> VerificationView:
         """Have the server verify a tenant's chain."""
-        return await self._get("/audit/verification", VerificationView, {"tenant": tenant or self.tenant})
+        return await self._get("/audit/verification", VerificationView, self._of_tenant(tenant))
 
     # webhooks
 

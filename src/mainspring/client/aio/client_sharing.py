@@ -60,7 +60,7 @@ class SharingCalls(Calls):
 
     def quotas(self, *, tenant: str | None = None, limit: int | None = None) -> AsyncIterator[QuotaView]:
         """List the quotas, by tenant and pool; `tenant` defaults to the client's, if it has one."""
-        return self._list("/quotas", QuotaView, {"tenant": tenant or self.tenant}, limit)
+        return self._list("/quotas", QuotaView, self._of_tenant(tenant), limit)
 
     async def quota(self, tenant: str, pool: str = "") -> QuotaView:
         """Get a tenant's quota in a pool, or its default quota; version 0 if none is set."""
@@ -119,14 +119,13 @@ class SharingCalls(Calls):
 
     async def group_named(self, name: str, *, tenant: str | None = None) -> GroupView:
         """Get a group; `tenant` defaults to the client's."""
-        return await self._get(f"/groups/{name}", GroupView, {"tenant": tenant or self.tenant})
+        return await self._get(f"/groups/{name}", GroupView, self._of_tenant(tenant))
 
     async def put_group(
         self, name: str, request: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
     ) -> GroupView:
         """Create or update a group; `tenant` defaults to the client's. Raises VersionMismatch for another version."""
-        params = {"tenant": tenant or self.tenant}
-        return await self._put(f"/groups/{name}", request, GroupView, version=if_match, params=params)
+        return await self._put(f"/groups/{name}", request, GroupView, version=if_match, params=self._of_tenant(tenant))
 
     async def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> ActionResult:
         """Delete a group: its limit no longer applies."""

@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from mainspring.client.aio.api_calls import Calls, only_if
-from mainspring.client.aio.streams import follow_log, read_log
-from mainspring.client.responses import LogPart, decode
+from mainspring.client.responses import LogPart, decode, log_part
+from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.rest.decisions import DecisionView
 from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfRequest, WhatIfView
@@ -146,18 +146,42 @@ class TaskCalls(Calls):
     async def log(
         self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
     ) -> LogPart:
-        """Get a part of an attempt's log (default: the latest attempt)."""
-        return await read_log(self._connection, task_id, attempt=attempt, offset=offset, limit=limit)
+        """Get a part of an attempt's log (default: the latest attempt); a negative offset counts from the end."""
+        params = {"attempt": attempt, "offset": offset, "limit": limit}
+        return log_part(await self._connection.request("GET", f"/tasks/{task_id}/log", params=params))
 
-    def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> AsyncIterator[bytes]:
-        """Stream an attempt's log until it ends."""
-        return follow_log(self._connection, task_id, attempt=attempt, offset=offset)
+    async def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> AsyncIterator[bytes]:
+        """Stream an attempt's log until it ends.
+
+        Resumes after a broken connection or a failover, as the stream of events does; nothing is yielded twice.
+        """
+        connection = self._connection
+        delays = connection.delays()
+        while True:
+            params = {"attempt": attempt, "offset": offset, "follow": True}
+            try:
+                async with connection.stream(
+                    "GET", f"/tasks/{task_id}/log", params=params, silence_seconds=None
+                ) as answer:
+                    # A later attempt may have started meanwhile: stay with the same one.
+                    attempt = int(answer.headers["X-Log-Attempt"])
+                    async for chunk in answer.aiter_raw():
+                        offset += len(chunk)
+                        yield chunk
+                        delays = connection.delays()
+            except Unavailable:
+                delay = next(delays, None)
+                if delay is None:
+                    raise
+                await connection.clock.sleep(delay)
+            else:
+                return
 
     # failures
 
     def dead_letters(self, *, job: str | None = None, limit: int | None = None) -> AsyncIterator[DeadLetterView]:
         """List dead letters, latest first, including those of archived runs."""
-        return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
+        return self._list("/dead-letters", DeadLetterView, {**self._of_tenant(), "job": job}, limit)
 
     async def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> RetryResult:
         """Retry a dead letter: the task itself, or a new run if its run is archived."""
@@ -188,7 +212,7 @@ class TaskCalls(Calls):
     def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> AsyncIterator[AlertView]:
         """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""
         state = None if is_open is None else "open" if is_open else "resolved"
-        return self._list("/alerts", AlertView, {"tenant": self.tenant, "state": state}, limit)
+        return self._list("/alerts", AlertView, {**self._of_tenant(), "state": state}, limit)
 
     async def durations(self, job: str) -> list[DurationView]:
         """Get duration statistics of a job: the run first, then each task by name."""
@@ -212,11 +236,12 @@ class TaskCalls(Calls):
 
     async def what_if(self, task_id: str, changes: Sequence[str]) -> WhatIfView:
         """Forecast a task's start under these changes, and the tasks it would preempt. Changes nothing."""
-        return await self._post(f"/tasks/{task_id}/what-if", _what_if_request(changes), WhatIfView, repeatable=True)
+        request = WhatIfRequest(changes=tuple(changes))
+        return await self._post(f"/tasks/{task_id}/what-if", request, WhatIfView, repeatable=True)
 
     async def what_if_text(self, task_id: str, changes: Sequence[str], form: Form = "plain") -> str:
         """Get the what-if forecast as text."""
-        body = msgspec.json.encode(_what_if_request(changes))
+        body = msgspec.json.encode(WhatIfRequest(changes=tuple(changes)))
         answer = await self._connection.request(
             "POST", f"/tasks/{task_id}/what-if", params={"format": form}, body=body, repeatable=True
         )
@@ -229,7 +254,3 @@ class TaskCalls(Calls):
     def _of_kind(self, kind: Kind) -> dict[str, str | None]:
         """Names are scoped to a tenant; ids are global."""
         return {"tenant": self.tenant} if kind in {"schedules", "jobs"} else {}
-
-
-def _what_if_request(changes: Sequence[str]) -> WhatIfRequest:
-    return WhatIfRequest(changes=tuple(changes))

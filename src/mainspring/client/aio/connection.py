@@ -122,16 +122,10 @@ class Connection:
     async def _once(
         self, method: str, path: str, params: Parameters | None, body: bytes | None, headers: Mapping[str, str]
     ) -> httpx2.Response:
-        try:
-            async with self._http.stream(
-                method, path, params=query_params(params), content=body, headers=dict(headers)
-            ) as answer:
-                response = await self._read(answer)
-        except httpx2.TransportError as error:
-            raise unreachable(self.url, error) from error
-        if response.is_error:
-            raise error_of(response)
-        return response
+        async with self.stream(
+            method, path, params=params, body=body, headers=headers, silence_seconds=self.timeout_seconds
+        ) as answer:
+            return await self._read(answer)
 
     async def _read(self, answer: httpx2.Response) -> httpx2.Response:
         """Read a complete response. Raises TooLarge or Unreachable if it exceeds the limits."""

@@ -1,6 +1,6 @@
-"""Live streams: state transitions as they become durable, and logs as they are written.
+"""Live stream of state transitions, as they become durable.
 
-Both reconnect and resume where they were after a broken connection or a failover, for as long as the connection's
+It reconnects and resumes where it was after a broken connection or a failover, for as long as the connection's
 `retry_timeout_seconds` lasts; nothing is yielded twice.
 """
 
@@ -16,7 +16,6 @@ import msgspec
 
 from mainspring.client.addresses import Parameters
 from mainspring.client.aio.connection import Connection
-from mainspring.client.responses import LogPart, log_part
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import TransitionView
 
@@ -56,7 +55,7 @@ class EventStream:
                     if event.id:
                         self.cursor = event.id
                     yield msgspec.json.decode(event.data, type=TransitionView) if event.event == "transition" else None
-            except Unavailable:
+            except httpx2.TransportError:
                 # Nothing is lost: the stream resumes after the cursor.
                 yield None
             self._lines = await self._reconnect()
@@ -73,14 +72,7 @@ class EventStream:
                 "GET", "/events", params=params, headers=headers, silence_seconds=self._silence_seconds
             )
         )
-        return self._events(answer)
-
-    async def _events(self, answer: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-        try:
-            async for event in httpx2.EventSource(answer):
-                yield event
-        except httpx2.TransportError as error:
-            raise Unavailable(f"the stream of events broke: {error}") from error
+        return aiter(httpx2.EventSource(answer))
 
     async def _reconnect(self) -> AsyncIterator[httpx2.ServerSentEvent]:
         for delay in self._connection.delays():
@@ -90,35 +82,3 @@ class EventStream:
             except Unavailable:
                 continue
         return await self._connect()
-
-
-async def read_log(
-    connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
-) -> LogPart:
-    """Read a part of an attempt's log (default: the latest attempt); a negative offset counts from the end."""
-    params = {"attempt": attempt, "offset": offset, "limit": limit}
-    return log_part(await connection.request("GET", f"/tasks/{task}/log", params=params))
-
-
-async def follow_log(
-    connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0
-) -> AsyncIterator[bytes]:
-    """Stream the log of one attempt from `offset`, until it ends."""
-    delays = connection.delays()
-    while True:
-        params = {"attempt": attempt, "offset": offset, "follow": True}
-        try:
-            async with connection.stream("GET", f"/tasks/{task}/log", params=params, silence_seconds=None) as answer:
-                # A later attempt may have started meanwhile: stay with the same one.
-                attempt = int(answer.headers["X-Log-Attempt"])
-                async for chunk in answer.aiter_raw():
-                    offset += len(chunk)
-                    yield chunk
-                    delays = connection.delays()
-        except Unavailable:
-            delay = next(delays, None)
-            if delay is None:
-                raise
-            await connection.clock.sleep(delay)
-        else:
-            return

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from mainspring.core.text.suggestions import did_you_mean
-from mainspring.definitions.files.field_values import MAX_ISSUES, SUGGESTION, Field, Path, Unreadable, named, suggestion
+from mainspring.definitions.files.field_values import (
+    MAX_ISSUES,
+    SUGGESTION,
+    Field,
+    Path,
+    Unreadable,
+    attempt,
+    named,
+    suggestion,
+)
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, Position, render, where
 from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
+T = TypeVar("T")
 _SCHEDULE_IN_BODY = "definition"
 """Field with the schedule in the body of a request."""
 _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
@@ -73,15 +84,23 @@ class Draft:
             used_targets[field.target] = key
             self.places[at + field.target] = entry.place
             self._written[at + field.target] = key
-            value = field.read(key, entry.node)
+            value = attempt(key, field.convert, entry.node)
             if isinstance(value, Unreadable):
-                self.add_all(value, at + field.target)
+                self._add_all(value, at + field.target)
                 continue
             inside = whole
             for step in field.target[:-1]:
                 inside = inside.setdefault(str(step), {})  # type: ignore[assignment]  # only fields of ours nest
             inside[str(field.target[-1])] = value
             self.places.update(_places_within(entry.node, at + field.target, field.names))
+
+    def read(self, key: str, convert: Callable[[Node], T], node: Node) -> T | None:
+        """Return the value of a field that is not part of the strict form; None, with its issues added, if invalid."""
+        value = attempt(key, convert, node)
+        if isinstance(value, Unreadable):
+            self._add_all(value, ())
+            return None
+        return value
 
     @property
     def is_full(self) -> bool:
@@ -112,7 +131,7 @@ class Draft:
         note = "" if self.is_full else suggestion(did_you_mean(key, known))
         self.add(entry.place, f"unknown field `{key}`", note, at=at)
 
-    def add_all(self, flawed: Unreadable, at: Path) -> None:
+    def _add_all(self, flawed: Unreadable, at: Path) -> None:
         """Add the issues of a reader."""
         for issue in flawed.issues:
             self._add(issue, at)

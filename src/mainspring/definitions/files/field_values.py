@@ -55,22 +55,18 @@ class Field(msgspec.Struct, frozen=True):
     names: Mapping[str, str] = {}
     """Names of nested fields in the strict form, where they differ."""
 
-    def read(self, key: str, node: Node) -> object | Unreadable:
-        """Return the value for the strict form, or its issues."""
-        return attempt(key, lambda: self.convert(node))
-
 
 def mismatch(node: Node, why: str, note: str = "") -> Exception:
     """Return the exception of a reader that can't take a value; `attempt` catches it."""
     return _Mismatch(FileIssue(place=node.place, why=why, note=note))
 
 
-def attempt(key: str, read: Callable[[], T]) -> T | Unreadable:
-    """Return the value of a reader, or its issues, with the field's name."""
+def attempt(key: str, read: Callable[[Node], T], node: Node) -> T | Unreadable:
+    """Return the value of a field, or its issues, with the field's name."""
     try:
-        return read()
-    except _Mismatch as mismatch:
-        return Unreadable(tuple(msgspec.structs.replace(issue, why=named(key, issue.why)) for issue in mismatch.issues))
+        return read(node)
+    except _Mismatch as flawed:
+        return Unreadable(tuple(msgspec.structs.replace(issue, why=named(key, issue.why)) for issue in flawed.issues))
 
 
 def gather(reads: Iterable[Callable[[], T]]) -> list[T]:
@@ -80,8 +76,8 @@ def gather(reads: Iterable[Callable[[], T]]) -> list[T]:
     for read in reads:
         try:
             found.append(read())
-        except _Mismatch as mismatch:
-            issues.extend(mismatch.issues)
+        except _Mismatch as flawed:
+            issues.extend(flawed.issues)
         if len(issues) >= MAX_ISSUES:
             break
     if issues:
@@ -106,6 +102,12 @@ def as_texts(node: Node) -> dict[str, str]:
 def as_seconds(node: Node) -> float:
     """Read a duration in seconds."""
     return measured(node, parse_seconds)
+
+
+def duration_fields(*names: str) -> dict[str, Field]:
+    """Return the fields of durations: `NAME` such as 10m, and `NAME_seconds` of the strict form, a number."""
+    readers = {"": as_seconds, "_seconds": plain}
+    return {name + end: Field((f"{name}_seconds",), read) for name in names for end, read in readers.items()}
 
 
 def as_flag(node: Node) -> bool:
@@ -230,7 +232,7 @@ class Inside(msgspec.Struct, frozen=True):
         name, convert = self.fields[key]
         if first.setdefault(name, key) != key:
             raise mismatch(at, f"`{key}` sets the same value as another field of {self.what}")
-        value = attempt(key, lambda: convert(entry.node))
+        value = attempt(key, convert, entry.node)
         if isinstance(value, Unreadable):
             raise _Mismatch(*value.issues)
         return name, value

@@ -33,8 +33,7 @@ class JobDraft(Draft):
         defaults = self._defaults(root.value.get("defaults"))
         if DELAY_OF_RETRY in entries:
             defaults.setdefault(DELAY_OF_RETRY, entries[DELAY_OF_RETRY])
-        own_targets = {TASK_FIELDS[key].target for key in defaults if key in TASK_FIELDS}
-        defaults |= {key: entry for key, entry in (given or {}).items() if TASK_FIELDS[key].target not in own_targets}
+        defaults |= _not_set(given or {}, defaults)
         special = {"tasks", "defaults", DELAY_OF_RETRY}
         self.fill(job, (), {key: entry for key, entry in entries.items() if key not in special}, JOB_FIELDS)
         tasks = root.value.get("tasks")
@@ -66,14 +65,8 @@ class JobDraft(Draft):
             self.add(node.place, "a task must be a mapping with `id` and its work", at=at)
             return task
         entries = unfold_retry(node.value)
-        own_targets = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
-        missing = {
-            key: default
-            for key, default in defaults.items()
-            if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in own_targets)
-        }
         # Defaults first, so that the task's own fields determine the positions.
-        self.fill(task, at, missing, TASK_FIELDS)
+        self.fill(task, at, _not_set(defaults, entries), TASK_FIELDS)
         self.fill(task, at, entries, TASK_FIELDS)
         work = task.get("work")
         if work and isinstance(work, dict) and self.is_complete_at((*at, "work")):
@@ -86,6 +79,16 @@ class JobDraft(Draft):
             # Its downstream tasks would seem to need an unknown task.
             self.unread.add(())
         return task
+
+
+def _not_set(defaults: Mapping[str, Entry], entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the defaults of values that these fields of a task do not set."""
+    targets = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
+    return {
+        key: default
+        for key, default in defaults.items()
+        if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in targets)
+    }
 
 
 def _faults_in(body: bytes) -> Sequence[Fault]:

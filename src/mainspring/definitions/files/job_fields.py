@@ -10,6 +10,7 @@ import msgspec
 from mainspring.core.lifecycle.failure_policy import FailureClass
 from mainspring.core.text.quantities import parse_bytes, parse_millis
 from mainspring.core.work.isolation import Isolation
+from mainspring.definitions.files.executor_fields import HTTP_NAMES, as_container, as_http, as_kubernetes, as_ray
 from mainspring.definitions.files.field_values import (
     Field,
     Inner,
@@ -27,14 +28,13 @@ from mainspring.definitions.files.field_values import (
     as_texts,
     as_words,
     count_between,
+    duration_fields,
     measured,
     mismatch,
     unknown,
     whole_number,
 )
-from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, as_container, as_http
 from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
-from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
 from mainspring.definitions.files.sources import Entry, Node, plain
 
 _MOST_RETRIES = 4
@@ -160,10 +160,7 @@ JOB_FIELDS = {
     "description": Field(("description",), as_text),
     "labels": Field(("labels",), as_texts),
     "on_failure": Field(("on_failure",), as_text),
-    "timeout": Field(("timeout_seconds",), as_seconds),
-    "timeout_seconds": Field(("timeout_seconds",), plain),
-    "finish_within": Field(("finish_within_seconds",), as_seconds),
-    "finish_within_seconds": Field(("finish_within_seconds",), plain),
+    **duration_fields("timeout", "finish_within"),
     "escalate": Field(("escalate",), as_flag),
     "retry": Field(("retry",), _retry, _RETRY_NAMES),
     "max_retries": Field(("max_retries",), as_count),
@@ -210,18 +207,10 @@ TASK_FIELDS = {
     "groups": Field(("groups",), ListOf(as_text)),
     "retries": Field(("max_attempts",), _attempts),
     "max_attempts": Field(("max_attempts",), plain),
-    "retry_delay": Field(("retry_delay_seconds",), as_seconds),
-    "retry_delay_seconds": Field(("retry_delay_seconds",), plain),
+    **duration_fields("retry_delay"),
     "retry": Field(("retry",), _retry, _RETRY_NAMES),
     DELAY_OF_RETRY: Field(("retry_delay_seconds",), as_seconds),
-    "timeout": Field(("timeout_seconds",), as_seconds),
-    "timeout_seconds": Field(("timeout_seconds",), plain),
-    "soft_timeout": Field(("soft_timeout_seconds",), as_seconds),
-    "soft_timeout_seconds": Field(("soft_timeout_seconds",), plain),
-    "stall": Field(("stall_seconds",), as_seconds),
-    "stall_seconds": Field(("stall_seconds",), plain),
-    "expected": Field(("expected_seconds",), as_seconds),
-    "expected_seconds": Field(("expected_seconds",), plain),
+    **duration_fields("timeout", "soft_timeout", "stall", "expected"),
     "on_skip": Field(("on_skip",), as_text),
     "if": Field(("when",), _condition),
     "when": Field(("when",), _condition),

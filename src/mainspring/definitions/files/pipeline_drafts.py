@@ -11,7 +11,7 @@ from mainspring.core.expressions.engine import keys_in
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.core.work.work import KINDS
 from mainspring.definitions.files.drafts import Draft
-from mainspring.definitions.files.field_values import Inside, Path, Unreadable, attempt
+from mainspring.definitions.files.field_values import Inside, Path
 from mainspring.definitions.files.job_drafts import JobDraft
 from mainspring.definitions.files.job_fields import JOB_FIELDS, MAP_FIELDS
 from mainspring.definitions.files.pipeline_fields import (
@@ -195,11 +195,7 @@ class PipelineDraft(Draft):
             return {}
         said: dict[str, object] = {}
         if entry is not None:
-            policy = attempt("retryPolicy", lambda: Inside("`retryPolicy`", RETRY_POLICY)(entry.node))
-            if isinstance(policy, Unreadable):
-                self.add_all(policy, ())
-            else:
-                said = policy
+            said = self.read("retryPolicy", Inside("`retryPolicy`", RETRY_POLICY), entry.node) or {}
         place = self._root.place if entry is None else entry.place
         values = {"max_attempts": DEFAULT_ATTEMPTS, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
         return {
@@ -212,11 +208,7 @@ class PipelineDraft(Draft):
         found: list[ParsedNotice] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
         entry = self.blocks.beside.get("notify")
         if entry is not None:
-            wanted = attempt("notify", lambda: as_notices(entry.node))
-            if isinstance(wanted, Unreadable):
-                self.add_all(wanted, ())
-            else:
-                found += wanted
+            found += self.read("notify", as_notices, entry.node) or ()
         return found
 
     def _check_params(self) -> None:

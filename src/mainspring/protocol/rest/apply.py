@@ -5,16 +5,15 @@ The conventions are those of `runs.py`. Each item is applied separately: a refus
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from mainspring.protocol.rest.runs import Problem, RequestBody, View
+from mainspring.protocol.rest.schedules import Instant
 
 MAX_ITEMS = 1_000
 MAX_SCHEDULES = 10
-Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ScheduleItem(RequestBody, frozen=True, kw_only=True):

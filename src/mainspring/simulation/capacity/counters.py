@@ -3,13 +3,13 @@
 A task's delay is from the moment it became ready (for the first tasks of a run: was submitted) until its assignment is
 durable. Tasks that became ready in the warm-up are not counted.
 
-Shares are compared in seconds in which at least two tenants have had work waiting for a second: what they use together
-is divided by their weights.
+Shares are compared in seconds in which at least two tenants have had work waiting for a second: each is due the part by
+weight of their total use.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import datetime
 
 from mainspring.core.model.batch import Batch
@@ -41,7 +41,7 @@ class Counters:
         self._tasks = {f"job_{kind.name}": kind.tasks() for kind in scenario.jobs}
         self._ready: dict[str, float] = {}
         """By waiting task: since when."""
-        self._delays: dict[tuple[Priority, str], Histogram] = {}
+        self._delays: defaultdict[tuple[Priority, str], Histogram] = defaultdict(Histogram)
         self._waited: set[str] = set()
         """Tenants that had work waiting at the last sample."""
         self._now = Sample(at=0.0)
@@ -116,7 +116,7 @@ class Counters:
                 oldest[key] = min(oldest.get(key, since), since)
         waiting = self._waiting()
         keys = sorted({*self._delays, *waiting})
-        self._found.lines = [
+        self._found.queues = [
             QueueStats(
                 priority=key[0].name, tenant=key[1], delays=self._delays.get(key, Histogram()),
                 waiting=waiting.get(key, 0), longest_waiting=max(0.0, until - oldest.get(key, until)),
@@ -135,11 +135,7 @@ class Counters:
         for one in message.group:
             since = self._ready.pop(one.task, at)
             if since >= 0:
-                key = (priority, memory.runs[one.run].run.tenant)
-                histogram = self._delays.get(key)
-                if histogram is None:
-                    histogram = self._delays[key] = Histogram()
-                histogram.add(at - since)
+                self._delays[priority, memory.runs[one.run].run.tenant].add(at - since)
 
     def _stopped(self, attempt: str, at: float) -> None:
         task = self._memory.attempts.get(attempt)
@@ -149,18 +145,14 @@ class Counters:
 
     def _ended(self, end: AttemptEnd) -> None:
         self._ends[end.value] += 1
-        if end is AttemptEnd.SUCCEEDED:
-            self._now.ended += 1
-        elif end is AttemptEnd.FAILED:
-            self._now.failed += 1
-        elif end is AttemptEnd.LOST:
-            self._now.lost += 1
+        self._now.ended += end is AttemptEnd.SUCCEEDED
+        self._now.failed += end is AttemptEnd.FAILED
+        self._now.lost += end is AttemptEnd.LOST
 
     def _waiting(self) -> dict[tuple[Priority, str], int]:
         """Waiting tasks, in the queues and in intake."""
-        found = dict(self._memory.queues.depth)
-        for key, count in self._intake.waiting().items():
-            found[key] = found.get(key, 0) + count
+        found = Counter(self._memory.queues.depth)
+        found.update(self._intake.waiting())
         return found
 
     def _compare(self, waiting: set[str]) -> None:
@@ -174,9 +166,9 @@ class Counters:
             tenant: dominant_share(memory.leases.use.get(tenant, ZERO_RESOURCES), memory.workers.capacity)
             for tenant in both
         }
-        group_receivers, weights = sum(had.values()), sum(self._weights[tenant] for tenant in both)
+        total, weights = sum(had.values()), sum(self._weights[tenant] for tenant in both)
         for tenant in both:
             share = self._found.shares.setdefault(tenant, Share())
             share.had += had[tenant]
-            share.due += group_receivers * self._weights[tenant] / weights
+            share.due += total * self._weights[tenant] / weights
             share.seconds += 1

@@ -6,7 +6,7 @@
         batch ─► commit         a fixed time, and a time for each row
         effects ─► workers      when it is durable
 
-Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes
+The shard, the size of batches (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and all limits
 are the real ones. A moment of the virtual clock costs nothing: a pool is simulated as fast as its shard decides.
 """
 
@@ -52,10 +52,10 @@ class _PoolSimulation:
         self._arrivals = load.arrivals()
         self._next_arrival: Arrival | None = next(self._arrivals, None)
         self._shard = Shard(load.shard, seed=(seed, pool), scheduler_settings=scenario.scheduler_settings())
-        self._fleet = VirtualWorkers(scenario, pool)
+        self._workers = VirtualWorkers(scenario, pool)
         self._intake = SimulatedIntake(scenario.host.read)
         self._counters = Counters(scenario, pool, self._shard.memory, self._intake)
-        self._pace = BatchSizer()
+        self._batch_sizer = BatchSizer()
         self._cpu = cpu
         self._urgent: deque[Event] = deque()
         self._ordinary: deque[Event] = deque([RulesChanged(rules=rules_of(scenario, pool))])
@@ -78,7 +78,7 @@ class _PoolSimulation:
         """When the next event is due."""
         if self._urgent or self._ordinary or self._shard.has_more():
             return at
-        moment = min(self._turned_at + MAX_WAIT_SECONDS, self._fleet.next_at())
+        moment = min(self._turned_at + MAX_WAIT_SECONDS, self._workers.next_at())
         if self._next_arrival is not None:
             moment = min(moment, self._next_arrival.at + self._host.read)
         if self._intake.due_at is not None:
@@ -95,12 +95,12 @@ class _PoolSimulation:
             self._counters.arrived(self._next_arrival)
             self._next_arrival = next(self._arrivals, None)
         if self._intake.due_at is not None and self._intake.due_at <= at:
-            for arrival in self._intake.read(self._shard.memory, self._pace.hold, at):
+            for arrival in self._intake.read(self._shard.memory, self._batch_sizer.hold, at):
                 lane = self._urgent if arrival.run.priority is Priority.P0 else self._ordinary
                 lane.append(RunArrived(run=arrival.run, job=arrival.job))
                 if arrival.left is not None:
-                    self._fleet.task_outcomes.left[arrival.run.id] = arrival.left
-        for event in self._fleet.events_until(at):
+                    self._workers.task_outcomes.left[arrival.run.id] = arrival.left
+        for event in self._workers.events_until(at):
             if isinstance(event, WorkerHeartbeat | WorkerRegistered):
                 self._urgent.append(event)
             else:
@@ -110,9 +110,9 @@ class _PoolSimulation:
         """One turn of the shard, and its commit."""
         now, shard = START + timedelta(seconds=at), self._shard
         began = self._cpu()
-        shard.begin(now=now, budget=self._pace.rows() * 2 // 3)
-        if self._pace.hold is not shard.memory.queues.suspended_from:
-            shard.take([StoreLagged(hold=self._pace.hold)], now=now)
+        shard.begin(now=now, budget=self._batch_sizer.rows() * 2 // 3)
+        if self._batch_sizer.hold is not shard.memory.queues.suspended_from:
+            shard.take([StoreLagged(hold=self._batch_sizer.hold)], now=now)
         is_urgent = any(isinstance(event, RunArrived) for event in self._urgent)
         while (self._urgent or self._ordinary) and not shard.is_spent():
             shard.take(self._next_events(), now=now)
@@ -124,10 +124,10 @@ class _PoolSimulation:
             return
         seconds = self._host.commit + rows * self._host.row
         self._busy_until = at + seconds
-        self._pace.observe(rows, seconds)
+        self._batch_sizer.observe(rows, seconds)
         self._counters.batch_closed(batch, at, self._busy_until)
         self._intake.batch_durable(batch.runs, self._busy_until)
-        self._fleet.apply_effects(batch.effects, self._busy_until)
+        self._workers.apply_effects(batch.effects, self._busy_until)
 
     def _next_events(self) -> list[Event]:
         events: list[Event] = []
@@ -139,9 +139,9 @@ class _PoolSimulation:
 
 def rules_of(scenario: Scenario, pool: int) -> SharingRules:
     """The quotas of a pool's tenants: their weights, and their guaranteed cores."""
-    tenants, fleet = scenario.tenants_of(pool), scenario.workers
-    shares = sum(machine.share for machine in fleet.machines)
-    cores = sum(machine.cpu * machine.share for machine in fleet.machines) / shares * fleet.count / fleet.pools
+    tenants, workers = scenario.tenants_of(pool), scenario.workers
+    shares = sum(machine.share for machine in workers.machines)
+    cores = sum(machine.cpu * machine.share for machine in workers.machines) / shares * workers.count / workers.pools
     weights = sum(scenario.weight(tenant) for tenant in tenants)
     rows = {}
     for tenant in tenants:

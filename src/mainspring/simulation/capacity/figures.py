@@ -25,7 +25,7 @@ def format_share_error(error: float | None) -> str:
     return "-" if error is None else f"{error * 100:+.3g} %"
 
 
-def say_count(count: float) -> str:
+def format_count(count: float) -> str:
     """Format a number with commas: `1,610,000`."""
     return f"{count:,.0f}"
 
@@ -63,14 +63,14 @@ def sentences(report: Report) -> Iterator[tuple[str, str]]:
         f"{format_percent(report.used_mean)} of the cores on average, {format_percent(report.used_most)} at most",
     )
     yield "fairness", _format_fairness(report.fairness)
-    yield "preempted", f"{say_count(report.preemptions)} attempts were preempted"
-    yield "attempts", ", ".join(f"{say_count(count)} {end}" for end, count in report.ends.items()) or "none ended"
+    yield "preempted", f"{format_count(report.preemptions)} attempts were preempted"
+    yield "attempts", ", ".join(f"{format_count(count)} {end}" for end, count in report.ends.items()) or "none ended"
     if report.timing is not None:
         yield "decisions", _format_timing(report.timing)
 
 
 def _several(count: int, noun: str) -> str:
-    return f"{say_count(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_fairness(fairness: Fairness | None) -> str:

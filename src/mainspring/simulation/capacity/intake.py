@@ -1,7 +1,7 @@
 """Simulated intake: runs are read as fast as the shard has capacity for them, as by a host (`host/intake.py`).
 
-The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was
-handed over counts until its batch is durable.
+The rule is the real one (`core/admission/intake.py`). A read takes a fixed time, and the runs that it returned count as
+in transit until their batch is durable.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class SimulatedIntake:
         wants = plan_intake(sorted(waiting), memory.runs.unstarted, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         found: list[Arrival] = []
         for want in wants:
-            line = self._waiting[want.priority, want.tenant]
-            fresh = [line[place] for place in range(min(want.runs, len(line)))]
+            queue = self._waiting[want.priority, want.tenant]
+            fresh = [queue[place] for place in range(min(want.runs, len(queue)))]
             chosen = len(choose([arrival.run for arrival in fresh], [want]))
-            found += [line.popleft() for _ in range(chosen)]
-            if not line:
+            found += [queue.popleft() for _ in range(chosen)]
+            if not queue:
                 del self._waiting[want.priority, want.tenant]
         self._handed |= {arrival.run.id: arrival.run for arrival in found}
         if found and self._waiting:
@@ -64,11 +64,11 @@ class SimulatedIntake:
 
     def waiting(self) -> dict[_Key, int]:
         """Number of waiting runs by priority and tenant."""
-        return {key: len(line) for key, line in self._waiting.items()}
+        return {key: len(queue) for key, queue in self._waiting.items()}
 
     def oldest(self) -> dict[_Key, float]:
         """Since when the oldest of each waits."""
-        return {key: line[0].at for key, line in self._waiting.items()}
+        return {key: queue[0].at for key, queue in self._waiting.items()}
 
     def _begin(self, at: float) -> None:
         if self.due_at is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -39,6 +38,17 @@ class Arrival(NamedTuple):
     """Remaining seconds of its task, if that was running before."""
 
 
+class _Tenants(NamedTuple):
+    """The tenants that submit a load, and the cumulative fractions of the load."""
+
+    names: list[str]
+    parts: list[float]
+
+    def draw(self, random: Random) -> str:
+        """Draw a tenant by its fraction."""
+        return random.choices(self.names, cum_weights=self.parts)[0]
+
+
 class PoolLoad:
     """All submissions of one pool, in order."""
 
@@ -64,37 +74,36 @@ class PoolLoad:
         random = Random(f"{self._seed}:{self._pool}:{number}")
         if load.runs is not None:
             yield self._burst(random, number, load, kind)
-        elif load.per_second is not None and tenants:
-            rate = load.per_second * sum(part for _, part in tenants)
+        elif load.per_second is not None and tenants.names:
+            rate = load.per_second * tenants.parts[-1]
             if load.standing and kind.tasks() == 1:
                 before = Random(f"{self._seed}:{self._pool}:{number}:standing")
                 yield self._standing(before, number, rate, kind, tenants)
             yield self._steady(random, number, rate, kind, tenants)
 
-    def _tenants(self, load: Load) -> list[tuple[str, float]]:
-        """The tenants of this pool that submit a load, and the fraction of each."""
+    def _tenants(self, load: Load) -> _Tenants:
+        """The tenants of this pool that submit a load."""
         mine = self._scenario.tenants_of(self._pool)
         if load.tenant is not None:
-            return [(tenant_name(load.tenant - 1), 1.0)] if load.tenant - 1 in mine else []
-        return [(tenant_name(tenant), self._parts[tenant]) for tenant in mine]
+            return _Tenants([tenant_name(load.tenant - 1)], [1.0]) if load.tenant - 1 in mine else _Tenants([], [])
+        parts = accumulate(self._parts[tenant] for tenant in mine)
+        return _Tenants([tenant_name(tenant) for tenant in mine], list(parts))
 
-    def _steady(
-        self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
-    ) -> Iterator[Arrival]:
-        pick, at = _Pick(tenants), -self._scenario.warm_up
+    def _steady(self, random: Random, number: int, rate: float, kind: JobKind, tenants: _Tenants) -> Iterator[Arrival]:
+        at = -self._scenario.warm_up
         while (at := at + random.expovariate(rate)) < self._scenario.lasts:
-            yield self._arrival(random, at, number, kind, pick(random))
+            yield self._arrival(random, at, number, kind, tenants.draw(random))
 
     def _standing(
-        self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
+        self, random: Random, number: int, rate: float, kind: JobKind, tenants: _Tenants
     ) -> Iterator[Arrival]:
         """Standing load at the beginning: as much as arrives during one task duration."""
-        pick, durations = _Pick(tenants), DurationModel(kind.takes)
+        durations = DurationModel(kind.takes)
         count, within = round(rate * durations.mean), self._scenario.warm_up * _STANDING_WITHIN
         for place in range(count):
             at = -self._scenario.warm_up + within * place / count
             left = durations.left(random.random(), random.random())
-            yield self._arrival(random, at, number, kind, pick(random), left)
+            yield self._arrival(random, at, number, kind, tenants.draw(random), left)
 
     def _burst(self, random: Random, number: int, load: Load, kind: JobKind) -> Iterator[Arrival]:
         """A number of runs within a period. Each tenant gets a whole number, and the total is exact."""
@@ -125,18 +134,6 @@ class PoolLoad:
         return Arrival(at, number, run, job, left)
 
 
-class _Pick:
-    """Draws tenants by their fractions."""
-
-    def __init__(self, tenants: list[tuple[str, float]]) -> None:
-        self._names = [name for name, _ in tenants]
-        self._sums = list(accumulate(part for _, part in tenants))
-
-    def __call__(self, random: Random) -> str:
-        place = bisect(self._sums, random.random() * self._sums[-1])
-        return self._names[min(place, len(self._names) - 1)]
-
-
 def pool_name(pool: int) -> str:
     """Name of a pool, from 0."""
     return f"pool-{pool + 1:02d}"
@@ -144,17 +141,19 @@ def pool_name(pool: int) -> str:
 
 def spec_of(kind: JobKind) -> JobSpec:
     """The definition of a job."""
-    work, room = msgspec.Raw(work_of(kind)), kind.room
+    work, resources = msgspec.Raw(work_of(kind)), kind.resources
     if kind.fan_out:
-        lists = TaskSpec(name=LISTS, resources=room, work=work)
-        item = TaskSpec(name="item", needs=(Edge(task=LISTS),), for_each=f"outputs.{LISTS}", resources=room, work=work)
-        joins = TaskSpec(name="joins", needs=(Edge(task="item"),), resources=room, work=work)
+        lists = TaskSpec(name=LISTS, resources=resources, work=work)
+        item = TaskSpec(
+            name="item", needs=(Edge(task=LISTS),), for_each=f"outputs.{LISTS}", resources=resources, work=work
+        )
+        joins = TaskSpec(name="joins", needs=(Edge(task="item"),), resources=resources, work=work)
         return JobSpec(name=kind.name, tasks=(lists, item, joins), max_fan_out=kind.fan_out)
     tasks: list[TaskSpec] = []
     before: tuple[Edge, ...] = ()
     for stage, size in enumerate(kind.stages):
         names = [f"{kind.name}-{stage}-{place}" for place in range(size)] if len(kind.stages) > 1 else [kind.name]
-        tasks += [TaskSpec(name=name, needs=before, resources=room, work=work) for name in names]
+        tasks += [TaskSpec(name=name, needs=before, resources=resources, work=work) for name in names]
         before = tuple(Edge(task=name) for name in names)
     return JobSpec(name=kind.name, tasks=tuple(tasks))
 

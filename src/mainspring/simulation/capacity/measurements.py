@@ -98,6 +98,12 @@ class QueueStats(msgspec.Struct, kw_only=True):
     """At the end."""
     longest_waiting: float = 0.0
 
+    def join(self, other: QueueStats) -> None:
+        """Merge another queue."""
+        self.delays.join(other.delays)
+        self.waiting += other.waiting
+        self.longest_waiting = max(self.longest_waiting, other.longest_waiting)
+
 
 class Cpu(msgspec.Struct, kw_only=True):
     """CPU cost of decisions on this machine: the only figures that the seed does not determine."""
@@ -127,7 +133,7 @@ class PoolResult(msgspec.Struct, kw_only=True):
     until: float
     """How far it was simulated; less than the scenario if it was interrupted."""
     samples: list[Sample] = []
-    lines: list[QueueStats] = []
+    queues: list[QueueStats] = []
     shares: dict[str, Share] = {}
     """By tenant."""
     ends: dict[str, int] = {}
@@ -145,19 +151,12 @@ def merge_queue_stats(pools: Iterable[PoolResult]) -> dict[tuple[str, str], Queu
     """Merge the queues of all pools by priority and tenant. The inputs are not changed."""
     found: dict[tuple[str, str], QueueStats] = {}
     for pool in pools:
-        for line in pool.lines:
-            mine = found.setdefault(
-                (line.priority, line.tenant), QueueStats(priority=line.priority, tenant=line.tenant, delays=Histogram())
-            )
-            add_queue_stats(mine, line)
+        for queue in pool.queues:
+            key = (queue.priority, queue.tenant)
+            if key not in found:
+                found[key] = QueueStats(priority=queue.priority, tenant=queue.tenant, delays=Histogram())
+            found[key].join(queue)
     return found
-
-
-def add_queue_stats(to: QueueStats, line: QueueStats) -> None:
-    """Add the counts of one queue to another."""
-    to.delays.join(line.delays)
-    to.waiting += line.waiting
-    to.longest_waiting = max(to.longest_waiting, line.longest_waiting)
 
 
 def merge_samples(pools: Iterable[PoolResult]) -> list[Sample]:

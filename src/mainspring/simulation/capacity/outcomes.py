@@ -71,8 +71,8 @@ def _kind(kind: JobKind, scenario: Scenario) -> _Kind:
 
 def _own_error(part: float) -> str:
     """A rare error: many with the same signature would open a circuit breaker."""
-    number, report_line = int(part * len(_LETTERS) ** _WORD), ""
+    number, letters = int(part * len(_LETTERS) ** _WORD), ""
     for _ in range(_WORD):
         number, place = divmod(number, len(_LETTERS))
-        report_line += _LETTERS[place]
-    return msgspec.json.encode({"type": "ValueError", "message": f"there is no {report_line}"}).decode()
+        letters += _LETTERS[place]
+    return msgspec.json.encode({"type": "ValueError", "message": f"there is no {letters}"}).decode()

@@ -8,13 +8,13 @@ from html import escape
 from mainspring.core.model.task import Priority
 from mainspring.simulation.capacity import plots
 from mainspring.simulation.capacity.figures import (
+    format_count,
     format_delay,
     format_percent,
     format_share_error,
     format_short,
     headline,
     partial,
-    say_count,
     sentences,
 )
 from mainspring.simulation.capacity.plots import Caption, Range, Series
@@ -95,10 +95,7 @@ def _sections(report: Report) -> Iterator[str]:
 
 
 def _delays(report: Report) -> str:
-    rows = [
-        Range(row.priority, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds)
-        for row in report.priorities
-    ]
+    rows = [_range(row.priority, row.delays) for row in report.priorities]
     words = Caption("Delay by priority", "From ready to durably assigned: p50, p95 and p99.")
     table = [(row.priority, *_delay_cells(row.delays)) for row in report.priorities]
     return _section(words, plots.ranges(words, rows, format_delay), ("priority", *_DELAY_COLUMNS), table)
@@ -109,7 +106,7 @@ def _use(report: Report) -> str:
     at, used = _at(report), [moment.used for moment in report.timeline]
     drawn = plots.lines(words, at, [Series("used", "one", used)], format_percent, most=1.0)
     table = [
-        (_second(one.at_seconds), format_percent(one.used), say_count(one.cores), say_count(one.running))
+        (_second(one.at_seconds), format_percent(one.used), format_count(one.cores), format_count(one.running))
         for one in report.timeline
     ]
     return _section(words, drawn, ("second", "used", "cores", "tasks running"), table)
@@ -131,7 +128,8 @@ def _waiting(report: Report) -> str:
     )
     names = [priority.name for priority in Priority]
     table = [
-        (_second(moment.at_seconds), *(say_count(moment.waiting[name]) for name in names)) for moment in report.timeline
+        (_second(moment.at_seconds), *(format_count(moment.waiting[name]) for name in names))
+        for moment in report.timeline
     ]
     return _section(words, drawn or "<p>No tasks were waiting.</p>", ("second", *names), table)
 
@@ -154,7 +152,7 @@ def _counts(words: Caption, timeline: Sequence[TimelinePoint], fields: Mapping[s
         for style, (name, field) in zip(("one", "two", "three"), fields.items(), strict=True)
     ]
     table = [
-        (_second(moment.at_seconds), *(say_count(getattr(moment, field)) for field in fields.values()))
+        (_second(moment.at_seconds), *(format_count(getattr(moment, field)) for field in fields.values()))
         for moment in timeline
     ]
     drawn = plots.lines(words, [moment.at_seconds for moment in timeline], series, format_short)
@@ -163,13 +161,8 @@ def _counts(words: Caption, timeline: Sequence[TimelinePoint], fields: Mapping[s
 
 def _tenants(report: Report) -> str:
     ordered = sorted(report.tenants, key=lambda row: (row.delays.p95_seconds, row.tenant))
-    rows = [
-        Range(row.tenant, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds) for row in ordered
-    ]
-    words = Caption(
-        "Delay by tenant",
-        "p50 (lower end), p95 (mark) and p99 (upper end) of each tenant's tasks.",
-    )
+    rows = [_range(row.tenant, row.delays) for row in ordered]
+    words = Caption("Delay by tenant", "p50 (lower end), p95 (mark) and p99 (upper end) of each tenant's tasks.")
     table = [
         (row.tenant, f"{row.weight:g}", *_delay_cells(row.delays), format_share_error(row.share_error))
         for row in reversed(ordered)
@@ -215,10 +208,14 @@ def _footer(report: Report) -> str:
     )
 
 
+def _range(name: str, delays: Delays) -> Range:
+    return Range(name, delays.p50_seconds, delays.p95_seconds, delays.p99_seconds)
+
+
 def _delay_cells(delays: Delays) -> tuple[str, ...]:
     since = format_delay(delays.longest_waiting_seconds) if delays.waiting else "-"
     figures = (delays.p50_seconds, delays.p95_seconds, delays.p99_seconds, delays.longest_seconds)
-    return (say_count(delays.placed), *map(format_delay, figures), say_count(delays.waiting), since)
+    return (format_count(delays.placed), *map(format_delay, figures), format_count(delays.waiting), since)
 
 
 def _at(report: Report) -> list[float]:

@@ -71,16 +71,16 @@ def lines(
 
 def ranges(words: Caption, rows: Sequence[Range], say: Say) -> str:
     """Rows from the low to the high value on a logarithmic scale, with the middle marked and the values written."""
-    row_height, left = 46, _LEFT
+    row_height = 46
     height = _TOP + row_height * len(rows) + _BOTTOM
-    across = _logarithmic([value for row in rows for value in (row.low, row.high)], left, _WIDTH - _VALUES)
+    across = _logarithmic([value for row in rows for value in (row.low, row.high)], _LEFT, _WIDTH - _VALUES)
     parts = [_log_axis(across, height, say)]
     for number, row in enumerate(rows):
         y = _TOP + row_height * number + row_height / 2
         low, middle, high = (across.place(value) for value in (row.low, row.middle, row.high))
         values = " · ".join(escape(say(value)) for value in (row.low, row.middle, row.high))
         parts += [
-            f'<text class="name" x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(row.name)}</text>',
+            f'<text class="name" x="{_LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(row.name)}</text>',
             f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>',
             f'<circle class="dot" cx="{low:.1f}" cy="{y}" r="4"/>',
             f'<rect class="mark" x="{middle - 2:.1f}" y="{y - 9}" width="4" height="18"/>',
@@ -95,11 +95,7 @@ def columns(words: Caption, rows: Sequence[Range], say: Say) -> str:
     height = 260
     up = _logarithmic([value for row in rows for value in (row.low, row.high)], height - _BOTTOM, _TOP)
     step = (_WIDTH - _LEFT - 12) / max(1, len(rows))
-    parts = [
-        f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 12}" y1="{up.place(tick):.1f}" y2="{up.place(tick):.1f}"/>'
-        f'<text class="tick" x="{_LEFT - 8}" y="{up.place(tick) + 4:.1f}" text-anchor="end">{escape(say(tick))}</text>'
-        for tick in up.ticks
-    ]
+    parts = [_grid(up.place, up.ticks, say, right=12)]
     wide = max(1.5, min(8.0, step * 0.6))
     for number, row in enumerate(rows):
         x = _LEFT + step * (number + 0.5)

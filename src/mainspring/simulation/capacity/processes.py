@@ -50,7 +50,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     was_interrupted: bool
 
 
-def simulate_fleet(
+def simulate_pools(
     scenario: Scenario, seed: int, *, processes: int, progress: Callable[[float], None] = lambda _: None
 ) -> SimulationResult:
     """Simulate all pools in some processes. `progress` gets the fraction that is done.
@@ -58,9 +58,9 @@ def simulate_fleet(
     When interrupted, it returns what there is; a second interrupt stops at once.
     """
     pools = iter(range(scenario.workers.pools))
-    words: Queue[ProgressReport | BaseException | None] = Queue()
-    order = msgspec.json.encode(SimulationRequest(scenario=scenario, seed=seed))
-    pool_processes = [_PoolProcess(order) for _ in range(min(processes, scenario.workers.pools))]
+    messages: Queue[ProgressReport | BaseException | None] = Queue()
+    request = msgspec.json.encode(SimulationRequest(scenario=scenario, seed=seed))
+    pool_processes = [_PoolProcess(request) for _ in range(min(processes, scenario.workers.pools))]
     lock = threading.Lock()
 
     def draw() -> int | None:
@@ -68,34 +68,35 @@ def simulate_fleet(
             return next(pools, None)
 
     threads = [
-        threading.Thread(target=pool_process.work, args=(draw, words), daemon=True) for pool_process in pool_processes
+        threading.Thread(target=pool_process.work, args=(draw, messages), daemon=True)
+        for pool_process in pool_processes
     ]
     for thread in threads:
         thread.start()
     try:
-        return _collect(scenario, pool_processes, words, progress)
+        return _collect(scenario, pool_processes, messages, progress)
     finally:
         for pool_process in pool_processes:
             pool_process.end()
 
 
-def serve(said: IO[bytes], say: IO[bytes]) -> None:
+def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     """Serve as one of the processes: simulate requested pools until there are no more."""
-    order = msgspec.json.decode(said.readline(), type=SimulationRequest)
+    request = msgspec.json.decode(requests.readline(), type=SimulationRequest)
     is_stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
-    for line in said:
-        told = 0.0
+    for line in requests:
+        reported = 0.0
 
         def watch(seconds: float) -> bool:
-            nonlocal told
-            if seconds - told >= _STEP_SECONDS:
-                _say(say, ProgressReport(seconds=seconds - told))
-                told = seconds
+            nonlocal reported
+            if seconds - reported >= _STEP_SECONDS:
+                _reply(replies, ProgressReport(seconds=seconds - reported))
+                reported = seconds
             return not is_stopped.is_set()
 
-        pool_result = simulate_pool(order.scenario, int(line), order.seed, cpu=cpu_seconds, watch=watch)
-        _say(say, ProgressReport(pool_result=pool_result))
+        pool_result = simulate_pool(request.scenario, int(line), request.seed, cpu=cpu_seconds, watch=watch)
+        _reply(replies, ProgressReport(pool_result=pool_result))
         gc.collect()  # the simulated pool is a large reference cycle, which would not be collected soon
         if is_stopped.is_set():
             return
@@ -104,23 +105,23 @@ def serve(said: IO[bytes], say: IO[bytes]) -> None:
 class _PoolProcess:
     """One process, and the thread that talks to it."""
 
-    def __init__(self, order: bytes) -> None:
+    def __init__(self, request: bytes) -> None:
         # A session of its own: Ctrl-C at the terminal goes to the parent, which asks it to stop.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mainspring.simulation.capacity"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
-        self._order = order
+        self._request = request
         self._is_stopped = threading.Event()
 
-    def work(self, draw: Callable[[], int | None], words: Queue[ProgressReport | BaseException | None]) -> None:
+    def work(self, draw: Callable[[], int | None], messages: Queue[ProgressReport | BaseException | None]) -> None:
         """Request one pool after another, and pass on the messages."""
         try:
-            for report_line in self._talk(draw):
-                words.put(report_line)
+            for report in self._talk(draw):
+                messages.put(report)
         except (OSError, msgspec.MsgspecError, Broken) as error:
-            words.put(error)
-        words.put(None)
+            messages.put(error)
+        messages.put(None)
 
     def stop(self) -> None:
         """Ask it to return what it has."""
@@ -139,7 +140,7 @@ class _PoolProcess:
         to, back = self._process.stdin, self._process.stdout
         if to is None or back is None:
             raise Broken("a process without pipes")
-        to.write(self._order + b"\n")
+        to.write(self._request + b"\n")
         while not self._is_stopped.is_set() and (pool := draw()) is not None:
             to.write(b"%d\n" % pool)
             to.flush()
@@ -149,14 +150,14 @@ class _PoolProcess:
                     return  # before it had begun
                 if not line:
                     raise Broken(f"the process that simulated pool {pool} exited with {self._process.wait()}")
-                report_line = msgspec.json.decode(line, type=ProgressReport)
-                yield report_line
-                if report_line.pool_result is not None:
+                report = msgspec.json.decode(line, type=ProgressReport)
+                yield report
+                if report.pool_result is not None:
                     break
 
 
 def _collect(
-    scenario: Scenario, pool_processes: list[_PoolProcess], words: Queue[ProgressReport | BaseException | None],
+    scenario: Scenario, pool_processes: list[_PoolProcess], messages: Queue[ProgressReport | BaseException | None],
     progress: Callable[[float], None],
 ) -> SimulationResult:  # fmt: skip
     """Receive messages until all are done."""
@@ -165,16 +166,16 @@ def _collect(
     done, left, was_interrupted = 0.0, len(pool_processes), False
     while left:
         try:
-            report_line = words.get()
-            if report_line is None:
+            message = messages.get()
+            if message is None:
                 left -= 1
-            elif isinstance(report_line, ProgressReport):
-                done += report_line.seconds
-                if report_line.pool_result is not None:
-                    found.append(report_line.pool_result)
+            elif isinstance(message, ProgressReport):
+                done += message.seconds
+                if message.pool_result is not None:
+                    found.append(message.pool_result)
                 progress(min(1.0, done / total))
             else:
-                raise report_line
+                raise message
         except KeyboardInterrupt:
             if was_interrupted:
                 raise
@@ -184,6 +185,6 @@ def _collect(
     return SimulationResult(pools=found, was_interrupted=was_interrupted)
 
 
-def _say(say: IO[bytes], report_line: ProgressReport) -> None:
-    say.write(msgspec.json.encode(report_line) + b"\n")
-    say.flush()
+def _reply(replies: IO[bytes], report: ProgressReport) -> None:
+    replies.write(msgspec.json.encode(report) + b"\n")
+    replies.flush()

@@ -14,7 +14,6 @@ from mainspring.simulation.capacity.measurements import (
     QueueStats,
     Sample,
     Share,
-    add_queue_stats,
     merge_counts,
     merge_queue_stats,
     merge_samples,
@@ -138,9 +137,9 @@ def make_report(
 ) -> Report:
     """Compute the figures of some pools of a scenario, as far as they were simulated."""
     pools = sorted(pools, key=lambda pool: pool.pool)
-    lines = merge_queue_stats(pools)
+    queues = merge_queue_stats(pools)
     timeline = [_timeline_point(sample) for sample in merge_samples(pools)]
-    tenants = _tenants(scenario, lines, _shares(pools))
+    tenants = _tenants(scenario, queues, _shares(pools))
     whole = sum(pool.until >= scenario.lasts for pool in pools)
     used = [moment.used for moment in timeline]
     return Report(
@@ -148,31 +147,31 @@ def make_report(
         is_partial=whole < scenario.workers.pools, seconds=scenario.lasts, pools_played=whole,
         pools=scenario.workers.pools, workers=scenario.workers.count, zones=scenario.workers.zones,
         tenants_count=scenario.tenants.count, runs=sum(pool.runs for pool in pools),
-        tasks=sum(pool.tasks for pool in pools), placed=sum(len(line.delays) for line in lines.values()),
+        tasks=sum(pool.tasks for pool in pools), placed=sum(len(queue.delays) for queue in queues.values()),
         ends=merge_counts(pool.ends for pool in pools), preemptions=sum(pool.preempted for pool in pools),
         recalls=sum(pool.recalled for pool in pools), used_mean=_round(sum(used) / len(used) if used else 0.0),
-        used_most=max(used, default=0.0), priorities=_priorities(lines), tenants=tenants,
+        used_most=max(used, default=0.0), priorities=_priorities(queues), tenants=tenants,
         fairness=_fairness(tenants, _shares(pools)), timeline=tuple(timeline),
         timing=_timing(pools) if with_timing else None,
     )  # fmt: skip
 
 
-def _priorities(lines: dict[tuple[str, str], QueueStats]) -> tuple[PriorityRow, ...]:
+def _priorities(queues: dict[tuple[str, str], QueueStats]) -> tuple[PriorityRow, ...]:
     rows = []
     for priority in Priority:
-        mine = [line for (name, _), line in lines.items() if name == priority.name]
+        mine = [queue for (name, _), queue in queues.items() if name == priority.name]
         if mine:
             rows.append(PriorityRow(priority=priority.name, delays=_delays(mine)))
     return tuple(rows)
 
 
 def _tenants(
-    scenario: Scenario, lines: dict[tuple[str, str], QueueStats], shares: dict[str, Share]
+    scenario: Scenario, queues: dict[tuple[str, str], QueueStats], shares: dict[str, Share]
 ) -> tuple[TenantRow, ...]:
     rows = []
     for number in range(scenario.tenants.count):
         tenant = tenant_name(number)
-        mine = [line for (_, name), line in lines.items() if name == tenant]
+        mine = [queue for (_, name), queue in queues.items() if name == tenant]
         share = shares.get(tenant, Share())
         is_compared = share.seconds >= MIN_COMPARED_SECONDS and share.due > 0
         if mine:
@@ -186,10 +185,10 @@ def _tenants(
     return tuple(rows)
 
 
-def _delays(lines: Sequence[QueueStats]) -> Delays:
+def _delays(queues: Sequence[QueueStats]) -> Delays:
     total = QueueStats(priority="", tenant="", delays=Histogram())
-    for line in lines:
-        add_queue_stats(total, line)
+    for queue in queues:
+        total.join(queue)
     delays = total.delays
     return Delays(
         placed=len(delays), p50_seconds=_round(delays.percentile(50)), p95_seconds=_round(delays.percentile(95)),

@@ -100,7 +100,7 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Priority[self.priority]
 
     @property
-    def room(self) -> Resources:
+    def resources(self) -> Resources:
         """Resource request of each task."""
         return Resources(cpu_millis=self.cpu, memory_bytes=self.memory)
 
@@ -189,17 +189,16 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     """Scale workers and loads by a factor; the size of a pool stays about the same."""
     if factor == 1:
         return scenario
-    fleet, tenants = scenario.workers, scenario.tenants
-    workers = max(fleet.zones, round(fleet.count * factor))
-    pools = min(max(1, round(fleet.pools * factor)), workers)
-    several = min(tenants.count, MIN_TENANTS)
-    count = max(several, pools, round(tenants.count * factor))
+    workers, tenants = scenario.workers, scenario.tenants
+    worker_count = max(workers.zones, round(workers.count * factor))
+    pools = min(max(1, round(workers.pools * factor)), worker_count)
+    tenant_count = max(min(tenants.count, MIN_TENANTS), pools, round(tenants.count * factor))
     return replace(
         scenario,
-        workers=replace(fleet, count=workers, pools=pools),
-        tenants=replace(tenants, count=count),
+        workers=replace(workers, count=worker_count, pools=pools),
+        tenants=replace(tenants, count=tenant_count),
         jobs=tuple(_scaled_job(job, factor) for job in scenario.jobs),
-        loads=tuple(_scaled_load(load, scenario.kind(load.job), factor, count) for load in scenario.loads),
+        loads=tuple(_scaled_load(load, scenario.kind(load.job), factor, tenant_count) for load in scenario.loads),
     )
 
 

@@ -1,7 +1,7 @@
 """Strict parser of scenario files: every fault is reported with its line. `scenarios/` has the built-in ones.
 
-To add one of those, put its file there: that is all. What a scenario may say is in `scenario.py`, and how each field is
-written in the tables here.
+To add one, add its file there. The types of a scenario are in `scenario.py`; the tables here say how each field is
+written.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_scenario(file: str, text: str) -> Scenario:
     node, issues = parse(text)
     if node is None or issues:
         raise invalid(file, text, issues)
-    read = attempt("the file", lambda: _SCENARIO(node))
+    read = attempt("the file", _SCENARIO, node)
     if isinstance(read, Unreadable):
         raise invalid(file, text, list(read.issues))
     places = dict(_places(node, ()))

@@ -28,18 +28,18 @@ _Step = Callable[[], object]
 class PoolWorker(SimulatedWorker):
     """One worker of a pool."""
 
-    def __init__(self, fleet: VirtualWorkers, name: str, machine: Machine, zone: str) -> None:
-        super().__init__(name, offer_of(machine), zone=zone, ending_of=fleet.ending_of)
+    def __init__(self, pool: VirtualWorkers, name: str, machine: Machine, zone: str) -> None:
+        super().__init__(name, offer_of(machine), zone=zone, ending_of=pool.ending_of)
         self.is_up = True
-        self._fleet = fleet
+        self._pool = pool
 
     def send(self, messages: Sequence[FromWorker]) -> None:
         """Send messages to the server."""
-        self._fleet.send(self, messages)
+        self._pool.send(self, messages)
 
     def end_after(self, seconds: float, attempt: str, ending: Ending) -> None:
         """End an attempt after some seconds of the simulation."""
-        self._fleet.schedule(self._fleet.now + seconds, partial(self.end_as, attempt, ending))
+        self._pool.schedule(self._pool.now + seconds, partial(self.end_as, attempt, ending))
 
 
 class VirtualWorkers:
@@ -167,10 +167,10 @@ class VirtualWorkers:
 
 def places_of(scenario: Scenario, pool: int) -> Iterator[tuple[str, Machine, str]]:
     """Names, machines and zones of a pool's workers: every n-th worker, with its part of each zone and machine type."""
-    fleet = scenario.workers
-    picks = _spread(fleet.machines, -(-fleet.count // fleet.pools))
-    for place, number in enumerate(range(pool, fleet.count, fleet.pools)):
-        yield f"w{number + 1:05d}", picks[place], zone_name(place % fleet.zones + 1)
+    workers = scenario.workers
+    picks = _spread(workers.machines, -(-workers.count // workers.pools))
+    for place, number in enumerate(range(pool, workers.count, workers.pools)):
+        yield f"w{number + 1:05d}", picks[place], zone_name(place % workers.zones + 1)
 
 
 def offer_of(machine: Machine) -> Offer:

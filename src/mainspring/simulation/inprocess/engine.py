@@ -37,7 +37,7 @@ LEASE = timedelta(days=36_500)
 """No other host competes for the lease, however far a virtual clock jumps."""
 CORES = 32
 """Minimum number of one-core tasks that run at a time."""
-_ROOM = Offer(CORES * 1_000, 2**52, 10**5, 2**60)
+_OFFER = Offer(CORES * 1_000, 2**52, 10**5, 2**60)
 
 
 class LocalEngine:
@@ -54,7 +54,7 @@ class LocalEngine:
         self._ended_events: dict[str, asyncio.Event] = {}
         functions = _functions_of(jobs)
         cores = max((task.resources.cpu_millis for job in jobs for task in job.recorded.spec.tasks), default=0)
-        offer = replace(_ROOM, cpu_millis=max(_ROOM.cpu_millis, cores))
+        offer = replace(_OFFER, cpu_millis=max(_OFFER.cpu_millis, cores))
         self.worker = LocalWorker(
             functions, offer, {HANDLER_LABEL + name: "1" for name in functions}, clock, on_threads
         )
@@ -89,8 +89,8 @@ class LocalEngine:
         kept = self._job_ids[job.name] = (await self.store.insert_job(row)).id
         return kept
 
-    async def submit(self, job: Job[..., Any], params: Mapping[str, Any]) -> str:
-        """Create a run of a job; return its id."""
+    async def run(self, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+        """Run a job until it has ended, or can't continue without a person."""
         kept = self._job_ids.get(job.name) or await self.keep(job)
         now = await self.store.time()
         run = Run(
@@ -105,13 +105,10 @@ class LocalEngine:
             created_at=now,
             start_at=now,
         )
-        self._ended_events[run.id] = asyncio.Event()
+        ended = self._ended_events[run.id] = asyncio.Event()
         await self.store.insert_runs([run])
-        return run.id
-
-    async def ended(self, run_id: str) -> None:
-        """Wait until a submitted run has ended, or can't continue without a person."""
-        await self._ended_events[run_id].wait()
+        await ended.wait()
+        return await self.result(job, run.id)
 
     async def result(self, job: Job[..., Any], run_id: str) -> RunResult:
         """Return the result of a run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -22,11 +22,7 @@ def run_in_process(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
     async def run() -> RunResult:
         return await _run(LocalEngine([job], SystemClock(), lambda _: None), job, params)
 
-    def start() -> RunResult:
-        with quiet(), asyncio.Runner() as runner:
-            return runner.run(run())
-
-    return _run_outside_loop(start)
+    return _run_outside_loop(run)
 
 
 def run_in_virtual_time(job: Job[..., Any], params: Mapping[str, Any], start: datetime) -> RunResult:
@@ -38,11 +34,7 @@ def run_in_virtual_time(job: Job[..., Any], params: Mapping[str, Any], start: da
         loop.set_idle_estimate(lambda: idle_seconds(engine, loop))
         return await _run(engine, job, params)
 
-    def begin() -> RunResult:
-        with quiet(), asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(run())
-
-    return _run_outside_loop(begin)
+    return _run_outside_loop(run, lambda: loop)
 
 
 def idle_seconds(engine: LocalEngine, loop: VirtualLoop) -> float | None:
@@ -57,13 +49,19 @@ def idle_seconds(engine: LocalEngine, loop: VirtualLoop) -> float | None:
 
 async def _run(engine: LocalEngine, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
     async with engine.running():
-        run_id = await engine.submit(job, params)
-        await engine.ended(run_id)
-        return await engine.result(job, run_id)
+        return await engine.run(job, params)
 
 
-def _run_outside_loop(start: Callable[[], RunResult]) -> RunResult:
-    """Run in another thread if this one has a running loop (a notebook, an async test)."""
+def _run_outside_loop(
+    run: Callable[[], Coroutine[Any, Any, RunResult]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> RunResult:
+    """Run on a new loop; in another thread if this one has a running loop (a notebook, an async test)."""
+
+    def start() -> RunResult:
+        with quiet(), asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(run())
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

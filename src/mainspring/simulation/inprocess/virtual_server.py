@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mainspring.client.results import RunResult
-from mainspring.core.model.run import Run
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import next_window
 from mainspring.core.text.durations import parse_seconds
@@ -73,7 +72,7 @@ class World:
 
     def run(self, job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
         """Start a run, and advance the clock until it has ended."""
-        return self._run(self._submitted(job, job.bind(args, params)))
+        return self._run(self._known(job).run(job, job.bind(args, params)))
 
     def runs(self, job: Job[..., Any]) -> list[RunResult]:
         """Results of all runs of a job, oldest first."""
@@ -108,17 +107,11 @@ class World:
         loops = {"triggers": triggers.run, "outbox": outbox.run}
         await self._running.enter_async_context(engine.host.background.running(loops))
 
-    async def _submitted(self, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
-        engine = self._known(job)
-        run_id = await engine.submit(job, params)
-        await engine.ended(run_id)
-        return await engine.result(job, run_id)
-
     async def _results(self, job: Job[..., Any]) -> list[RunResult]:
         engine = self._known(job)
         wanted = RunFilter(tenant=job.tenant or TENANT, job=job.name)
         found = await engine.store.list_runs(wanted, limit=_MAX_RUNS)
-        runs: list[Run] = sorted((one.run for one in found), key=lambda run: run.created_at)
+        runs = sorted((one.run for one in found), key=lambda run: run.created_at)
         return [await engine.result(job, run.id) for run in runs]
 
     def _known(self, job: Job[..., Any]) -> LocalEngine:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.core.work.work import read_work
 from mainspring.event_loop import start_task
@@ -25,10 +25,11 @@ from mainspring.protocol.errors import ExpressionFailed, Refused
 from mainspring.protocol.wire import Assignment, Offer, Outcome
 from mainspring.simulation.virtual_worker import S, Server, VirtualWorker
 from mainspring.task_context.task_context import inside
-from mainspring.worker.agent.instructions import Prolong
+from mainspring.worker.agent.instructions import Instruction, Prolong
 from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
+T = TypeVar("T")
 _LAST_SECONDS = 1.0
 """How long to wait for a thread whose function was asked to stop."""
 
@@ -92,18 +93,6 @@ class LocalWorker(VirtualWorker):
     def file_exists(self, path: str) -> bool:
         """Whether a file exists."""
         return Path(path).exists()
-
-    def progressed(self, attempt: str, percent: float | None, note: str) -> None:
-        """Report the progress of a function."""
-        self.state_machine.progressed(attempt, percent, note)
-
-    def checkpoint_saved(self, attempt: str, document: str) -> None:
-        """Save a checkpoint of a function."""
-        self.execute(self.state_machine.checkpoint_saved(attempt, document))
-
-    def extension_requested(self, attempt: str, seconds: float) -> None:
-        """Request an extension for a function."""
-        self.execute(self.state_machine.extension_requested(attempt, seconds))
 
     async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
         """Call a function in its own thread. When cancelled, it is asked to stop, and not awaited."""
@@ -213,19 +202,20 @@ class _Call:
             self.raised = Refused(f"the return value of {self.assignment.name} can't be its output: {unfit}")
         return Outcome.SUCCEEDED if unfit is None else Outcome.FAILED, output, unfit
 
-    # the voice of the context: any thread may speak
+    # the channel of the task context; called from any thread
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Report progress."""
-        self._loop.call_soon_threadsafe(self._worker.progressed, self.assignment.attempt, percent, note)
+        progressed = self._worker.state_machine.progressed
+        self._loop.call_soon_threadsafe(progressed, self.assignment.attempt, percent, note)
 
     def report_checkpoint(self, document: str) -> None:
         """Save a checkpoint."""
-        self._loop.call_soon_threadsafe(self._worker.checkpoint_saved, self.assignment.attempt, document)
+        self._execute(self._worker.state_machine.checkpoint_saved, document)
 
     def extend(self, seconds: float) -> None:
         """Request more time."""
-        self._loop.call_soon_threadsafe(self._worker.extension_requested, self.assignment.attempt, seconds)
+        self._execute(self._worker.state_machine.extension_requested, seconds)
 
     def deadline(self) -> datetime | None:
         """When the attempt will be stopped."""
@@ -242,6 +232,10 @@ class _Call:
     def inputs(self) -> Path:
         """Artifacts of all tasks of the run so far: nothing has to be fetched here."""
         return self._worker.files / self.assignment.run
+
+    def _execute(self, report: Callable[[str, T], list[Instruction]], what: T) -> None:
+        """Give a report to the state machine, and execute what follows, on the loop."""
+        self._loop.call_soon_threadsafe(lambda: self._worker.execute(report(self.assignment.attempt, what)))
 
 
 def _ask_to_stop(thread: Thread) -> None:

@@ -16,24 +16,24 @@ from mainspring.cli.render.terminal import progress_bar
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.capacity import figures
 from mainspring.simulation.capacity.page import make_page
-from mainspring.simulation.capacity.processes import simulate_fleet
+from mainspring.simulation.capacity.processes import simulate_pools
 from mainspring.simulation.capacity.report import PriorityRow, Report, TenantRow, make_report
 from mainspring.simulation.capacity.scenario import Scenario, scaled
 from mainspring.simulation.capacity.scenario_file import builtin, find_scenario, text_of
 
 _DELAY_COLUMNS: dict[str, Any] = {
-    "placed": lambda row, _: figures.say_count(row.delays.placed),
+    "placed": lambda row, _: figures.format_count(row.delays.placed),
     "p50": lambda row, _: figures.format_delay(row.delays.p50_seconds),
     "p95": lambda row, _: figures.format_delay(row.delays.p95_seconds),
     "p99": lambda row, _: figures.format_delay(row.delays.p99_seconds),
     "longest": lambda row, _: figures.format_delay(row.delays.longest_seconds),
-    "waiting": lambda row, _: figures.say_count(row.delays.waiting),
+    "waiting": lambda row, _: figures.format_count(row.delays.waiting),
     "oldest": lambda row, _: figures.format_delay(row.delays.longest_waiting_seconds) if row.delays.waiting else None,
 }
 SCENARIOS = Table.of(
     Scenario,
     "name workers tenants seconds detail=about",
-    workers=lambda one, _: figures.say_count(one.workers.count),
+    workers=lambda one, _: figures.format_count(one.workers.count),
     tenants=lambda one, _: one.tenants.count,
     seconds=lambda one, _: f"{one.lasts:g}",
     id=lambda one: one.name,
@@ -101,7 +101,7 @@ def simulate(
 def _play(name: str, seed: int, scale: float, processes: int | None, *, with_timing: bool) -> tuple[Report, bool]:
     scenario = scaled(find_scenario(name), scale)
     with progress_bar(f"Simulating {scenario.name}", _STEPS) as done:
-        played = simulate_fleet(
+        played = simulate_pools(
             scenario, seed, processes=processes or os.cpu_count() or 1, progress=lambda part: done(int(part * _STEPS))
         )
     report = make_report(scenario, played.pools, seed=seed, scale=scale, version=__version__, with_timing=with_timing)

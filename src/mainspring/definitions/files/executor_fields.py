@@ -1,4 +1,7 @@
-"""Fields of HTTP and container tasks in job and pipeline files (`http_calls.py`, `containers.py`)."""
+"""Fields of HTTP, container, Kubernetes and Ray tasks in job and pipeline files.
+
+Their rules are in `core/work/`: `http_calls.py`, `containers.py`, `remote_jobs.py`.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +36,29 @@ CONTAINER: dict[str, Inner] = {
     "run": ("run", as_words),
     "pull": ("pull", OneOf(PULLS)),
 }
-REQUEST = Inside("`http`", HTTP)
-IN_CONTAINER = Inside("`container`", CONTAINER)
+KUBERNETES: dict[str, Inner] = {
+    "image": ("image", as_text),
+    "run": ("run", as_words),
+    "namespace": ("namespace", as_text),
+    "service_account": ("service_account", as_text),
+    "user": ("user", as_count),
+}
+RAY: dict[str, Inner] = {
+    "run": ("run", as_words),
+    "runtime_env": ("runtime_env", plain),
+}
 HTTP_NAMES = {key: name for key, (name, _) in HTTP.items()}
 
 
 def as_http(node: Node) -> dict[str, object]:
     """Read a request; a string is the URL."""
-    return REQUEST(node) if isinstance(node.value, dict | list) else {"url": as_text(node)}
+    return Inside("`http`", HTTP)(node) if isinstance(node.value, dict | list) else {"url": as_text(node)}
 
 
 def as_container(node: Node) -> dict[str, object]:
     """Read a container; a string is the image."""
-    return IN_CONTAINER(node) if isinstance(node.value, dict | list) else {"image": as_text(node)}
+    return Inside("`container`", CONTAINER)(node) if isinstance(node.value, dict | list) else {"image": as_text(node)}
+
+
+as_kubernetes = Inside("`kubernetes`", KUBERNETES)
+as_ray = Inside("`ray`", RAY)
