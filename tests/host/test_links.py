@@ -290,7 +290,7 @@ async def test_a_closed_link_queues_nothing() -> None:
 
 
 async def test_a_welcome_grants_the_full_credit() -> None:
-    """DESIGN: results flow on credit that the server gives."""
+    """Results flow on credit that the server gives."""
     desk = FakeServer()
     link = await desk.open()
 

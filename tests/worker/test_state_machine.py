@@ -210,7 +210,7 @@ def test_an_answer_without_a_result_is_ignored(attempt: str) -> None:
 
 
 def test_results_wait_for_credit_and_go_in_order() -> None:
-    """DESIGN: without credit they stay in the spool."""
+    """Without credit they stay in the spool."""
     state_machine = connected(credit=1)
     for name in ("a", "b", "c"):
         state_machine.take(assign(f"lease-{name}", name))

@@ -1,4 +1,4 @@
-"""Permitted destinations of requests (SAFETY F79): public internet addresses, unless private ones are allowed.
+"""Permitted destinations of requests (F79): public internet addresses, unless private ones are allowed.
 
 A name is resolved once, the result is checked, and the connection goes to that address. So neither the notation of an
 address (`2130706433`, `0x7f.1`, `[::ffff:127.0.0.1]`) nor a later change of the name (DNS rebinding) matters.

@@ -4,9 +4,14 @@ Its fields are the seven lines of a diagnosis, in reading order: verdict, expect
 out, suggestions, freshness. A leader makes it from the state that it decides by (`shard/explain/diagnose.py`); where no
 leader answers, it is made of rows and marked as such, without suggestions.
 
-If you add a reason: its messages in `core/explain/messages.py`, a situation that has it in
-`tests/shard/test_diagnosis*.py`, its suggestions in `tests/shard/advice_cases.py`, its line in
-docs/reference/diagnosis.md.
+If you add a reason:
+
+1. Here, and in `_NEEDS_ACTION` if a person has to act. Its messages are in `core/explain/messages.py`.
+2. Where it is found: `shard/explain/pending_tasks.py`, `queued_tasks.py` (checks by rules or by capacity) or
+   `running_tasks.py`; a gate of queued tasks also in `QUEUED_GATES`. Its suggestions are in `shard/explain/advice.py`.
+3. A situation that has it in `tests/shard/` (`test_diagnosis_of_*.py`, `test_rule_checks.py` or
+   `test_capacity_checks.py`), its suggestions in `tests/shard/advice_cases.py`, its line in
+   docs/reference/diagnosis.md, and `make golden`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Fair queues: strict priority, then fair share between tenants, then first come first served (PLC-4).
+"""Fair queues: the queued tasks by priority, tenant and shape, first come first served (PLC-4).
 
-    priority ──► tenant, by weighted dominant share ──► shape, by its oldest task ──► tasks, oldest first
+    priority ──► tenant ──► shape, by its oldest task ──► tasks, oldest first
+
+Which tenant is next, by fair share, is decided in `shard/placement/fair_share.py`.
 
 Entries are never searched for: an entry is stale if its task has moved since (its `seq` differs) or has another
 priority, and is dropped at the head. `depth` counts the valid ones. Tasks whose priority was changed, or that were

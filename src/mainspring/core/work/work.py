@@ -11,7 +11,11 @@
     {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        on a cluster (`remote_jobs.py`)
 
 and optionally `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`. It is opaque to the
-scheduler; admission validates it, a worker executes it. A new kind is a struct here and an executor in `worker/`.
+scheduler; admission validates it, a worker executes it.
+
+If you add a kind: a struct, its line in `KINDS`, in the union `Work` and in `_faults_of_kind` here; an executor in
+`worker/executors/`, with its line in `worker/supervisor/supervisor.py`, or in `remote/clusters.py` if it runs on a
+cluster; its form in `definitions/files/executor_fields.py` for pipeline files; then `make golden reference`.
 
 A secret is given by reference: `{"PASSWORD": "env:DB_PASSWORD"}`, `"file:/run/secrets/db"`, `"command:pass show db"`.
 The worker resolves it into the environment of the task (WRK-5); the server never sees a value.

@@ -107,7 +107,7 @@ class JobDay(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, int]
     """How many ended in which state."""
     durations: dict[int, int]
-    """How many took about so long, from the start of the first task to the end: by `core.trends.bucket_of`."""
+    """How many took about so long, from the first start to the end: `core/lifecycle/duration_histogram.py`."""
     lateness: dict[int, int]
     """How many started about so long after they were due, in the same way."""
     retries: int

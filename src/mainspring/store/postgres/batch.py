@@ -2,7 +2,8 @@
 
 The first statement names the term and the number of the batch, and changes the shard's row. So it waits for whoever
 else is changing that row, sees its newest version (the loser matches no row), holds off an election until the end of
-the transaction, and renews the lease. SAFETY.md says why anything weaker fails; tests/store/test_fence.py shows it.
+the transaction, and renews the lease. Anything weaker fails, as tests/store/test_fence.py shows: a zombie leader that
+was paused before its COMMIT would overwrite what its successor decided (ADR 0035).
 
 Everything after it is one statement per table. A batch of few rows is a single statement, the fence and all of its rows
 together: every part of it takes its rows from what the fence has found, so none is written before the fence is passed,
@@ -174,7 +175,7 @@ _ARTIFACTS = f"""
 """
 _OLD_FAILURE_COUNTS = f"DELETE FROM failure_counts WHERE shard = $1 AND since < {NOW} - {interval(KEPT_FAILURE_COUNTS)}"
 
-_INSERT_BULK_OPERATIONS = f"""
+_COUNT_UNFINISHED = f"""
     SELECT count(*) FROM runs
     WHERE id = ANY($1::text[]) AND (shard <> $2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
 """
@@ -389,7 +390,7 @@ async def _write_breakers(connection: Connection, breakers: Sequence[BreakerRow]
 
 
 async def _archive(connection: Connection, shard: str, run_ids: Sequence[str]) -> None:
-    unfinished = await connection.fetchval(_INSERT_BULK_OPERATIONS, run_ids, shard)
+    unfinished = await connection.fetchval(_COUNT_UNFINISHED, run_ids, shard)
     if unfinished:
         raise StaleWrite(f"{unfinished} of {len(run_ids)} rows: a run to archive that is not final")
     await connection.execute(_ARCHIVE_TASKS, run_ids)

@@ -1,6 +1,6 @@
 """Who may use what, and limits that hold for the cluster, on PostgreSQL, as the port has them.
 
-How something is taken from a limit is in `rate_usage.py`.
+How something is taken from a limit is in `limits.py`.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def job_days(expressions: Expressions) -> str:
 
 
 def _bucket(expressions: Expressions, start: str, end: str) -> str:
-    """As `trends.bucket_of`; NULL if one of them is."""
+    """As `duration_histogram.bucket_of`; NULL if one of them is."""
     lasted = expressions.greatest.format(f"{MIN_MILLISECONDS}, {expressions.milliseconds.format(start, end)}")
     return f"CASE WHEN {end} IS NOT NULL THEN CAST(floor(ln({lasted}) / {math.log(BASE)!r}) AS INTEGER) END"
 

@@ -85,23 +85,23 @@ _TASKS = f"""
     UPDATE tasks SET {_assignments(rows.TASKS.names[_TASK_FIRST:])} WHERE id = ? AND state = ? AND seq = ? AND shard = ?
 """
 
-_UPDATED = "(SELECT value FROM json_each(?1))"
-_INSERT_BULK_OPERATIONS = f"""
+_GIVEN_IDS = "(SELECT value FROM json_each(?1))"
+_COUNT_UNFINISHED = f"""
     SELECT count(*) FROM runs
-    WHERE id IN {_UPDATED} AND (shard <> ?2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
+    WHERE id IN {_GIVEN_IDS} AND (shard <> ?2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
 """
 _SOME_TASKS = f"""
-    SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_UPDATED} AND {tasks_of("r.id")}
+    SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN_IDS} AND {tasks_of("r.id")}
     LIMIT {ARCHIVED_TASKS_AT_ONCE}
 """
 _KEEP_TASKS = f"""
     INSERT INTO tasks_history ({rows.TASKS.select()}, run_ended_at)
     SELECT {rows.TASKS.select("tasks")}, r.ended_at FROM tasks CROSS JOIN runs r
-    WHERE tasks.id IN {_UPDATED} AND r.id = tasks.run_id
+    WHERE tasks.id IN {_GIVEN_IDS} AND r.id = tasks.run_id
 """
-_DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_UPDATED}"
-_DROP_CHECKPOINTS = f"DELETE FROM checkpoints WHERE run_id IN {_UPDATED}"
-_WITHOUT_TASKS = f"id IN {_UPDATED} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
+_DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_GIVEN_IDS}"
+_DROP_CHECKPOINTS = f"DELETE FROM checkpoints WHERE run_id IN {_GIVEN_IDS}"
+_WITHOUT_TASKS = f"id IN {_GIVEN_IDS} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
 _KEEP_RUNS = f"""
     INSERT INTO runs_history ({rows.RUNS.select()}) SELECT {rows.RUNS.select()} FROM runs WHERE {_WITHOUT_TASKS}
 """
@@ -217,7 +217,7 @@ def write_outbox(db: sqlite3.Connection, outgoing: Sequence[OutboxRow]) -> None:
 
 def _archive(db: sqlite3.Connection, shard: str, run_ids: Sequence[str]) -> None:
     runs = json.dumps(run_ids)
-    (unfinished,) = db.execute(_INSERT_BULK_OPERATIONS, (runs, shard)).fetchone()
+    (unfinished,) = db.execute(_COUNT_UNFINISHED, (runs, shard)).fetchone()
     if unfinished:
         raise StaleWrite(f"{unfinished} of {len(run_ids)} rows: a run to archive that is not final")
     tasks = json.dumps([task for (task,) in db.execute(_SOME_TASKS, (runs,))])
