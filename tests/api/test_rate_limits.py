@@ -320,7 +320,7 @@ def test_every_route_has_a_rate_limit_class() -> None:
 
 @pytest.fixture
 async def strict(tmp_path: Path) -> ApiHarness:
-    """A server with low limits, whose seconds pass only when the test says so, however slow the machine is."""
+    """A server with low limits, whose seconds pass only when the test advances them, however slow the machine is."""
     settings = {
         "actions_per_second": "3", "queries_per_second": "4", "user_submissions_per_second": "2",
         "tenant_submissions_per_second": "5",

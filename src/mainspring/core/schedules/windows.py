@@ -107,7 +107,7 @@ def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelt
 
 
 def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
-    """Return the name of a fire, for its jitter and its file probes. The table `fires` keeps the runs of windows unique."""
+    """Return the name of a fire, for its jitter and file probes. The key of the table `fires` keeps runs unique."""
     return f"{schedule_id}@{window_at.astimezone(UTC).isoformat()}#{generation}"
 
 

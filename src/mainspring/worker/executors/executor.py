@@ -1,8 +1,8 @@
 """Base of executors, and what those of one supervisor share.
 
 An executor gets a few attempts of one lease. It runs them one after another, in order, and reports to each handle. It
-returns when all have ended, or when the remaining ones have not started and are to be assigned again. `core/work/work.py`
-lists what a new kind of work needs.
+returns when all have ended, or when the remaining ones have not started and are to be assigned again.
+`core/work/work.py` lists what a new kind of work needs.
 """
 
 from __future__ import annotations
