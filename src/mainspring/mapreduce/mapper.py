@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -118,16 +118,13 @@ class Mapper:
         )
 
     async def _answer(self, index: int, item: Item) -> JsonValue:
-        prompt = self._prompt.render(self._values(index, item))
+        prompt = self._prompt.render({**item, "item": item, "index": index, "params": self._params})
         known = self._answer_log.answer_to(index, prompt)
         if known is not None:
             return known
         answer = await self._prompt_runner.ask(prompt, self._step.output, f"item {index}")
         self._answer_log.keep(index, prompt, answer)
         return answer
-
-    def _values(self, index: int, item: Item) -> Mapping[str, JsonValue]:
-        return {**item, "item": item, "index": index, "params": self._params}
 
 
 def _first_error(errors: BaseExceptionGroup[MainspringError]) -> MainspringError:

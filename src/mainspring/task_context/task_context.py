@@ -343,19 +343,7 @@ def _read(path: Path) -> Context:
     saved = msgspec.json.decode(path.read_bytes(), type=SavedContext)
     token = os.environ.get("MAINSPRING_TOKEN_FILE")
     return Context(
-        Identity(
-            run_id=saved.run_id,
-            task_id=saved.task_id,
-            task_name=saved.task_name,
-            attempt=saved.attempt,
-            attempt_id=saved.attempt_id,
-            tenant=saved.tenant,
-            failed_upstreams=saved.failed_upstreams,
-            partition=saved.partition,
-            total=saved.total,
-            window=saved.window,
-            memory_bytes=saved.memory_bytes,
-        ),
+        msgspec.convert(saved, Identity, from_attributes=True),
         params=bytes(saved.params).decode(),
         outputs={name: bytes(output).decode() for name, output in saved.outputs.items()},
         checkpoint=_unless_null(saved.checkpoint),
@@ -364,11 +352,6 @@ def _read(path: Path) -> Context:
         deadline=saved.deadline,
         token=Path(token).read_text(encoding="utf-8") if token is not None else "",
     )
-
-
-def parse_window(text: str) -> datetime | None:
-    """Parse a window from the wire: RFC 3339, or empty."""
-    return msgspec.convert(text, datetime) if text else None
 
 
 def _unless_null(raw: msgspec.Raw) -> str | None:

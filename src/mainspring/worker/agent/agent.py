@@ -22,31 +22,31 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from typing import assert_never
 
 import msgspec
 import structlog
 
 from mainspring import __version__
 from mainspring.background import BackgroundLoops, Loop
-from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import FromWorker, Goodbye, LogStored, Offer, Register, RunEnds, ToWorker, Welcome
+from mainspring.protocol.wire import (
+    Extended,
+    FromWorker,
+    Goodbye,
+    LogStored,
+    Offer,
+    ProbeFile,
+    Register,
+    RunEnds,
+    ToWorker,
+    Welcome,
+)
 from mainspring.worker.agent.drain import Drain
 from mainspring.worker.agent.file_probe import FileProbes
 from mainspring.worker.agent.identity import Identity
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Mark,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.agent.spool import MAX_SPOOL_BYTES, Spool
 from mainspring.worker.agent.state_machine import StateMachine
 from mainspring.worker.agent.supervisor_link import SupervisorLink
@@ -105,9 +105,7 @@ class Agent:
         self._settings = settings
         self._clock = clock
         self._random = random
-        prefixes = (label for label in settings.labels if label.startswith(HANDLER_LABEL))
-        handlers = [label.removeprefix(HANDLER_LABEL) for label in prefixes]
-        self._state_machine = StateMachine(Verifier(settings.offer, handlers, settings.labels))
+        self._state_machine = StateMachine(Verifier(settings.offer, settings.labels))
         self._identity = Identity(
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
@@ -364,26 +362,17 @@ class Agent:
                     records.append(instruction.record)
                 case Send():
                     outgoing.append(instruction.message)
-                case Start():
-                    requests.append(
-                        supervisor.LaunchRequest(instruction.assignment, instruction.lease, instruction.needs)
-                    )
-                case StopAttempt():
-                    messages.append(supervisor.EndAttempt(instruction.attempt, instruction.grace_seconds))
-                case Prolong():
-                    messages.append(supervisor.Prolong(instruction.attempt, instruction.seconds))
-                    log.info(
-                        "attempt.prolonged",
-                        attempt=instruction.attempt,
-                        seconds=instruction.seconds,
-                        because=instruction.because,
-                    )
-                case RunFileProbe():
+                case supervisor.LaunchRequest():
+                    requests.append(instruction)
+                case supervisor.EndAttempt() | supervisor.WithdrawAttempts():
+                    messages.append(instruction)
+                case Extended(attempt, seconds, because):
+                    messages.append(supervisor.Prolong(attempt, seconds))
+                    log.info("attempt.prolonged", attempt=attempt, seconds=seconds, because=because)
+                case ProbeFile():
                     self._file_probes.probe(instruction.question, instruction.path)
-                case Withdraw():
-                    messages.append(supervisor.WithdrawAttempts(instruction.attempts))
                 case _:
-                    raise TypeError(f"unknown instruction {instruction}")
+                    assert_never(instruction)
         if records:
             outgoing += await self._persist(records)
         if requests:

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from mainspring.protocol import wire
-from mainspring.worker.agent.instructions import NO_RESOURCES, Mark, Record
+from mainspring.worker.agent.instructions import Mark, Record
 
 
 class Phase(Enum):
@@ -31,7 +31,7 @@ class AttemptState(msgspec.Struct):
     lease: str = ""
     assignment: wire.Assignment | None = None
     """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
-    needs: wire.Offer = NO_RESOURCES
+    needs: wire.Offer = wire.Offer(0, 0)
     recall_requested: bool = False
     pid: int = 0
     created: float = 0.0

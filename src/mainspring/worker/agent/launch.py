@@ -170,7 +170,7 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         options.disk_bytes,
     )
     supervisor = _supervisor_settings(options, handlers, offer)
-    _write_settings(state_dir, supervisor)
+    write_atomically(state_dir / SETTINGS_FILE, msgspec.json.encode(supervisor), mode=0o600)
     levels = offered_levels(state_dir, supervisor)
     log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
     given = {
@@ -225,11 +225,6 @@ def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offe
         "container_engine": find_engine(options.container_engine),
     }
     return SupervisorSettings(**_same_fields(options, SupervisorSettings) | given)
-
-
-def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:
-    """Write the supervisor's settings, readable by this user only."""
-    write_atomically(state_dir / SETTINGS_FILE, msgspec.json.encode(supervisor), mode=0o600)
 
 
 def _stable_name(state_dir: Path, host: str) -> str:

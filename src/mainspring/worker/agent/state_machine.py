@@ -26,31 +26,14 @@ what `spool.py` keeps of it.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from mainspring.protocol import wire
-from mainspring.worker.agent.attempt_state import (
-    NOT_STARTED,
-    WITH_SUPERVISOR,
-    AttemptState,
-    Phase,
-)
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Mark,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
-from mainspring.worker.agent.verify import Verify, accept_all
-from mainspring.worker.supervisor.supervisor_wire import Inventory
+from mainspring.worker.agent.attempt_state import NOT_STARTED, WITH_SUPERVISOR, AttemptState, Phase
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt, Inventory, LaunchRequest, WithdrawAttempts
 
 MAX_UNKNOWN_RESULTS = 1_000
 MAX_FORGOTTEN = 20_000
@@ -63,7 +46,8 @@ DEFAULT_LOST_AFTER_SECONDS = 15.0
 class StateMachine:
     """Attempts of one worker, from assignment to answer."""
 
-    def __init__(self, verify: Verify = accept_all) -> None:
+    def __init__(self, verify: Callable[[wire.Assignment, wire.Offer], str] = lambda _assignment, _needs: "") -> None:
+        """`verify` returns why this worker can't run an assignment with these resources (PLC-7); empty if it can."""
         self.session = ""
         self.lost_after_seconds = DEFAULT_LOST_AFTER_SECONDS
         """Seconds without a heartbeat after which the server reschedules the attempts."""
@@ -130,7 +114,7 @@ class StateMachine:
             case wire.Extended():
                 instructions += self._prolong(message)
             case wire.ProbeFile():
-                instructions.append(RunFileProbe(message.question, message.path))
+                instructions.append(message)
             case wire.LogStored() | wire.RunEnds() | wire.Redirect():
                 pass  # handled by the log shipper, the artifact sweep and the uplink
         return instructions
@@ -278,7 +262,7 @@ class StateMachine:
             ]
         )
         return instructions + [
-            StopAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
+            EndAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
         ]
 
     # messages of the server
@@ -358,14 +342,14 @@ class StateMachine:
         state = self._attempts.get(message.attempt)
         if state is None:
             return self._send(wire.Returned((message.attempt,)))
-        return [] if state.phase is Phase.ENDED else [StopAttempt(message.attempt, message.grace_seconds)]
+        return [] if state.phase is Phase.ENDED else [EndAttempt(message.attempt, message.grace_seconds)]
 
     def _prolong(self, message: wire.Extended) -> list[Instruction]:
         state = self._attempts.get(message.attempt)
         if state is None or state.phase is Phase.ENDED:
             return []
         state.extension_requested = None
-        return [Prolong(message.attempt, message.seconds, message.because)]
+        return [message]
 
     # helpers
 
@@ -377,10 +361,10 @@ class StateMachine:
         if self._silent or state.assignment is None:
             return []
         state.phase = Phase.LAUNCHED
-        return [Start(state.assignment, state.lease, state.needs)]
+        return [LaunchRequest(state.assignment, state.lease, state.needs)]
 
     def _withdraw(self, attempts: list[str]) -> list[Instruction]:
-        return [Withdraw(tuple(attempts))] if attempts else []
+        return [WithdrawAttempts(tuple(attempts))] if attempts else []
 
     def _return(self, attempts: list[str]) -> list[Instruction]:
         """Return attempts that never started and that no one else has."""

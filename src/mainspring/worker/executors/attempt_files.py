@@ -26,13 +26,14 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from mainspring.atomic_files import write_atomically
 from mainspring.core.model.trace_ids import traceparent
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment
-from mainspring.task_context.task_context import SavedContext, parse_window
+from mainspring.task_context.task_context import Identity, SavedContext
 from mainspring.worker.sandbox.task_user import TaskUser, change_owner
 from mainspring.worker.supervisor.supervisor_settings import log_path
 
@@ -213,25 +214,32 @@ def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, 
     return variables
 
 
-def context_document(one: Assignment, deadline: datetime | None) -> bytes:
-    """Return the content of the context file: JSON."""
-    context = SavedContext(
+def identity_of(one: Assignment) -> Identity:
+    """Return what a task's context says about its attempt."""
+    return Identity(
         run_id=one.run,
         task_id=one.task,
         task_name=one.name,
         attempt=one.number,
         attempt_id=one.attempt,
         tenant=one.tenant,
+        failed_upstreams=one.failed_upstreams,
+        partition=one.partition,
+        total=one.total,
+        window=msgspec.convert(one.window, datetime) if one.window else None,
+        memory_bytes=one.memory_bytes,
+    )
+
+
+def context_document(one: Assignment, deadline: datetime | None) -> bytes:
+    """Return the content of the context file: JSON."""
+    context = SavedContext(
+        **asdict(identity_of(one)),
         deadline=deadline,
         params=msgspec.Raw(one.params.encode()),
         outputs={name: msgspec.Raw(output.encode()) for name, output in one.inputs.items()},
-        failed_upstreams=one.failed_upstreams,
         checkpoint=msgspec.Raw((one.checkpoint or "null").encode()),
         item=msgspec.Raw((one.item or "null").encode()),
-        partition=one.partition,
-        total=one.total,
-        window=parse_window(one.window),
-        memory_bytes=one.memory_bytes,
     )
     return msgspec.json.encode(context)
 

@@ -41,6 +41,7 @@ from mainspring.core.work.work import (
 from mainspring.event_loop import fast_loop, start_task
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Broken
+from mainspring.unix_sockets import private_listener
 from mainspring.worker.artifacts.transfer import Artifacts
 from mainspring.worker.executors.attempt_files import clear_leftovers
 from mainspring.worker.executors.command import CommandExecutor
@@ -116,7 +117,7 @@ class Supervisor:
 
     async def serve(self) -> None:
         """Run until closed, or without an agent for too long. The working directory is the state directory."""
-        server = await asyncio.start_unix_server(self._accept, sock=_listening_socket())
+        server = await asyncio.start_unix_server(self._accept, sock=private_listener(Path(SOCKET_FILE)))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._closing.set)
         self._waiting_for_agent = self._wait_for_agent()
         self._containers.clear_leftovers()
@@ -333,18 +334,6 @@ def _log_to_stderr() -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-
-
-def _listening_socket() -> socket.socket:
-    """Return a socket in the working directory that only this user can connect to. Its path is always short."""
-    Path(SOCKET_FILE).unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listening.bind(SOCKET_FILE)
-    finally:
-        os.umask(before)
-    return listening
 
 
 def _is_same_user(connection: socket.socket) -> bool:

@@ -30,7 +30,7 @@ from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
 from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
 from mainspring.task_context.signatures import asks_for_context, declared_types
-from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
+from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, identity_of
 from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.templates import rendered, rendered_env, template_values
 
@@ -242,19 +242,7 @@ def _plain(found: Function) -> Function:
 
 def _make_context(assignment: Assignment, backend: contexts.ContextBackend) -> contexts.Context:
     return contexts.Context(
-        contexts.Identity(
-            run_id=assignment.run,
-            task_id=assignment.task,
-            task_name=assignment.name,
-            attempt=assignment.number,
-            attempt_id=assignment.attempt,
-            tenant=assignment.tenant,
-            failed_upstreams=assignment.failed_upstreams,
-            partition=assignment.partition,
-            total=assignment.total,
-            window=contexts.parse_window(assignment.window),
-            memory_bytes=assignment.memory_bytes,
-        ),
+        identity_of(assignment),
         params=assignment.params,
         outputs=assignment.inputs,
         checkpoint=assignment.checkpoint,
