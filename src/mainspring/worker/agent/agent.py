@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import assert_never
@@ -260,11 +261,9 @@ class Agent:
 
     async def _pause(self) -> None:
         """Wait for an event or for the next tick."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(TICK_SECONDS):
                 await self._wakeup.wait()
-        except TimeoutError:
-            return
 
     async def _turn(self) -> None:
         self._wakeup.clear()

@@ -25,7 +25,7 @@ from mainspring.core.model.artifacts import MAX_FETCHED_FILES, fault_in_path, is
 from mainspring.protocol.errors import MainspringError, NotFound, Refused, Unauthenticated, Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
-from mainspring.worker.artifacts.artifact_folder import FolderLimits, artifact_files
+from mainspring.worker.artifacts.artifact_folder import artifact_files
 from mainspring.worker.artifacts.artifact_store import storage_of
 from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, failure
 from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
@@ -42,7 +42,7 @@ class Artifacts:
 
     def __init__(self, state_dir: Path, settings: SupervisorSettings) -> None:
         self._store = storage_of(state_dir, settings.artifacts, keep_seconds=settings.keep_artifacts_seconds)
-        self._limits = FolderLimits(file_bytes=settings.max_artifact_bytes, all_bytes=settings.max_artifacts_bytes)
+        self._max_file_bytes, self._max_total_bytes = settings.max_artifact_bytes, settings.max_artifacts_bytes
         self._servers = settings.servers
         self._ca_cert = settings.ca_cert or None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
@@ -85,7 +85,12 @@ class Artifacts:
         return None
 
     def _store_all(self, handle: AttemptHandle, folder: Path) -> tuple[Artifact, ...]:
-        files = artifact_files(folder, self._limits, secret=lambda path: handle.mask.text(path) != path)
+        files = artifact_files(
+            folder,
+            file_bytes=self._max_file_bytes,
+            all_bytes=self._max_total_bytes,
+            secret=lambda path: handle.mask.text(path) != path,
+        )
         return tuple(self._store.store(left, handle.assignment, lambda: not handle.stop_requested()) for left in files)
 
     async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:

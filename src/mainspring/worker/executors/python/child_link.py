@@ -290,11 +290,9 @@ class ChildLink:
         transport = cast("asyncio.Transport", self._writer.transport)
         transport.pause_reading()
         self._output.printed.clear()
-        try:
+        with suppress(TimeoutError):  # nothing was printed, the usual case
             async with asyncio.timeout(_BATCH_SECONDS):
                 await self._output.printed.wait()
-        except TimeoutError:
-            pass  # nothing was printed, the usual case
         if not transport.is_closing():
             transport.resume_reading()
 
@@ -396,15 +394,12 @@ class ChildLink:
         last_lines = self._output.last_lines(serial)
         log_bytes = self._output.close_log(serial)
         handle.begin(self._pid)
-        if serial == self._killed_serial:
-            handle.end(Outcome.STOPPED, log_bytes=log_bytes)
-        elif code is None:
-            handle.end(
-                Outcome.FAILED, error=failure("Child", "the child process closed its connection"), log_bytes=log_bytes
-            )
-        else:
+        error: str | None = None
+        if serial != self._killed_serial:
             assert self._sandbox is not None
-            handle.end(Outcome.FAILED, error=self._sandbox.error_of(code, last_lines), log_bytes=log_bytes)
+            closed = failure("Child", "the child process closed its connection")
+            error = closed if code is None else self._sandbox.error_of(code, last_lines)
+        handle.end(Outcome.STOPPED if error is None else Outcome.FAILED, error=error, log_bytes=log_bytes)
 
     # requests to the child
 
@@ -444,10 +439,4 @@ class ChildLink:
 def _size_bytes(handle: AttemptHandle) -> int:
     """Return the approximate size of a call in a frame."""
     one = handle.assignment
-    return (
-        len(one.work)
-        + len(one.params)
-        + sum(map(len, one.inputs.values()))
-        + len(one.checkpoint or "")
-        + len(one.item or "")
-    )
+    return sum(map(len, (one.work, one.params, *one.inputs.values(), one.checkpoint or "", one.item or "")))

@@ -33,8 +33,7 @@ from lightkube.types import CascadeType, PatchType
 from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
-from mainspring.worker.executors.attempt_handle import failure
-from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
+from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission, job_failed
 from mainspring.worker.executors.remote.kubernetes_objects import (
     ATTEMPT_LABEL,
     CONTAINER,
@@ -279,8 +278,7 @@ class _KubernetesJob:
         if not stays and now - self._stuck_since < self._cluster.start_timeout_seconds:
             return status
         message = f"the container can't be started: {why}"
-        error_class = "permanent" if stays else "transient"
-        return JobStatus(stage=Stage.FAILED, error=failure("Start", message, error_class=error_class))
+        return job_failed("Start", message, "permanent" if stays else "transient")
 
     async def _earlier(self) -> Job:
         """Return the Job of an earlier call whose response was lost. Raises Refused if it is someone else's."""
