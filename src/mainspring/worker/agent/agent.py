@@ -74,13 +74,11 @@ _WHILE_RUNNING = (supervisor.CheckpointSaved, supervisor.ExtensionRequested)
 """Messages by which the server learns more than the end of an attempt."""
 
 
-class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Identity, resources and directories of a worker."""
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a worker that concern its agent."""
 
-    name: str
     servers: tuple[str, ...]
-    state_dir: Path
-    offer: Offer
+    name: str = ""
     pool: str = "default"
     labels: dict[str, str] = {}
     zone: str = ""
@@ -88,13 +86,21 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_cert: Path | None = None
     """CA certificate of the servers, if the system does not trust it."""
     join: str = ""
-    """Join token that is exchanged for a certificate (SEC-3)."""
+    """Join token, exchanged for a certificate (SEC-3)."""
     artifacts: str = ""
-    """URL of the storage to sweep, if `keep_artifacts_seconds` is set."""
-    keep_artifacts_seconds: int = 0
+    """Artifact storage: `file:///directory` or `s3://bucket/prefix`. Empty: below the state directory."""
     drain_seconds: float = 60.0
     ready_file: Path | None = None
     """Created after the first welcome of a server."""
+
+
+class AgentSettings(AgentOptions, frozen=True, kw_only=True):
+    """Options of an agent with what was derived from the machine."""
+
+    state_dir: Path
+    offer: Offer
+    keep_artifacts_seconds: int = 0
+    """Retention of artifacts after the end of their run; 0: forever."""
     max_spool_bytes: int = MAX_SPOOL_BYTES
 
 

@@ -253,14 +253,9 @@ class StateMachine:
                 instructions += self.started(attempt)
             elif attempt not in waiting:
                 instructions += self.ended(attempt, wire.Outcome.STOPPED, None, error)
+        known = [one for one in inventory.waiting if one in self._attempts]
         unwanted = self._silent or self.leaving
-        instructions += self._withdraw(
-            [
-                one
-                for one in inventory.waiting
-                if one in self._attempts and (unwanted or self._attempts[one].recall_requested)
-            ]
-        )
+        instructions += self._withdraw([one for one in known if unwanted or self._attempts[one].recall_requested])
         return instructions + [
             EndAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
         ]

@@ -45,10 +45,7 @@ class Verifier:
 
 
 def _exceeded_resource(offer: Offer, needs: Offer) -> str:
-    for name in Offer.__struct_fields__:
-        if getattr(needs, name) > getattr(offer, name):
-            return name
-    return ""
+    return next((name for name in Offer.__struct_fields__ if getattr(needs, name) > getattr(offer, name)), "")
 
 
 def _read(text: str) -> Work | str | None:

@@ -3,7 +3,7 @@
 1. Only plain files and folders are allowed. A link, pipe, socket or device rejects the whole folder.
 2. A file is opened once, relative to its opened folder, without following links; its metadata and content are those
    of the opened file. Its size is taken then; later growth is not stored.
-3. A file with several names that belongs to another user is rejected: it may be someone else's, hard-linked here.
+3. A file with several names that belongs to another user is rejected: it may be a hard link to that user's data.
 4. Count, sizes and paths are limited.
 """
 

@@ -55,20 +55,22 @@ class ArtifactStore:
         self._bucket = parts.netloc
         self._prefix = unquote(parts.path).strip("/")
 
-    def store(self, left: ArtifactFile, one: Assignment, is_wanted: Callable[[], bool]) -> Artifact:
+    def store(self, source: ArtifactFile, one: Assignment, is_wanted: Callable[[], bool]) -> Artifact:
         """Store a file of an attempt. Raises Unavailable, also when it is no longer wanted."""
         import obstore
         from obstore.exceptions import BaseError
 
-        key = storage_key(one.tenant, one.run, one.task, one.attempt, left.path)
+        key = storage_key(one.tenant, one.run, one.task, one.attempt, source.path)
         digest = hashlib.sha256()
         try:
             store = self._open()
-            obstore.put(store, self._full(key), _pieces(left, digest, is_wanted), max_concurrency=_MAX_CONCURRENT_PARTS)
+            obstore.put(
+                store, self._full(key), _pieces(source, digest, is_wanted), max_concurrency=_MAX_CONCURRENT_PARTS
+            )
             self._sync(key)
         except (BaseError, ValueError, OSError) as error:
-            raise Unavailable(f"cannot store {left.path} at {self.url}: {first_line(error)}") from None
-        return Artifact(left.path, left.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
+            raise Unavailable(f"cannot store {source.path} at {self.url}: {first_line(error)}") from None
+        return Artifact(source.path, source.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
 
     def objects(self) -> Iterator[KeptObject]:
         """Yield all objects of the storage. Raises Unavailable."""
@@ -138,15 +140,15 @@ def directory_of(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _pieces(left: ArtifactFile, digest: hashlib._Hash, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
+def _pieces(source: ArtifactFile, digest: hashlib._Hash, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
     """Yield the content of an open file while it is wanted, up to the size at the time of the check."""
     at = 0
-    while at < left.size_bytes:
+    while at < source.size_bytes:
         if not is_wanted():
             raise Unavailable("the attempt is being stopped")
-        piece = os.pread(left.file, min(CHUNK_BYTES, left.size_bytes - at), at)
+        piece = os.pread(source.file, min(CHUNK_BYTES, source.size_bytes - at), at)
         if not piece:
-            raise OSError(f"{left.path} was truncated while it was read")
+            raise OSError(f"{source.path} was truncated while it was read")
         digest.update(piece)
         at += len(piece)
         yield piece

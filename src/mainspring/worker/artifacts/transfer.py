@@ -47,26 +47,26 @@ class Artifacts:
         self._ca_cert = settings.ca_cert or None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
 
-    async def keep(self, handle: AttemptHandle, folder: Path, left: AttemptResult) -> AttemptResult:
+    async def keep(self, handle: AttemptHandle, folder: Path, result: AttemptResult) -> AttemptResult:
         """Store the artifacts of an ended attempt; return its result including them.
 
         A success whose files can't be stored becomes a failure; a failure keeps its error.
         """
-        if left.outcome is Outcome.STOPPED or not _has_any(folder):
-            return left
+        if result.outcome is Outcome.STOPPED or not _has_any(folder):
+            return result
         try:
             stored = await self._in_thread(lambda: self._store_all(handle, folder))
         except (Refused, Unavailable, OSError) as error:
             log.warning("artifacts.not_stored", attempt=handle.attempt, because=str(error))
             if handle.stop_requested():
                 return AttemptResult(outcome=Outcome.STOPPED)
-            if left.outcome is Outcome.FAILED:
-                return left
+            if result.outcome is Outcome.FAILED:
+                return result
             error_class = "permanent" if isinstance(error, Refused) else "infrastructure"
             return AttemptResult(
                 outcome=Outcome.FAILED, error=failure("Artifacts", str(error), error_class=error_class)
             )
-        return msgspec.structs.replace(left, artifacts=stored)
+        return msgspec.structs.replace(result, artifacts=stored)
 
     async def fetch(self, handle: AttemptHandle, folder: Path) -> str | None:
         """Fetch the attempt's inputs into its folder; return the error if that fails."""
@@ -91,7 +91,7 @@ class Artifacts:
             all_bytes=self._max_total_bytes,
             secret=lambda path: handle.mask.text(path) != path,
         )
-        return tuple(self._store.store(left, handle.assignment, lambda: not handle.stop_requested()) for left in files)
+        return tuple(self._store.store(file, handle.assignment, lambda: not handle.stop_requested()) for file in files)
 
     async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:
         """Return the wanted upstream artifacts, as listed by a server. Raises MainspringError."""
