@@ -86,6 +86,13 @@ class AttemptFiles:
         if self._user is not None:
             change_owner(self.root, self._user)
 
+    def directory(self, wanted: str | None) -> Path:
+        """Return the working directory: an absolute path, or one created below the attempt's own. Raises OSError."""
+        directory = Path(os.path.normpath(self.work / (wanted or "")))
+        if directory.is_relative_to(self.work):
+            directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def prolong(self, until: datetime) -> None:
         """Write the new deadline to the context file."""
         self._deadline = until

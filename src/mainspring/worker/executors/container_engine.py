@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from mainspring.protocol.errors import Refused
+from mainspring.worker.sandbox.task_user import run_as
 
 log = structlog.get_logger(__name__)
 
@@ -111,14 +112,7 @@ def _probe_engine(argv: Sequence[str]) -> Engine:
         raise Refused(f"container engine {argv[0]} not found")
     argv = (program, *argv[1:])
     try:
-        done = subprocess.run(
-            [*argv, "info", "--format", "{{json .}}"],
-            env=engine_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ASK_SECONDS,
-            check=False,
-        )
+        done = run_as(None, [*argv, "info", "--format", "{{json .}}"], engine_environment(), _ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refused(f"container engine {argv[0]} does not respond: {error}") from None
     lines = done.stderr.decode(errors="replace").strip().splitlines()
