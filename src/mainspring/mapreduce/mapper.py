@@ -1,7 +1,7 @@
 """Mapper: ask for each item, with bounded concurrency, and collect the rows.
 
-1. All items are processed even if some fail, unless so many fail in a row that the invoker must be down: a hundred
-   thousand of them would take days.
+1. All items are processed even if some fail. After `MAX_CONSECUTIVE_FAILURES` failures in a row the invoker is taken as
+   down, and the map is abandoned: a hundred thousand such items would take days.
 2. Rows are in the order of the items, whichever is answered first.
 3. Answers of earlier attempts of the run are reused.
 """

@@ -314,8 +314,8 @@ class _FileBackend:
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Write the progress file."""
-        said = {"note": note} if percent is None else {"percent": percent, "note": note}
-        write_atomically(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
+        progress = {"note": note} if percent is None else {"percent": percent, "note": note}
+        write_atomically(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(progress))
 
     def report_checkpoint(self, document: str) -> None:
         """Write the checkpoint file."""

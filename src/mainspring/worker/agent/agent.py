@@ -95,7 +95,7 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentSettings(AgentOptions, frozen=True, kw_only=True):
-    """Options of an agent with what was derived from the machine."""
+    """Options of an agent, with its resources and its directory."""
 
     state_dir: Path
     offer: Offer
@@ -165,8 +165,8 @@ class Agent:
         self._identity.check_addresses()
         self._state_machine.restore(self._spool.found())
         instructions = await self._adopt("the worker was restarted")
-        over = set(self._state_machine.holds()).difference(self._state_machine.unfinished())
-        self._shipping.restore(self._state_machine.unfinished(), over)
+        ended = set(self._state_machine.holds()).difference(self._state_machine.unfinished())
+        self._shipping.restore(self._state_machine.unfinished(), ended)
         await self._execute(instructions)
         log.info("worker.up", worker=self._settings.name, holds=len(self._state_machine.holds()))
         linking = asyncio.create_task(self._uplink.run())

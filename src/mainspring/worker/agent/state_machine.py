@@ -192,7 +192,7 @@ class StateMachine:
 
     def ended(
         self, attempt: str, outcome: wire.Outcome, output: str | None = None, error: str | None = None,
-        left: wire.Artifacts = (), *, just_started: bool = False,
+        artifacts: wire.Artifacts = (), *, just_started: bool = False,
     ) -> list[Instruction]:  # fmt: skip
         """All processes of the attempt have ended: record and report the result.
 
@@ -204,7 +204,7 @@ class StateMachine:
         begins = self._send(wire.Started(attempt)) if just_started and state.phase in NOT_STARTED else []
         state.phase = Phase.ENDED
         state.assignment = None
-        state.result = wire.Result(attempt, outcome, output, error, left)
+        state.result = wire.Result(attempt, outcome, output, error, artifacts)
         self._progressed.pop(attempt, None)
         self._unsent.append(attempt)
         return [Persist(Record(Mark.ENDED, attempt, result=state.result)), *begins, *self._send_results()]

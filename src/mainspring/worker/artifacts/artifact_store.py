@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-import msgspec
-
 from mainspring.atomic_files import sync_path
 from mainspring.client.artifact_files import CHUNK_BYTES, SCHEMES, first_line, open_bucket, place_of
 from mainspring.core.model.artifacts import storage_key
@@ -30,14 +28,6 @@ if TYPE_CHECKING:
 _MAX_CONCURRENT_PARTS = 2
 """Parts of one file in flight, which bounds memory."""
 _LIST_PAGE_SIZE = 1_000
-
-
-class KeptObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of the storage."""
-
-    key: str
-    """Relative to the storage's prefix."""
-    stored_at: datetime
 
 
 class ArtifactStore:
@@ -72,15 +62,15 @@ class ArtifactStore:
             raise Unavailable(f"cannot store {source.path} at {self.url}: {first_line(error)}") from None
         return Artifact(source.path, source.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
 
-    def objects(self) -> Iterator[KeptObject]:
-        """Yield all objects of the storage. Raises Unavailable."""
+    def objects(self) -> Iterator[tuple[str, datetime]]:
+        """Yield the keys of all objects, relative to the prefix, and when they were stored. Raises Unavailable."""
         from obstore.exceptions import BaseError
 
         try:
             for page in self._open().list(self._full("") or None, chunk_size=_LIST_PAGE_SIZE):
                 for found in page:
                     key = found["path"].removeprefix(self._full(""))
-                    yield KeptObject(key=key.lstrip("/"), stored_at=found["last_modified"])
+                    yield key.lstrip("/"), found["last_modified"]
         except FileNotFoundError:
             return
         except (BaseError, ValueError, OSError) as error:

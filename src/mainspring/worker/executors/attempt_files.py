@@ -64,7 +64,7 @@ class AttemptFiles:
         self._deadline = deadline
         self._seen: dict[Path, tuple[int, int]] = {}
         self._checkpoint = b""
-        self._is_there = False
+        self._exists = False
         self.root = state_dir / "attempts" / assignment.attempt
         self.work = self.root / "work"
         self.artifacts = self.root / ARTIFACTS
@@ -79,7 +79,7 @@ class AttemptFiles:
             folder.mkdir(exist_ok=True, mode=0o700)
         self._write_context()
         write_atomically(self.root / "token", self._assignment.token.encode(), mode=0o600)
-        self._is_there = True
+        self._exists = True
 
     def release_to_user(self) -> None:
         """Change the owner of the directory to the task's user. Raises OSError."""
@@ -96,7 +96,7 @@ class AttemptFiles:
     def prolong(self, until: datetime) -> None:
         """Write the new deadline to the context file."""
         self._deadline = until
-        if self._is_there:
+        if self._exists:
             # If the disk is full, or the task replaced the file, it does not learn the new deadline.
             with suppress(OSError):
                 self._write_context()
@@ -140,7 +140,7 @@ class AttemptFiles:
         text = self._read_if_changed("progress", MAX_PROGRESS_BYTES)
         return parse_progress(text.decode(errors="replace")) if text else None
 
-    def new_request(self) -> float | None:
+    def new_extension_request(self) -> float | None:
         """Return the requested extension in seconds, if there is a new one."""
         text = self._read_if_changed("extend", MAX_REQUEST_BYTES)
         try:
@@ -150,7 +150,7 @@ class AttemptFiles:
 
     async def clear(self) -> None:
         """Remove the directory."""
-        self._is_there = False
+        self._exists = False
         for entry in list(self.root.iterdir()) if self.root.exists() else ():
             if entry.is_dir() and not entry.is_symlink():
                 try:
@@ -163,7 +163,7 @@ class AttemptFiles:
 
     def _write_context(self) -> None:
         """Replace the context file atomically: the attempt may be reading it."""
-        owner = (self._user.uid, self._user.gid) if self._user is not None and self._is_there else None
+        owner = (self._user.uid, self._user.gid) if self._user is not None and self._exists else None
         document = context_document(self._assignment, self._deadline)
         write_atomically(self.root / "context.json", document, mode=0o600, owner=owner)
 

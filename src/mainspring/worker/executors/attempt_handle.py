@@ -93,7 +93,7 @@ class AttemptHandle:
         """Report a checkpoint."""
         self._send(wire.CheckpointSaved(self.attempt, self.mask.json(document) or "null"))
 
-    def ask(self, seconds: float) -> None:
+    def request_extension(self, seconds: float) -> None:
         """Request an extension. Impossible ones are not passed on."""
         if 0 < seconds <= MAX_EXTENSION_SECONDS:
             self._send(wire.ExtensionRequested(self.attempt, seconds))

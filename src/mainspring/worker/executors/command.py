@@ -231,6 +231,6 @@ def _report_changes(handle: AttemptHandle, files: AttemptFiles) -> None:
     document = files.new_checkpoint()
     if document is not None:
         handle.report_checkpoint(document)
-    seconds = files.new_request()
+    seconds = files.new_extension_request()
     if seconds is not None:
-        handle.ask(seconds)
+        handle.request_extension(seconds)

@@ -41,6 +41,7 @@ from mainspring.core.work.work import (
 from mainspring.event_loop import fast_loop, start_task
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Broken
+from mainspring.telemetry.log_output import configure_logging
 from mainspring.unix_sockets import private_listener
 from mainspring.worker.artifacts.transfer import Artifacts
 from mainspring.worker.executors.attempt_files import clear_leftovers
@@ -297,7 +298,7 @@ def main() -> None:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     state_dir.chmod(0o700)
     os.chdir(state_dir)
-    _log_to_stderr()
+    configure_logging("json", "debug")
     if try_lock(Path(LOCK_FILE)) is None:
         sys.exit("another supervisor uses this directory")
     if os.getpgrp() != os.getpid():
@@ -321,19 +322,6 @@ def main() -> None:
 
 async def _serve(state_dir: Path, sandboxes: Sandboxes) -> None:
     await Supervisor(state_dir, SystemClock(), sandboxes).serve()
-
-
-def _log_to_stderr() -> None:
-    """Log JSON lines. Tracebacks have no variable values: they may be secrets."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper("iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _is_same_user(connection: socket.socket) -> bool:

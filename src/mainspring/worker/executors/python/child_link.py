@@ -308,7 +308,7 @@ class ChildLink:
             case wire.Checkpointed() if message.serial in self._handles:
                 self._handles[message.serial].report_checkpoint(message.document)
             case wire.Requested() if message.serial in self._handles:
-                self._handles[message.serial].ask(message.seconds)
+                self._handles[message.serial].request_extension(message.seconds)
             case wire.Progressed() | wire.Checkpointed() | wire.Requested():
                 pass  # of a call that has ended
             case wire.Ready():

@@ -281,7 +281,7 @@ class _KubernetesJob:
         return job_failed("Start", message, "permanent" if stays else "transient")
 
     async def _earlier(self) -> Job:
-        """Return the Job of an earlier call whose response was lost. Raises Refused if it is someone else's."""
+        """Return the Job of an earlier call whose response was lost. Raises Refused if it is another attempt's."""
         found = await self._found()
         if found is None:
             raise Unavailable(f"Job {self._name} exists but was not found")
