@@ -95,7 +95,7 @@ AREAS: dict[str, Area] = {
         f"worker background egress atomic_files event_loop secret_references telemetry.log_output {_BASICS} "
         "protocol.certificates protocol.rest.admin protocol.rest.artifacts protocol.trust protocol.wire "
         "client.addresses client.aio client.artifact_files unix_sockets "
-        "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "
+        "task_context.task_context core.expressions.engine core.graph.references "
         "core.model.artifacts core.model.trace_ids core.text.urls core.work.containers core.work.http_calls "
         "core.work.invoker_options core.work.isolation core.work.map_reduce core.work.remote_jobs core.work.work",
         "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",

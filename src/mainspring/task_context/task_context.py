@@ -14,14 +14,15 @@ reads the files named by the environment.
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import msgspec
 
@@ -225,6 +226,19 @@ class Context:
         if not 0 < seconds <= MAX_EXTENSION_SECONDS:
             raise Refused(f"an extension must be above 0 and at most {MAX_EXTENSION_SECONDS:.0f} seconds")
         self._backend.extend(seconds)
+
+
+def asks_for_context(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter takes the context."""
+    return parameter.name == "context" or parameter.annotation in {Context, "Context", "mainspring.Context"}
+
+
+def declared_types(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the types of a function's parameters; empty if an annotation can't be resolved at run time."""
+    try:
+        return get_type_hints(function)
+    except Exception:  # noqa: BLE001 - annotations are users' code
+        return {}
 
 
 _current: Context | None = None

@@ -19,19 +19,19 @@ the attempt before the message itself is processed.
 4. Results are sent on credit; everything else is sent at once.
 5. A forgotten attempt is not accepted again if its assignment is repeated.
 
-To add a message, handle it in `take`; to add a mark (`instructions.py`), replay it in `attempt_state.py`, and check
+To add a message, handle it in `take`; to add a mark (`instructions.py`), replay it in `AttemptState`, and check
 what `spool.py` keeps of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 
 import msgspec
 
 from mainspring.protocol import wire
-from mainspring.worker.agent.attempt_state import NOT_STARTED, WITH_SUPERVISOR, AttemptState, Phase
 from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.supervisor.supervisor_wire import EndAttempt, Inventory, LaunchRequest, WithdrawAttempts
 
@@ -41,6 +41,60 @@ MAX_FORGOTTEN = 20_000
 MAX_NOTE_LENGTH = 1_000
 DEFAULT_LOST_AFTER_SECONDS = 15.0
 """Until a server says otherwise."""
+
+
+class Phase(Enum):
+    """Where an attempt is on this worker."""
+
+    WAITING = 1
+    LAUNCHED = 2
+    RUNNING = 3
+    ENDED = 4
+
+
+NOT_STARTED = frozenset({Phase.WAITING, Phase.LAUNCHED})
+WITH_SUPERVISOR = frozenset({Phase.LAUNCHED, Phase.RUNNING})
+
+
+class AttemptState(msgspec.Struct):
+    """One attempt of this worker."""
+
+    phase: Phase
+    lease: str = ""
+    assignment: wire.Assignment | None = None
+    """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
+    needs: wire.Offer = wire.Offer(0, 0)
+    recall_requested: bool = False
+    pid: int = 0
+    created: float = 0.0
+    checkpoint: str | None = None
+    progress: wire.Progress | None = None
+    extension_requested: float | None = None
+    """Seconds of extension that the attempt requested and that are not answered yet."""
+    result: wire.Result | None = None
+
+    def unconfirmed(self, attempt: str) -> Iterator[wire.FromWorker]:
+        """Messages that the server may have missed, except the result."""
+        if self.phase is Phase.RUNNING:
+            yield wire.Started(attempt)
+            if self.progress is not None:
+                yield wire.Heartbeat((self.progress,))
+        if self.checkpoint is not None:
+            yield wire.Checkpoint(attempt, self.checkpoint)
+        if self.extension_requested is not None and self.phase is not Phase.ENDED:
+            yield wire.Extend(attempt, self.extension_requested)
+
+    def replay(self, record: Record) -> None:
+        """Apply a spool record."""
+        match record.mark:
+            case Mark.STARTED:
+                self.phase, self.pid, self.created = Phase.RUNNING, record.pid, record.created
+            case Mark.SAVED:
+                self.checkpoint = record.document
+            case Mark.ENDED:
+                self.phase, self.result = Phase.ENDED, record.result
+            case Mark.RECEIVED | Mark.FORGOTTEN | Mark.UNKNOWN:
+                pass  # adding and removing attempts is up to the caller
 
 
 class StateMachine:

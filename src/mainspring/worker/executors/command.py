@@ -225,12 +225,9 @@ def clean_environment(environment: Mapping[str, str], *more: str) -> dict[str, s
 
 def _report_changes(handle: AttemptHandle, files: AttemptFiles) -> None:
     """Report changes of the attempt's files."""
-    progress = files.new_progress()
-    if progress is not None:
+    if (progress := files.new_progress()) is not None:
         handle.report_progress(progress.percent, progress.note)
-    document = files.new_checkpoint()
-    if document is not None:
+    if (document := files.new_checkpoint()) is not None:
         handle.report_checkpoint(document)
-    seconds = files.new_extension_request()
-    if seconds is not None:
+    if (seconds := files.new_extension_request()) is not None:
         handle.request_extension(seconds)

@@ -30,7 +30,6 @@ from mainspring.core.work.work import ImportedFunction, ServedFunction, read_wor
 from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
 from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
-from mainspring.task_context.signatures import asks_for_context, declared_types
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, identity_of
 from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.templates import rendered, rendered_env, template_values
@@ -146,14 +145,14 @@ class Functions:
         signature = inspect.signature(function)
         given = work.args.keys() | (work.values or {}).keys()
         free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in given]
-        asks = tuple(one.name for one in free if asks_for_context(one))
+        asks = tuple(one.name for one in free if contexts.asks_for_context(one))
         return _Prepared(
             function=function,
             signature=signature,
             given=work.args,
             has_templates=any(b"{{" in bytes(raw) for raw in work.args.values()),
             values=work.values or {},
-            types=declared_types(function) if work.values else {},
+            types=contexts.declared_types(function) if work.values else {},
             context_names=asks,
             open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
             directory=work.directory,
