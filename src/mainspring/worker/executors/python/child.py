@@ -28,10 +28,9 @@ from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.executors.python import child_wire as wire
 from mainspring.worker.executors.python.function_calls import Functions, call_failure
 from mainspring.worker.sandbox.prctl import become_subreaper
-from mainspring.worker.supervisor.frames import encode_frame
+from mainspring.worker.supervisor.frames import HEADER_BYTES, encode_frame
 from mainspring.worker.supervisor.process_groups import descendants_of
 
-_HEADER_BYTES = 4
 _NOTHING = b"\0\0\0\0"
 """FIONREAD result of an empty pipe."""
 
@@ -165,7 +164,7 @@ class Child:
 
     def _read(self) -> list[wire.ToChild]:
         """Read the next frame; exit when the supervisor is gone."""
-        size = int.from_bytes(self._take(_HEADER_BYTES), "big")
+        size = int.from_bytes(self._take(HEADER_BYTES), "big")
         return self._decoder.decode(self._take(size))
 
     def _take(self, size: int) -> bytes:
