@@ -51,6 +51,7 @@ _AUTHORING = _area(
 # The longest prefix wins: `mainspring.store.ports` is one part, the rest of the store another.
 AREAS: dict[str, Area] = {
     "mainspring.atomic_files": _area(),
+    "mainspring.unix_sockets": _area(),
     "mainspring.secret_references": _area("core.text.urls protocol.errors", "msgspec"),
     "mainspring.protocol.errors": _area("", "msgspec", _DATA_MODULES),
     "mainspring.protocol.wire": _area("", "msgspec", _DATA_MODULES),
@@ -93,8 +94,8 @@ AREAS: dict[str, Area] = {
     "mainspring.worker": _area(
         f"worker background egress atomic_files event_loop secret_references telemetry.log_output {_BASICS} "
         "protocol.certificates protocol.rest.admin protocol.rest.artifacts protocol.trust protocol.wire "
-        "client.addresses client.aio client.artifact_files "
-        "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "
+        "client.addresses client.aio client.artifact_files unix_sockets "
+        "task_context.task_context core.expressions.engine core.graph.references "
         "core.model.artifacts core.model.trace_ids core.text.urls core.work.containers core.work.http_calls "
         "core.work.invoker_options core.work.isolation core.work.map_reduce core.work.remote_jobs core.work.work",
         "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",
@@ -105,7 +106,7 @@ AREAS: dict[str, Area] = {
     "mainspring.task_context": _AUTHORING,
     "mainspring.mapreduce": _area(
         "mapreduce egress atomic_files core.expressions core.text.suggestions core.work.map_reduce core.work.work "
-        "protocol.clock protocol.errors protocol.trust task_context.task_context",
+        "protocol.clock protocol.errors protocol.trust task_context.task_context unix_sockets",
         "msgspec httpx2",
     ),
     "mainspring.folder": _area(

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.work.map_reduce import MapStep, ReduceStep
-from mainspring.mapreduce.attempt import ResultFile, output_of, write_result
+from mainspring.mapreduce.attempt import MAX_RESULT_BYTES, ResultFile, output_of, write_result
 from mainspring.mapreduce.invoke_function import FunctionInvoker
 from mainspring.mapreduce.mapper import ItemFailure, Mapped, Row
 from mainspring.mapreduce.prompt_runner import PromptRunner
@@ -129,6 +129,8 @@ def test_each_result_is_written_to_a_new_file(tmp_path: Path) -> None:
 
 def test_a_large_result_is_only_in_its_file() -> None:
     """Outputs are passed to other tasks and are limited."""
-    small = output_of("x", items=2, failed=1, file="f.json", max_bytes=3)
+    small = output_of("x", items=2, failed=1, file="f.json")
     assert small == {"items_processed": 2, "items_failed": 1, "result_file": "f.json", "result": "x"}
-    assert "result" not in output_of("xx", items=2, failed=1, file=None, max_bytes=3)
+    largest = "x" * (MAX_RESULT_BYTES - 2)
+    assert output_of(largest, items=2, failed=1, file=None)["result"] == largest
+    assert "result" not in output_of(f"{largest}x", items=2, failed=1, file=None)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.protocol.wire import Artifacts, Assignment, FromWorker, Goodbye, Offer, Outcome
+from mainspring.protocol.wire import Artifacts, Assignment, Extended, FromWorker, Goodbye, Offer, Outcome
 from mainspring.simulation.virtual_worker import BEAT_SECONDS, STOPPED, Ending, SimulatedWorker
-from mainspring.worker.agent.instructions import Mark, Prolong, Record
+from mainspring.worker.agent.instructions import Mark, Record
 from mainspring.worker.supervisor.supervisor_wire import Inventory
 from tests.sim.check_artifacts import left_by
 from tests.sim.failure_modes import FailureMode
@@ -189,9 +189,9 @@ class SimWorker(SimulatedWorker):
             return False
         return True
 
-    def prolong(self, instruction: Prolong) -> None:
+    def prolong(self, message: Extended) -> None:
         """Record the new time limit."""
-        self._world.trace.note("prolonged", f"{instruction.attempt} {instruction.because}")
+        self._world.trace.note("prolonged", f"{message.attempt} {message.because}")
 
     def file_exists(self, path: str) -> bool:
         """Answer a file probe by the name of the file."""

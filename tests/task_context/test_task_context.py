@@ -74,7 +74,7 @@ def test_the_checkpoint_of_the_previous_attempt_is_available(
     with pytest.raises(Refused):
         context.extend(float("nan"))
     context.extend(600)
-    assert (files.new_request(), files.new_request()) == (600.0, None)
+    assert (files.new_extension_request(), files.new_extension_request()) == (600.0, None)
     files.prolong(until)
     assert context.deadline == until
 

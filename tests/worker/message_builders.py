@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.protocol.wire import Assign, Assignment, Credit, FromWorker, Offer, Register, Welcome
-from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send, Start, StopAttempt, Withdraw
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt, LaunchRequest, WithdrawAttempts
 
 OFFER = Offer(4000, 1 << 30)
 
@@ -43,19 +44,22 @@ def said(instructions: Sequence[Instruction]) -> list[FromWorker]:
 
 def started(instructions: Sequence[Instruction]) -> list[str]:
     """Return the attempts to start."""
-    return [instruction.assignment.attempt for instruction in instructions if isinstance(instruction, Start)]
+    return [instruction.assignment.attempt for instruction in instructions if isinstance(instruction, LaunchRequest)]
 
 
 def taken_back(instructions: Sequence[Instruction]) -> list[str]:
     """Return the attempts to withdraw."""
     return [
-        attempt for instruction in instructions if isinstance(instruction, Withdraw) for attempt in instruction.attempts
+        attempt
+        for instruction in instructions
+        if isinstance(instruction, WithdrawAttempts)
+        for attempt in instruction.attempts
     ]
 
 
 def killed(instructions: Sequence[Instruction]) -> list[str]:
     """Return the attempts to stop."""
-    return [instruction.attempt for instruction in instructions if isinstance(instruction, StopAttempt)]
+    return [instruction.attempt for instruction in instructions if isinstance(instruction, EndAttempt)]
 
 
 def kept(instructions: Sequence[Instruction]) -> list[Record]:

@@ -13,7 +13,7 @@ WHY = "the worker was restarted"
 STOPPED = '"the worker was restarted"'
 
 
-def journal_of(*lists: list[Instruction]) -> list[Record]:
+def spool_of(*lists: list[Instruction]) -> list[Record]:
     """Return the records on disk after these instructions."""
     return [record for instructions in lists for record in kept(instructions)]
 
@@ -28,7 +28,7 @@ def restarted(spool: list[Record], inventory: Inventory = NOTHING) -> tuple[Stat
 def test_lost_attempts_are_reported_as_stopped_and_never_restarted() -> None:
     """I-17: running ones, and launched ones that may have started."""
     first = connected()
-    spool = journal_of(first.take(assign("lease", "a", "b")), first.started("a", 7, 1.0))
+    spool = spool_of(first.take(assign("lease", "a", "b")), first.started("a", 7, 1.0))
 
     state_machine, instructions = restarted(spool)
 
@@ -42,7 +42,7 @@ def test_lost_attempts_are_reported_as_stopped_and_never_restarted() -> None:
 def test_attempts_of_the_supervisor_continue() -> None:
     """WRK-10: they are adopted, with events of the meantime."""
     first = connected()
-    spool = journal_of(first.take(assign("lease", "a", "b", "c", "d")), first.started("a", 7, 1.0))
+    spool = spool_of(first.take(assign("lease", "a", "b", "c", "d")), first.started("a", 7, 1.0))
 
     inventory = Inventory(("d",), ("b", "c"), (AttemptEnded("a", Outcome.SUCCEEDED, "7", None),))
     state_machine, instructions = restarted(spool, inventory)
@@ -57,7 +57,7 @@ def test_attempts_of_the_supervisor_continue() -> None:
 def test_the_process_of_a_running_attempt_is_still_known() -> None:
     """To kill it, should the supervisor die."""
     first = connected()
-    spool = journal_of(first.take(assign("lease", "a")), first.started("a", 4711, 12.5))
+    spool = spool_of(first.take(assign("lease", "a")), first.started("a", 4711, 12.5))
 
     state_machine, instructions = restarted(spool, Inventory((), ("a",), ()))
 
@@ -103,7 +103,7 @@ def test_attempts_of_a_dead_supervisor_are_stopped_and_waiting_ones_are_kept() -
 def test_an_attempt_withdrawn_after_a_restart_is_returned() -> None:
     """The spool does not contain assignments, so it could not be started later."""
     first = connected()
-    state_machine, _ = restarted(journal_of(first.take(assign("lease", "a"))), Inventory(("a",), (), ()))
+    state_machine, _ = restarted(spool_of(first.take(assign("lease", "a"))), Inventory(("a",), (), ()))
 
     assert taken_back(state_machine.silence()) == ["a"]
     assert marks(state_machine.withdrawn(["a"])) == [(Mark.FORGOTTEN, "a")]
@@ -112,7 +112,7 @@ def test_an_attempt_withdrawn_after_a_restart_is_returned() -> None:
 def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
     """I-50: they are delivered when the server is back."""
     first = connected(credit=0)
-    spool = journal_of(
+    spool = spool_of(
         first.take(assign("lease", "a")),
         first.started("a"),
         first.checkpoint_saved("a", "1"),
@@ -131,7 +131,7 @@ def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
 def test_a_restarted_worker_forgets_answered_and_returned_attempts() -> None:
     """As recorded in the spool."""
     first = connected()
-    spool = journal_of(
+    spool = spool_of(
         first.take(assign("one", "a")),
         first.ended("a", Outcome.SUCCEEDED),
         first.take(Answer("a", Verdict.APPLIED)),
@@ -149,7 +149,7 @@ def test_a_restarted_worker_forgets_answered_and_returned_attempts() -> None:
 def test_a_restarted_worker_still_has_unknown_results() -> None:
     """I-54."""
     first = connected()
-    spool = journal_of(
+    spool = spool_of(
         first.take(assign("one", "a")),
         first.ended("a", Outcome.SUCCEEDED, "7"),
         first.take(Answer("a", Verdict.UNKNOWN)),

@@ -26,8 +26,9 @@ from mainspring.protocol.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.agent.instructions import Mark, Persist, Prolong, Record, RunFileProbe, Send, Start
+from mainspring.worker.agent.instructions import Mark, Persist, Record, Send
 from mainspring.worker.agent.state_machine import MAX_FORGOTTEN, MAX_UNKNOWN_RESULTS, StateMachine
+from mainspring.worker.supervisor.supervisor_wire import LaunchRequest
 from tests.worker.message_builders import assign, connected, hello, killed, marks, said, started, taken_back
 
 
@@ -35,7 +36,7 @@ def test_an_assignment_is_recorded_then_confirmed_then_started() -> None:
     """I-50: promises are on disk."""
     instructions = connected().take(assign("lease", "a"))
 
-    assert [type(instruction) for instruction in instructions] == [Persist, Send, Start]
+    assert [type(instruction) for instruction in instructions] == [Persist, Send, LaunchRequest]
     assert marks(instructions) == [(Mark.RECEIVED, "a")]
     assert said(instructions) == [Received(("a",))]
 
@@ -44,9 +45,17 @@ def test_a_group_is_recorded_and_launched_in_order() -> None:
     """PLC-10: the supervisor runs the attempts one after another."""
     instructions = connected().take(assign("lease", "a", "b", "c"))
 
-    assert [type(instruction) for instruction in instructions] == [Persist, Persist, Persist, Send, Start, Start, Start]
+    assert [type(instruction) for instruction in instructions] == [
+        Persist,
+        Persist,
+        Persist,
+        Send,
+        LaunchRequest,
+        LaunchRequest,
+        LaunchRequest,
+    ]
     assert started(instructions) == ["a", "b", "c"]
-    assert {instruction.lease for instruction in instructions if isinstance(instruction, Start)} == {"lease"}
+    assert {instruction.lease for instruction in instructions if isinstance(instruction, LaunchRequest)} == {"lease"}
 
 
 def test_a_repeated_assignment_is_started_once() -> None:
@@ -380,7 +389,7 @@ def test_an_extension_request_is_resent_until_answered() -> None:
         Heartbeat((Progress("a", 40.0, ""),)),
         Extend("a", 60.0),
     ]
-    assert state_machine.take(Extended("a", 90.0, "no progress")) == [Prolong("a", 90.0, "no progress")]
+    assert state_machine.take(Extended("a", 90.0, "no progress")) == [Extended("a", 90.0, "no progress")]
 
     state_machine.register(hello("s3"))
     assert Extend("a", 60.0) not in said(state_machine.take(Welcome("s3")))
@@ -400,4 +409,4 @@ def test_a_draining_worker_still_probes_files() -> None:
     state_machine = connected()
     state_machine.leave()
 
-    assert state_machine.take(ProbeFile("q1", "/data/in.csv")) == [RunFileProbe("q1", "/data/in.csv")]
+    assert state_machine.take(ProbeFile("q1", "/data/in.csv")) == [ProbeFile("q1", "/data/in.csv")]

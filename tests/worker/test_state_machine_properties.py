@@ -28,9 +28,15 @@ from mainspring.protocol.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send, Start, StopAttempt, Withdraw
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.agent.state_machine import StateMachine
-from mainspring.worker.supervisor.supervisor_wire import AttemptEnded, Inventory
+from mainspring.worker.supervisor.supervisor_wire import (
+    AttemptEnded,
+    EndAttempt,
+    Inventory,
+    LaunchRequest,
+    WithdrawAttempts,
+)
 from tests.worker.message_builders import assign, hello
 
 
@@ -82,11 +88,11 @@ class WorkerModel(RuleBasedStateMachine):
                     self.disk.append(instruction.record)
                     if instruction.record.result is not None:
                         self.results[instruction.record.attempt] = instruction.record.result
-                case Start():
+                case LaunchRequest():
                     self.launch(instruction.assignment.attempt, instruction.lease)
-                case Withdraw():
+                case WithdrawAttempts():
                     self.supervisor.extension_requested.update(instruction.attempts)
-                case StopAttempt():
+                case EndAttempt():
                     self.supervisor.waiting.pop(instruction.attempt, None)
                     if (
                         self.supervisor.running.pop(instruction.attempt, None) is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.protocol.wire import Offer
 from mainspring.worker.agent.verify import Verifier
 from tests.worker.message_builders import assignment
@@ -17,7 +18,7 @@ OFFER = Offer(cpu_millis=4_000, memory_bytes=8 << 30, gpus=1, disk_bytes=10 << 3
 
 def refusal(*, needs: Offer = OFFER, **work: object) -> str:
     """Return why a worker with OFFER refuses this."""
-    verify = Verifier(OFFER, handlers=["load"])
+    verify = Verifier(OFFER, [f"{HANDLER_LABEL}load"])
     return verify(replace(assignment("a"), work=json.dumps(work)), needs)
 
 

@@ -16,7 +16,7 @@ from mainspring.core.graph.references import Path
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.dsl.deferred import Deferred, as_json
 from mainspring.protocol.errors import Fault, Refused
-from mainspring.task_context.signatures import declared_types
+from mainspring.task_context.task_context import declared_types
 
 RESERVED = frozenset({"finish_by", "idempotency_key", "priority", "start_at"})
 """Arguments of `trigger` that are not parameters."""

@@ -35,8 +35,7 @@ from mainspring.dsl.deferred import Deferred, condition_of
 from mainspring.dsl.graph_builder import CallOptions, Recorder, name_of, recorder
 from mainspring.dsl.retry import Retry
 from mainspring.protocol.errors import Refused
-from mainspring.task_context.signatures import asks_for_context
-from mainspring.task_context.task_context import TASK_ATTRIBUTE
+from mainspring.task_context.task_context import TASK_ATTRIBUTE, asks_for_context
 
 P = ParamSpec("P")
 R = TypeVar("R")

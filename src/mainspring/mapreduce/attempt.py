@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from mainspring.atomic_files import rename_without_replacing
 from mainspring.core.expressions.values import JsonValue
 from mainspring.core.work.map_reduce import OnItemFailure
 from mainspring.core.work.work import MapReduce
@@ -62,33 +64,20 @@ def write_result(folder: Path, result: ResultFile) -> str:
             new.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         for number in count(1):
             name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
-            if _claim(beside, folder / name):
+            with suppress(FileExistsError):
+                rename_without_replacing(beside, folder / name)
                 return name
     finally:
         beside.unlink(missing_ok=True)
     raise AssertionError("unreachable")
 
 
-def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, max_bytes: int) -> dict[str, object]:
+def output_of(result: JsonValue, *, items: int, failed: int, file: str | None) -> dict[str, object]:
     """Return the output of the task: counts, and the result itself unless it is too large."""
     output: dict[str, object] = {"items_processed": items, "items_failed": failed, "result_file": file}
-    if len(msgspec.json.encode(result)) <= max_bytes:
+    if len(msgspec.json.encode(result)) <= MAX_RESULT_BYTES:
         output["result"] = result
     return output
-
-
-def _claim(beside: Path, target: Path) -> bool:
-    """Give the file its name, unless the name is taken."""
-    try:
-        os.link(beside, target)
-    except FileExistsError:
-        return False
-    except OSError:
-        # A file system without hard links: a conflict within the same second is unlikely.
-        if target.exists():
-            return False
-        beside.rename(target)
-    return True
 
 
 class Attempt:
@@ -140,9 +129,7 @@ class Attempt:
         if folder is not None:
             remove_old(folder, self._clock)
         self._context.progress(100, f"{len(mapped.rows)} of {items.count} items")
-        return output_of(
-            result, items=len(mapped.rows), failed=len(mapped.failures), file=name, max_bytes=MAX_RESULT_BYTES
-        )
+        return output_of(result, items=len(mapped.rows), failed=len(mapped.failures), file=name)
 
     def _write(self, folder: Path, mapped: Mapped, result: JsonValue, started_at: datetime) -> str:
         """Write the result file; return its relative path."""

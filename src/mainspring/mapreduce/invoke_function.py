@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -73,29 +73,17 @@ def load_function(path: str, directory: Path) -> AnswerFunction:
 
 
 async def _in_thread(call: Callable[[], object]) -> object:
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[object] = loop.create_future()
-
-    def settle(answer: object, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if error is None:
-            result.set_result(answer)
-        else:
-            result.set_exception(error)
+    ended: Future[tuple[object, BaseException | None]] = Future()
+    ended.set_running_or_notify_cancel()  # a function that runs can't be cancelled
 
     def run() -> None:
-        answer: object = None
-        raised: BaseException | None = None
         try:
-            answer = call()
-        except StopIteration as error:
-            raised = RuntimeError(f"StopIteration: {error}")  # a future does not accept StopIteration
+            ended.set_result((call(), None))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            raised = error
-        # The loop may be closed already.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, answer, raised)
+            ended.set_result((None, error))
 
     threading.Thread(target=run, daemon=True).start()
-    return await result
+    answer, error = await asyncio.wrap_future(ended)
+    if error is not None:
+        raise error
+    return answer

@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 
 from mainspring.core.expressions.engine import shorten
+from mainspring.egress.bounded_body import read_bounded
 from mainspring.egress.retry_after import failure_of_status
 from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
 from mainspring.protocol.clock import Clock
@@ -55,10 +56,12 @@ class ChatInvoker:
             document = {"model": self._model, **document}
         try:
             async with self._client.stream("POST", self._url, json=document) as response:
-                content = await _content_of(response)
+                content, is_complete = await read_bounded(response.aiter_bytes(), _MAX_BYTES)
         except (httpx2.HTTPError, OSError) as error:
             why = self._without_key(str(error)) or type(error).__name__
             raise TaskError(f"cannot reach invoker {self._url}: {why}", failure="transient") from None
+        if not is_complete:
+            raise TaskError(f"the invoker's response exceeds {_MAX_BYTES} bytes", failure="transient")
         if response.status_code != _OK:
             raise self._refused(response, content)
         try:
@@ -84,14 +87,3 @@ class ChatInvoker:
 
     def _without_key(self, text: str) -> str:
         return shorten(text.replace(self._key, _MASK) if self._key else text)
-
-
-async def _content_of(response: httpx2.Response) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in response.aiter_bytes():
-        size += len(piece)
-        if size > _MAX_BYTES:
-            raise TaskError(f"the invoker's response exceeds {_MAX_BYTES} bytes", failure="transient")
-        pieces.append(piece)
-    return b"".join(pieces)

@@ -10,10 +10,7 @@ Only this user can connect to the socket.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +20,7 @@ from mainspring.mapreduce.answers import MAX_ANSWER_LENGTH
 from mainspring.mapreduce.invoke_function import AnswerFunction, FunctionInvoker
 from mainspring.mapreduce.prompts import MAX_PROMPT_LENGTH
 from mainspring.protocol.errors import TaskError
+from mainspring.unix_sockets import private_listener, short_path
 
 _MAX_LINE_BYTES = 8 * max(MAX_ANSWER_LENGTH, MAX_PROMPT_LENGTH)
 """In bytes: an escaped character takes at most six."""
@@ -52,7 +50,7 @@ class SocketInvoker:
     async def ask(self, prompt: str) -> str:
         """Return the function's answer."""
         try:
-            with _short_path(self._path) as path:
+            with short_path(self._path) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
             try:
                 writer.write(msgspec.json.encode(PromptRequest(prompt)) + b"\n")
@@ -88,14 +86,7 @@ class AnswerSocket:
 
     async def open(self) -> None:
         """Listen, replacing an existing socket."""
-        self._path.unlink(missing_ok=True)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
-        try:
-            with _short_path(self._path) as path:
-                listening.bind(path)
-        finally:
-            os.umask(before)
+        listening = private_listener(self._path)
         self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_MAX_LINE_BYTES)
 
     async def close(self) -> None:
@@ -129,16 +120,3 @@ class AnswerSocket:
             return PromptReply(
                 error=shorten(str(error)), failure=error.failure, retry_after_seconds=error.retry_after_seconds
             )
-
-
-@contextmanager
-def _short_path(path: Path) -> Iterator[str]:
-    """Return a path short enough for a socket address (108 bytes), through a directory descriptor if needed."""
-    if len(os.fsencode(path)) <= 100 or not hasattr(os, "O_PATH"):
-        yield str(path)
-        return
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)

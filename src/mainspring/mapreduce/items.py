@@ -144,12 +144,12 @@ def _undecodable_message(file: BinaryIO, path: str, encoding: str) -> str:
     line, read_bytes = 1, 0
     while True:
         chunk = file.read(_CHUNK_BYTES)
-        held = decoder.getstate()[0]
+        pending = decoder.getstate()[0]
         try:
             line += decoder.decode(chunk, final=not chunk).count("\n")
         except UnicodeDecodeError as error:
             line += error.object[: error.start].count(b"\n")
-            byte, place = error.object[error.start], read_bytes - len(held) + error.start + 1
+            byte, place = error.object[error.start], read_bytes - len(pending) + error.start + 1
             known = codecs.lookup(encoding).name.removesuffix("-sig")
             advice = "set `encoding`, such as latin-1," if known in _UTF_8 else "set another `encoding`,"
             return f"{path}:{line}: byte {place} (0x{byte:02x}) is not {known}: {advice} or save the file as UTF-8"

@@ -1,7 +1,7 @@
 """Mapper: ask for each item, with bounded concurrency, and collect the rows.
 
-1. All items are processed even if some fail, unless so many fail in a row that the invoker must be down: a hundred
-   thousand of them would take days.
+1. All items are processed even if some fail. After `MAX_CONSECUTIVE_FAILURES` failures in a row the invoker is taken as
+   down, and the map is abandoned: a hundred thousand such items would take days.
 2. Rows are in the order of the items, whichever is answered first.
 3. Answers of earlier attempts of the run are reused.
 """
@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -118,16 +118,13 @@ class Mapper:
         )
 
     async def _answer(self, index: int, item: Item) -> JsonValue:
-        prompt = self._prompt.render(self._values(index, item))
+        prompt = self._prompt.render({**item, "item": item, "index": index, "params": self._params})
         known = self._answer_log.answer_to(index, prompt)
         if known is not None:
             return known
         answer = await self._prompt_runner.ask(prompt, self._step.output, f"item {index}")
         self._answer_log.keep(index, prompt, answer)
         return answer
-
-    def _values(self, index: int, item: Item) -> Mapping[str, JsonValue]:
-        return {**item, "item": item, "index": index, "params": self._params}
 
 
 def _first_error(errors: BaseExceptionGroup[MainspringError]) -> MainspringError:

@@ -18,22 +18,24 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, assert_never
 
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import Artifacts, Assignment, FileProbed, FromWorker, Offer, Outcome, Register, ToWorker
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
+from mainspring.protocol.wire import (
+    Artifacts,
+    Assignment,
+    Extended,
+    FileProbed,
+    FromWorker,
+    Offer,
+    Outcome,
+    ProbeFile,
+    Register,
+    ToWorker,
 )
+from mainspring.worker.agent.instructions import Instruction, Persist, Record, Send
 from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt, LaunchRequest, WithdrawAttempts
 
 BEAT_SECONDS = 5.0
 
@@ -178,7 +180,7 @@ class SimulatedWorker:
         """Write a spool record; False if the worker dies meanwhile."""
         return True
 
-    def prolong(self, instruction: Prolong) -> None:
+    def prolong(self, message: Extended) -> None:
         """Change the time limit of an attempt."""
 
     def file_exists(self, path: str) -> bool:
@@ -195,21 +197,21 @@ class SimulatedWorker:
                 if not self.persist(instruction.record):
                     self._pending.clear()
                     self._said.clear()
-            case Start():
+            case LaunchRequest():
                 self._launch(instruction.assignment, instruction.lease)
-            case StopAttempt():
+            case EndAttempt():
                 if instruction.attempt in self.running:
                     self.interrupt(instruction.attempt, instruction.grace_seconds)
                 elif instruction.attempt in self._lease_of:
                     self.end(instruction.attempt, Outcome.STOPPED)
-            case Withdraw():
+            case WithdrawAttempts():
                 self.withdraw(instruction.attempts)
-            case Prolong():
+            case Extended():
                 self.prolong(instruction)
-            case RunFileProbe():
+            case ProbeFile():
                 self._said.append(FileProbed(instruction.question, exists=self.file_exists(instruction.path)))
             case _:
-                raise TypeError(f"no handler for {instruction}")
+                assert_never(instruction)
 
     def _launch(self, assignment: Assignment, lease: str) -> None:
         """Begin an attempt after the earlier ones of its lease."""

@@ -14,14 +14,15 @@ reads the files named by the environment.
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import msgspec
 
@@ -227,6 +228,19 @@ class Context:
         self._backend.extend(seconds)
 
 
+def asks_for_context(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter takes the context."""
+    return parameter.name == "context" or parameter.annotation in {Context, "Context", "mainspring.Context"}
+
+
+def declared_types(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the types of a function's parameters; empty if an annotation can't be resolved at run time."""
+    try:
+        return get_type_hints(function)
+    except Exception:  # noqa: BLE001 - annotations are users' code
+        return {}
+
+
 _current: Context | None = None
 _inside: ContextVar[Context | None] = ContextVar("mainspring_context", default=None)
 """For several tasks in one process: `Job.run()` and `mainspring.testing`."""
@@ -314,8 +328,8 @@ class _FileBackend:
 
     def report_progress(self, percent: float | None, note: str) -> None:
         """Write the progress file."""
-        said = {"note": note} if percent is None else {"percent": percent, "note": note}
-        write_atomically(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
+        progress = {"note": note} if percent is None else {"percent": percent, "note": note}
+        write_atomically(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(progress))
 
     def report_checkpoint(self, document: str) -> None:
         """Write the checkpoint file."""
@@ -343,19 +357,7 @@ def _read(path: Path) -> Context:
     saved = msgspec.json.decode(path.read_bytes(), type=SavedContext)
     token = os.environ.get("MAINSPRING_TOKEN_FILE")
     return Context(
-        Identity(
-            run_id=saved.run_id,
-            task_id=saved.task_id,
-            task_name=saved.task_name,
-            attempt=saved.attempt,
-            attempt_id=saved.attempt_id,
-            tenant=saved.tenant,
-            failed_upstreams=saved.failed_upstreams,
-            partition=saved.partition,
-            total=saved.total,
-            window=saved.window,
-            memory_bytes=saved.memory_bytes,
-        ),
+        msgspec.convert(saved, Identity, from_attributes=True),
         params=bytes(saved.params).decode(),
         outputs={name: bytes(output).decode() for name, output in saved.outputs.items()},
         checkpoint=_unless_null(saved.checkpoint),
@@ -364,11 +366,6 @@ def _read(path: Path) -> Context:
         deadline=saved.deadline,
         token=Path(token).read_text(encoding="utf-8") if token is not None else "",
     )
-
-
-def parse_window(text: str) -> datetime | None:
-    """Parse a window from the wire: RFC 3339, or empty."""
-    return msgspec.convert(text, datetime) if text else None
 
 
 def _unless_null(raw: msgspec.Raw) -> str | None:

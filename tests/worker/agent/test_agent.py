@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from http import HTTPStatus
 from pathlib import Path
@@ -210,7 +211,7 @@ async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(
 async def test_two_agents_cannot_share_a_directory(fake_server: FakeServer, harness: AgentHarness) -> None:
     """The error names the owner."""
     harness.open(fake_server.url)
-    with pytest.raises(Refused, match="in use by another worker"):
+    with pytest.raises(Refused, match=rf"process {os.getpid()}\b"):
         harness.open(fake_server.url)
 
 

@@ -22,10 +22,10 @@ from mainspring.core.work.work import read_work
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import ExpressionFailed, Refused
-from mainspring.protocol.wire import Assignment, Offer, Outcome
+from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome
 from mainspring.simulation.virtual_worker import S, Server, VirtualWorker
 from mainspring.task_context.task_context import inside
-from mainspring.worker.agent.instructions import Instruction, Prolong
+from mainspring.worker.agent.instructions import Instruction
 from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, encode_result
 
@@ -85,10 +85,10 @@ class LocalWorker(VirtualWorker):
         """Stop the function of an attempt."""
         self.calls[attempt].stop()
 
-    def prolong(self, instruction: Prolong) -> None:
+    def prolong(self, message: Extended) -> None:
         """Move the deadline that the function sees."""
-        if instruction.attempt in self.calls:
-            self.calls[instruction.attempt].until = self._clock.wall() + timedelta(seconds=instruction.seconds)
+        if message.attempt in self.calls:
+            self.calls[message.attempt].until = self._clock.wall() + timedelta(seconds=message.seconds)
 
     def file_exists(self, path: str) -> bool:
         """Whether a file exists."""

@@ -20,33 +20,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import assert_never
 
 import msgspec
 import structlog
 
 from mainspring import __version__
 from mainspring.background import BackgroundLoops, Loop
-from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.event_loop import start_task
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.wire import FromWorker, Goodbye, LogStored, Offer, Register, RunEnds, ToWorker, Welcome
+from mainspring.protocol.wire import (
+    Extended,
+    FromWorker,
+    Goodbye,
+    LogStored,
+    Offer,
+    ProbeFile,
+    Register,
+    RunEnds,
+    ToWorker,
+    Welcome,
+)
 from mainspring.worker.agent.drain import Drain
 from mainspring.worker.agent.file_probe import FileProbes
 from mainspring.worker.agent.identity import Identity
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Mark,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
 from mainspring.worker.agent.spool import MAX_SPOOL_BYTES, Spool
 from mainspring.worker.agent.state_machine import StateMachine
 from mainspring.worker.agent.supervisor_link import SupervisorLink
@@ -73,13 +74,11 @@ _WHILE_RUNNING = (supervisor.CheckpointSaved, supervisor.ExtensionRequested)
 """Messages by which the server learns more than the end of an attempt."""
 
 
-class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Identity, resources and directories of a worker."""
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a worker that concern its agent."""
 
-    name: str
     servers: tuple[str, ...]
-    state_dir: Path
-    offer: Offer
+    name: str = ""
     pool: str = "default"
     labels: dict[str, str] = {}
     zone: str = ""
@@ -87,13 +86,21 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_cert: Path | None = None
     """CA certificate of the servers, if the system does not trust it."""
     join: str = ""
-    """Join token that is exchanged for a certificate (SEC-3)."""
+    """Join token, exchanged for a certificate (SEC-3)."""
     artifacts: str = ""
-    """URL of the storage to sweep, if `keep_artifacts_seconds` is set."""
-    keep_artifacts_seconds: int = 0
+    """Artifact storage: `file:///directory` or `s3://bucket/prefix`. Empty: below the state directory."""
     drain_seconds: float = 60.0
     ready_file: Path | None = None
     """Created after the first welcome of a server."""
+
+
+class AgentSettings(AgentOptions, frozen=True, kw_only=True):
+    """Options of an agent, with its resources and its directory."""
+
+    state_dir: Path
+    offer: Offer
+    keep_artifacts_seconds: int = 0
+    """Retention of artifacts after the end of their run; 0: forever."""
     max_spool_bytes: int = MAX_SPOOL_BYTES
 
 
@@ -105,9 +112,7 @@ class Agent:
         self._settings = settings
         self._clock = clock
         self._random = random
-        prefixes = (label for label in settings.labels if label.startswith(HANDLER_LABEL))
-        handlers = [label.removeprefix(HANDLER_LABEL) for label in prefixes]
-        self._state_machine = StateMachine(Verifier(settings.offer, handlers, settings.labels))
+        self._state_machine = StateMachine(Verifier(settings.offer, settings.labels))
         self._identity = Identity(
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
@@ -160,8 +165,8 @@ class Agent:
         self._identity.check_addresses()
         self._state_machine.restore(self._spool.found())
         instructions = await self._adopt("the worker was restarted")
-        over = set(self._state_machine.holds()).difference(self._state_machine.unfinished())
-        self._shipping.restore(self._state_machine.unfinished(), over)
+        ended = set(self._state_machine.holds()).difference(self._state_machine.unfinished())
+        self._shipping.restore(self._state_machine.unfinished(), ended)
         await self._execute(instructions)
         log.info("worker.up", worker=self._settings.name, holds=len(self._state_machine.holds()))
         linking = asyncio.create_task(self._uplink.run())
@@ -262,11 +267,9 @@ class Agent:
 
     async def _pause(self) -> None:
         """Wait for an event or for the next tick."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(TICK_SECONDS):
                 await self._wakeup.wait()
-        except TimeoutError:
-            return
 
     async def _turn(self) -> None:
         self._wakeup.clear()
@@ -364,26 +367,17 @@ class Agent:
                     records.append(instruction.record)
                 case Send():
                     outgoing.append(instruction.message)
-                case Start():
-                    requests.append(
-                        supervisor.LaunchRequest(instruction.assignment, instruction.lease, instruction.needs)
-                    )
-                case StopAttempt():
-                    messages.append(supervisor.EndAttempt(instruction.attempt, instruction.grace_seconds))
-                case Prolong():
-                    messages.append(supervisor.Prolong(instruction.attempt, instruction.seconds))
-                    log.info(
-                        "attempt.prolonged",
-                        attempt=instruction.attempt,
-                        seconds=instruction.seconds,
-                        because=instruction.because,
-                    )
-                case RunFileProbe():
+                case supervisor.LaunchRequest():
+                    requests.append(instruction)
+                case supervisor.EndAttempt() | supervisor.WithdrawAttempts():
+                    messages.append(instruction)
+                case Extended(attempt, seconds, because):
+                    messages.append(supervisor.Prolong(attempt, seconds))
+                    log.info("attempt.prolonged", attempt=attempt, seconds=seconds, because=because)
+                case ProbeFile():
                     self._file_probes.probe(instruction.question, instruction.path)
-                case Withdraw():
-                    messages.append(supervisor.WithdrawAttempts(instruction.attempts))
                 case _:
-                    raise TypeError(f"unknown instruction {instruction}")
+                    assert_never(instruction)
         if records:
             outgoing += await self._persist(records)
         if requests:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import structlog
 
-from mainspring.worker.agent.instructions import Instruction, StopAttempt
+from mainspring.worker.agent.instructions import Instruction
 from mainspring.worker.agent.state_machine import StateMachine
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt
 
 log = structlog.get_logger()
 
@@ -50,7 +51,7 @@ class Drain:
             self._expedited = self._expedited or expedite
             grace = EXPEDITED_GRACE_SECONDS if expedite else GRACE_SECONDS
             self._exit_at = now + ANSWER_TIMEOUT_SECONDS + (grace if state_machine.unfinished() else 0.0)
-            instructions += [StopAttempt(attempt, grace) for attempt in state_machine.unfinished()]
+            instructions += [EndAttempt(attempt, grace) for attempt in state_machine.unfinished()]
         return instructions
 
     def is_done(self, state_machine: StateMachine, is_shipped: Callable[[], bool], now: float) -> bool:

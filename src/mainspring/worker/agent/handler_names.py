@@ -54,18 +54,13 @@ def _import(handlers: Sequence[str], user: TaskUser | None) -> tuple[str, ...]:
     # The modules are given by the operator, and there is no shell in between.
     command = [sys.executable, "-m", "mainspring.worker.agent.handler_names", *handlers]
     try:
-        done = run_as(user, command, _environment(), _SECONDS)
+        # Nothing else of the agent's own environment, above all not its token.
+        done = run_as(user, command, clean_environment(os.environ, "PYTHONPATH"), _SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Refused(f"the handlers of {', '.join(handlers)} were not imported within {_SECONDS:.0f} s") from error
     if done.returncode != 0:
         raise Refused(f"the handlers can't be imported:\n{done.stderr.decode(errors='replace').strip()}")
     return tuple(msgspec.json.decode(done.stdout.splitlines()[-1], type=list[str]))
-
-
-def _environment() -> dict[str, str]:
-    """Environment for importing users' code: nothing of the agent's own, above all not its token."""
-    python_path = os.environ.get("PYTHONPATH")
-    return clean_environment(os.environ) | ({"PYTHONPATH": python_path} if python_path else {})
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +113,8 @@ class Identity:
         """Renew the certificate after half of its lifetime, repeatedly, and call `renewed`; until cancelled."""
         while True:
             certificate = self._certificate()
-            left = (_renew_at(certificate) - self._clock.wall()).total_seconds()
+            half = (certificate.expires_at - certificate.begins_at) / 2
+            left = (certificate.begins_at + half - self._clock.wall()).total_seconds()
             if left > 0:
                 await self._clock.sleep(min(left, MAX_SLEEP_SECONDS))
                 continue
@@ -173,11 +173,6 @@ class Identity:
         if certificate.expires_at <= self._clock.wall():
             when = f"{certificate.expires_at:%Y-%m-%d %H:%M} UTC"
             raise Unauthenticated(f"the certificate of worker {certificate.name} expired at {when}: {_JOIN_HINT}")
-
-
-def _renew_at(certificate: WorkerCertificate) -> datetime:
-    """Return when half of the lifetime has passed."""
-    return certificate.begins_at + (certificate.expires_at - certificate.begins_at) / 2
 
 
 def _https(server: str) -> str:

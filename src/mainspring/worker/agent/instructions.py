@@ -1,4 +1,13 @@
-"""Instructions of the state machine, and the spool records that some of them write."""
+"""Instructions of the state machine, and the spool records that some of them write.
+
+Persist             write a record to the spool
+Send                send a message to the server
+LaunchRequest       run the attempt after the earlier ones of its lease; then call `started`, then `ended`
+WithdrawAttempts    withdraw those that have not started; then call `withdrawn` with them
+EndAttempt          SIGTERM, grace period, SIGKILL; then call `ended`
+Extended            tell the attempt how long it may run from now on
+ProbeFile           check whether the file exists, and reply with `FileProbed`
+"""
 
 from __future__ import annotations
 
@@ -6,9 +15,8 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.protocol.wire import Assignment, FromWorker, Offer, Result
-
-NO_RESOURCES = Offer(0, 0)
+from mainspring.protocol.wire import Extended, FromWorker, ProbeFile, Result
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt, LaunchRequest, WithdrawAttempts
 
 
 class Mark(StrEnum):
@@ -35,55 +43,16 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: Result | None = None
 
 
-class Instruction(msgspec.Struct, frozen=True, gc=False):
-    """Base class of instructions."""
-
-
-class Persist(Instruction, frozen=True):
+class Persist(msgspec.Struct, frozen=True, gc=False):
     """Write this record to the spool, durably, before executing later instructions."""
 
     record: Record
 
 
-class Send(Instruction, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """Send this to the server, if there is a session."""
 
     message: FromWorker
 
 
-class Start(Instruction, frozen=True):
-    """Run this attempt after the earlier ones of its lease. Then call `started`, then `ended`."""
-
-    assignment: Assignment
-    lease: str
-    needs: Offer = NO_RESOURCES
-    """The reserved resources."""
-
-
-class Withdraw(Instruction, frozen=True):
-    """Withdraw those of these attempts that have not started. Then call `withdrawn` with them."""
-
-    attempts: tuple[str, ...]
-
-
-class Prolong(Instruction, frozen=True):
-    """Tell the attempt how long it may run from now on."""
-
-    attempt: str
-    seconds: float
-    because: str
-    """Why the limit was not raised."""
-
-
-class RunFileProbe(Instruction, frozen=True):
-    """Check whether the file exists, and reply with `FileProbed`."""
-
-    question: str
-    path: str
-
-
-class StopAttempt(Instruction, frozen=True):
-    """End this attempt: SIGTERM, grace period, SIGKILL. Then call `ended`."""
-
-    attempt: str
-    grace_seconds: float
+Instruction = Persist | Send | LaunchRequest | WithdrawAttempts | EndAttempt | Extended | ProbeFile

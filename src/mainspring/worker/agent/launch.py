@@ -27,7 +27,7 @@ from mainspring.protocol.errors import Fault, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Offer
 from mainspring.telemetry.log_output import configure_logging
-from mainspring.worker.agent.agent import Agent, AgentSettings
+from mainspring.worker.agent.agent import Agent, AgentOptions, AgentSettings
 from mainspring.worker.agent.handler_names import handler_names
 from mainspring.worker.artifacts.artifact_store import directory_of, fault_in_storage
 from mainspring.worker.executors.container_engine import find_engine
@@ -47,27 +47,19 @@ _IS_ROOT = (
 )
 
 
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a worker. Defaults are derived from the machine."""
+class WorkerOptions(AgentOptions, frozen=True, kw_only=True):
+    """Options of a worker. Defaults are derived from the machine.
 
-    servers: tuple[str, ...]
-    name: str = ""
-    pool: str = "default"
+    The token falls back to the file, then to MAINSPRING_API_KEY; the join token to its file.
+    """
+
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     gpus: int = 0
     disk_bytes: int = 0
-    labels: dict[str, str] = {}
-    zone: str = ""
     state_dir: Path | None = None
     token_file: Path | None = None
-    token: str = ""
-    """The token. Falls back to the file, then to MAINSPRING_API_KEY."""
-    join: str = ""
-    """Join token, exchanged for a certificate (SEC-3); or `join_file`."""
     join_file: Path | None = None
-    ca_cert: Path | None = None
-    """CA certificate of the servers, if the system does not trust it."""
     handlers: tuple[str, ...] = ()
     children: int = 0
     python_path: tuple[Path, ...] = ()
@@ -96,14 +88,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed namespaces, the default first. Empty: the namespace of the context."""
     ray: str = ""
     """Address of the Ray cluster for Ray tasks."""
-    artifacts: str = ""
-    """Artifact storage: `file:///directory` or `s3://bucket/prefix`. Empty: below the state directory."""
     keep_artifacts: float | None = None
     """Seconds to keep artifacts after the end of a run; None keeps them forever."""
     largest_artifact: int = 10 * 1024**3
     largest_artifacts: int = 50 * 1024**3
-    drain_seconds: float = 60.0
-    ready_file: Path | None = None
     log_format: str = "text"
     log_level: str = "info"
 
@@ -170,7 +158,7 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
         options.disk_bytes,
     )
     supervisor = _supervisor_settings(options, handlers, offer)
-    _write_settings(state_dir, supervisor)
+    write_atomically(state_dir / SETTINGS_FILE, msgspec.json.encode(supervisor), mode=0o600)
     levels = offered_levels(state_dir, supervisor)
     log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
     given = {
@@ -225,11 +213,6 @@ def _supervisor_settings(options: WorkerOptions, handlers: tuple[str, ...], offe
         "container_engine": find_engine(options.container_engine),
     }
     return SupervisorSettings(**_same_fields(options, SupervisorSettings) | given)
-
-
-def _write_settings(state_dir: Path, supervisor: SupervisorSettings) -> None:
-    """Write the supervisor's settings, readable by this user only."""
-    write_atomically(state_dir / SETTINGS_FILE, msgspec.json.encode(supervisor), mode=0o600)
 
 
 def _stable_name(state_dir: Path, host: str) -> str:

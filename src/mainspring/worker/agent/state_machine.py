@@ -19,38 +19,21 @@ the attempt before the message itself is processed.
 4. Results are sent on credit; everything else is sent at once.
 5. A forgotten attempt is not accepted again if its assignment is repeated.
 
-To add a message, handle it in `take`; to add a mark (`instructions.py`), replay it in `attempt_state.py`, and check
+To add a message, handle it in `take`; to add a mark (`instructions.py`), replay it in `AttemptState`, and check
 what `spool.py` keeps of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 
 import msgspec
 
 from mainspring.protocol import wire
-from mainspring.worker.agent.attempt_state import (
-    NOT_STARTED,
-    WITH_SUPERVISOR,
-    AttemptState,
-    Phase,
-)
-from mainspring.worker.agent.instructions import (
-    Instruction,
-    Mark,
-    Persist,
-    Prolong,
-    Record,
-    RunFileProbe,
-    Send,
-    Start,
-    StopAttempt,
-    Withdraw,
-)
-from mainspring.worker.agent.verify import Verify, accept_all
-from mainspring.worker.supervisor.supervisor_wire import Inventory
+from mainspring.worker.agent.instructions import Instruction, Mark, Persist, Record, Send
+from mainspring.worker.supervisor.supervisor_wire import EndAttempt, Inventory, LaunchRequest, WithdrawAttempts
 
 MAX_UNKNOWN_RESULTS = 1_000
 MAX_FORGOTTEN = 20_000
@@ -60,10 +43,65 @@ DEFAULT_LOST_AFTER_SECONDS = 15.0
 """Until a server says otherwise."""
 
 
+class Phase(Enum):
+    """Where an attempt is on this worker."""
+
+    WAITING = 1
+    LAUNCHED = 2
+    RUNNING = 3
+    ENDED = 4
+
+
+NOT_STARTED = frozenset({Phase.WAITING, Phase.LAUNCHED})
+WITH_SUPERVISOR = frozenset({Phase.LAUNCHED, Phase.RUNNING})
+
+
+class AttemptState(msgspec.Struct):
+    """One attempt of this worker."""
+
+    phase: Phase
+    lease: str = ""
+    assignment: wire.Assignment | None = None
+    """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
+    needs: wire.Offer = wire.Offer(0, 0)
+    recall_requested: bool = False
+    pid: int = 0
+    created: float = 0.0
+    checkpoint: str | None = None
+    progress: wire.Progress | None = None
+    extension_requested: float | None = None
+    """Seconds of extension that the attempt requested and that are not answered yet."""
+    result: wire.Result | None = None
+
+    def unconfirmed(self, attempt: str) -> Iterator[wire.FromWorker]:
+        """Messages that the server may have missed, except the result."""
+        if self.phase is Phase.RUNNING:
+            yield wire.Started(attempt)
+            if self.progress is not None:
+                yield wire.Heartbeat((self.progress,))
+        if self.checkpoint is not None:
+            yield wire.Checkpoint(attempt, self.checkpoint)
+        if self.extension_requested is not None and self.phase is not Phase.ENDED:
+            yield wire.Extend(attempt, self.extension_requested)
+
+    def replay(self, record: Record) -> None:
+        """Apply a spool record."""
+        match record.mark:
+            case Mark.STARTED:
+                self.phase, self.pid, self.created = Phase.RUNNING, record.pid, record.created
+            case Mark.SAVED:
+                self.checkpoint = record.document
+            case Mark.ENDED:
+                self.phase, self.result = Phase.ENDED, record.result
+            case Mark.RECEIVED | Mark.FORGOTTEN | Mark.UNKNOWN:
+                pass  # adding and removing attempts is up to the caller
+
+
 class StateMachine:
     """Attempts of one worker, from assignment to answer."""
 
-    def __init__(self, verify: Verify = accept_all) -> None:
+    def __init__(self, verify: Callable[[wire.Assignment, wire.Offer], str] = lambda _assignment, _needs: "") -> None:
+        """`verify` returns why this worker can't run an assignment with these resources (PLC-7); empty if it can."""
         self.session = ""
         self.lost_after_seconds = DEFAULT_LOST_AFTER_SECONDS
         """Seconds without a heartbeat after which the server reschedules the attempts."""
@@ -130,7 +168,7 @@ class StateMachine:
             case wire.Extended():
                 instructions += self._prolong(message)
             case wire.ProbeFile():
-                instructions.append(RunFileProbe(message.question, message.path))
+                instructions.append(message)
             case wire.LogStored() | wire.RunEnds() | wire.Redirect():
                 pass  # handled by the log shipper, the artifact sweep and the uplink
         return instructions
@@ -208,7 +246,7 @@ class StateMachine:
 
     def ended(
         self, attempt: str, outcome: wire.Outcome, output: str | None = None, error: str | None = None,
-        left: wire.Artifacts = (), *, just_started: bool = False,
+        artifacts: wire.Artifacts = (), *, just_started: bool = False,
     ) -> list[Instruction]:  # fmt: skip
         """All processes of the attempt have ended: record and report the result.
 
@@ -220,7 +258,7 @@ class StateMachine:
         begins = self._send(wire.Started(attempt)) if just_started and state.phase in NOT_STARTED else []
         state.phase = Phase.ENDED
         state.assignment = None
-        state.result = wire.Result(attempt, outcome, output, error, left)
+        state.result = wire.Result(attempt, outcome, output, error, artifacts)
         self._progressed.pop(attempt, None)
         self._unsent.append(attempt)
         return [Persist(Record(Mark.ENDED, attempt, result=state.result)), *begins, *self._send_results()]
@@ -269,16 +307,11 @@ class StateMachine:
                 instructions += self.started(attempt)
             elif attempt not in waiting:
                 instructions += self.ended(attempt, wire.Outcome.STOPPED, None, error)
+        known = [one for one in inventory.waiting if one in self._attempts]
         unwanted = self._silent or self.leaving
-        instructions += self._withdraw(
-            [
-                one
-                for one in inventory.waiting
-                if one in self._attempts and (unwanted or self._attempts[one].recall_requested)
-            ]
-        )
+        instructions += self._withdraw([one for one in known if unwanted or self._attempts[one].recall_requested])
         return instructions + [
-            StopAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
+            EndAttempt(one, 0.0) for one in (*inventory.began, *inventory.waiting) if one not in self._attempts
         ]
 
     # messages of the server
@@ -358,14 +391,14 @@ class StateMachine:
         state = self._attempts.get(message.attempt)
         if state is None:
             return self._send(wire.Returned((message.attempt,)))
-        return [] if state.phase is Phase.ENDED else [StopAttempt(message.attempt, message.grace_seconds)]
+        return [] if state.phase is Phase.ENDED else [EndAttempt(message.attempt, message.grace_seconds)]
 
     def _prolong(self, message: wire.Extended) -> list[Instruction]:
         state = self._attempts.get(message.attempt)
         if state is None or state.phase is Phase.ENDED:
             return []
         state.extension_requested = None
-        return [Prolong(message.attempt, message.seconds, message.because)]
+        return [message]
 
     # helpers
 
@@ -377,10 +410,10 @@ class StateMachine:
         if self._silent or state.assignment is None:
             return []
         state.phase = Phase.LAUNCHED
-        return [Start(state.assignment, state.lease, state.needs)]
+        return [LaunchRequest(state.assignment, state.lease, state.needs)]
 
     def _withdraw(self, attempts: list[str]) -> list[Instruction]:
-        return [Withdraw(tuple(attempts))] if attempts else []
+        return [WithdrawAttempts(tuple(attempts))] if attempts else []
 
     def _return(self, attempts: list[str]) -> list[Instruction]:
         """Return attempts that never started and that no one else has."""

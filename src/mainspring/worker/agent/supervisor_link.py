@@ -12,6 +12,7 @@ import structlog
 
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Broken, MainspringError
+from mainspring.unix_sockets import short_path
 from mainspring.worker.supervisor.frames import FrameReader, write_frame
 from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE
 from mainspring.worker.supervisor.supervisor_wire import FromAgent, FromSupervisor, Hello, Inventory
@@ -22,7 +23,6 @@ START_SECONDS = 15.0
 _POLL_SECONDS = 0.02
 _SPAWN_SECONDS = 0.2
 """Minimum time between two starts of a supervisor."""
-_MAX_SOCKET_PATH = 100
 _SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
 """Variables with the worker's credentials: no process that runs tasks gets them."""
 
@@ -95,7 +95,8 @@ class SupervisorLink:
 
     async def _handshake(self) -> Inventory:
         """Send hello and return the supervisor's inventory. Raises OSError if it does not answer."""
-        reader, writer = await self._connect()
+        with short_path(self._state_dir.absolute() / SOCKET_FILE) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
         frames: FrameReader[FromSupervisor] = FrameReader(reader, list[FromSupervisor])
         write_frame(writer, [Hello()])
         try:
@@ -109,17 +110,6 @@ class SupervisorLink:
             raise ConnectionResetError("the supervisor closed the connection")
         self._writer, self._frames, self._buffered = writer, frames, messages[1:]
         return messages[0]
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        path = self._state_dir.absolute() / SOCKET_FILE
-        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
-            return await asyncio.open_unix_connection(path)
-        # A socket address is limited to 108 bytes; a path through a directory descriptor is always short.
-        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-        try:
-            return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET_FILE}")
-        finally:
-            os.close(directory)
 
     def _spawn(self) -> None:
         """Start a supervisor in a new session: it outlives this process, and gets none of its signals."""

@@ -188,14 +188,8 @@ class Uplink:
             self._outgoing = []
             self._connection = connection
             self._opened_at = self._clock.monotonic()
-            parts = [
-                asyncio.create_task(part)
-                for part in (
-                    self._receive_loop(connection, address),
-                    self._send_loop(connection),
-                    self._ping_loop(connection),
-                )
-            ]
+            loops = (self._receive_loop(connection, address), self._send_loop(connection), self._ping_loop(connection))
+            parts = [asyncio.create_task(loop) for loop in loops]
             try:
                 done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
                 for part in done:

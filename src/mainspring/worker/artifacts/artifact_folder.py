@@ -3,7 +3,7 @@
 1. Only plain files and folders are allowed. A link, pipe, socket or device rejects the whole folder.
 2. A file is opened once, relative to its opened folder, without following links; its metadata and content are those
    of the opened file. Its size is taken then; later growth is not stored.
-3. A file with several names that belongs to another user is rejected: it may be someone else's, hard-linked here.
+3. A file with several names that belongs to another user is rejected: it may be a hard link to that user's data.
 4. Count, sizes and paths are limited.
 """
 
@@ -34,18 +34,13 @@ class ArtifactFile(msgspec.Struct, frozen=True, kw_only=True):
     """File descriptor, valid until the iteration continues."""
 
 
-class FolderLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of an attempt's artifacts."""
-
-    file_bytes: int = 10 * 1024**3
-    all_bytes: int = 50 * 1024**3
-
-
-def artifact_files(folder: Path, limits: FolderLimits, *, secret: Callable[[str], bool]) -> Iterator[ArtifactFile]:
+def artifact_files(
+    folder: Path, *, file_bytes: int, all_bytes: int, secret: Callable[[str], bool]
+) -> Iterator[ArtifactFile]:
     """Yield the files of a folder, sorted by path; none if the folder is missing. Raises Refused or OSError.
 
-    All files are checked before the first is yielded, so a folder is rejected as a whole. `secret` says whether a path
-    contains a secret value.
+    All files are checked before the first is yielded, so a folder is rejected as a whole. `file_bytes` is the limit of
+    a file, `all_bytes` that of all files. `secret` says whether a path contains a secret value.
     """
     if not os.path.lexists(folder):
         return
@@ -56,12 +51,12 @@ def artifact_files(folder: Path, limits: FolderLimits, *, secret: Callable[[str]
             if (fault := fault_in_path(path)) is not None or secret(path):
                 raise Refused(f"the path of an artifact {fault or 'contains a secret'}")
             with _opened_file(root, path) as file:
-                total_bytes += _checked(root, path, file, limits)
-        if total_bytes > limits.all_bytes:
-            raise Refused(f"the artifacts have {total_bytes} bytes; the limit is {limits.all_bytes}")
+                total_bytes += _checked(root, path, file, file_bytes)
+        if total_bytes > all_bytes:
+            raise Refused(f"the artifacts have {total_bytes} bytes; the limit is {all_bytes}")
         for path in paths:
             with _opened_file(root, path) as file:
-                size_bytes = _checked(root, path, file, limits)
+                size_bytes = _checked(root, path, file, file_bytes)
                 yield ArtifactFile(path=path, size_bytes=size_bytes, file=file)
 
 
@@ -117,15 +112,15 @@ def _opened_file(root: int, path: str) -> Iterator[int]:
             os.close(one)
 
 
-def _checked(root: int, path: str, file: int, limits: FolderLimits) -> int:
+def _checked(root: int, path: str, file: int, max_bytes: int) -> int:
     """Return the size of a file that may be stored. Raises Refused."""
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
         raise Refused(f"the artifact {_shown(path)} is not a plain file")
     if status.st_nlink > 1 and status.st_uid != os.fstat(root).st_uid:
         raise Refused(f"the artifact {_shown(path)} is a hard link to another user's file")
-    if status.st_size > limits.file_bytes:
-        raise Refused(f"the artifact {_shown(path)} has {status.st_size} bytes; the limit is {limits.file_bytes}")
+    if status.st_size > max_bytes:
+        raise Refused(f"the artifact {_shown(path)} has {status.st_size} bytes; the limit is {max_bytes}")
     return status.st_size
 
 

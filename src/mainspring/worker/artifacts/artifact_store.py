@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-import msgspec
-
 from mainspring.atomic_files import sync_path
 from mainspring.client.artifact_files import CHUNK_BYTES, SCHEMES, first_line, open_bucket, place_of
 from mainspring.core.model.artifacts import storage_key
@@ -30,14 +28,6 @@ if TYPE_CHECKING:
 _MAX_CONCURRENT_PARTS = 2
 """Parts of one file in flight, which bounds memory."""
 _LIST_PAGE_SIZE = 1_000
-
-
-class KeptObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of the storage."""
-
-    key: str
-    """Relative to the storage's prefix."""
-    stored_at: datetime
 
 
 class ArtifactStore:
@@ -55,30 +45,32 @@ class ArtifactStore:
         self._bucket = parts.netloc
         self._prefix = unquote(parts.path).strip("/")
 
-    def store(self, left: ArtifactFile, one: Assignment, is_wanted: Callable[[], bool]) -> Artifact:
+    def store(self, source: ArtifactFile, one: Assignment, is_wanted: Callable[[], bool]) -> Artifact:
         """Store a file of an attempt. Raises Unavailable, also when it is no longer wanted."""
         import obstore
         from obstore.exceptions import BaseError
 
-        key = storage_key(one.tenant, one.run, one.task, one.attempt, left.path)
+        key = storage_key(one.tenant, one.run, one.task, one.attempt, source.path)
         digest = hashlib.sha256()
         try:
             store = self._open()
-            obstore.put(store, self._full(key), _pieces(left, digest, is_wanted), max_concurrency=_MAX_CONCURRENT_PARTS)
+            obstore.put(
+                store, self._full(key), _pieces(source, digest, is_wanted), max_concurrency=_MAX_CONCURRENT_PARTS
+            )
             self._sync(key)
         except (BaseError, ValueError, OSError) as error:
-            raise Unavailable(f"cannot store {left.path} at {self.url}: {first_line(error)}") from None
-        return Artifact(left.path, left.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
+            raise Unavailable(f"cannot store {source.path} at {self.url}: {first_line(error)}") from None
+        return Artifact(source.path, source.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
 
-    def objects(self) -> Iterator[KeptObject]:
-        """Yield all objects of the storage. Raises Unavailable."""
+    def objects(self) -> Iterator[tuple[str, datetime]]:
+        """Yield the keys of all objects, relative to the prefix, and when they were stored. Raises Unavailable."""
         from obstore.exceptions import BaseError
 
         try:
             for page in self._open().list(self._full("") or None, chunk_size=_LIST_PAGE_SIZE):
                 for found in page:
                     key = found["path"].removeprefix(self._full(""))
-                    yield KeptObject(key=key.lstrip("/"), stored_at=found["last_modified"])
+                    yield key.lstrip("/"), found["last_modified"]
         except FileNotFoundError:
             return
         except (BaseError, ValueError, OSError) as error:
@@ -138,15 +130,15 @@ def directory_of(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _pieces(left: ArtifactFile, digest: hashlib._Hash, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
+def _pieces(source: ArtifactFile, digest: hashlib._Hash, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
     """Yield the content of an open file while it is wanted, up to the size at the time of the check."""
     at = 0
-    while at < left.size_bytes:
+    while at < source.size_bytes:
         if not is_wanted():
             raise Unavailable("the attempt is being stopped")
-        piece = os.pread(left.file, min(CHUNK_BYTES, left.size_bytes - at), at)
+        piece = os.pread(source.file, min(CHUNK_BYTES, source.size_bytes - at), at)
         if not piece:
-            raise OSError(f"{left.path} was truncated while it was read")
+            raise OSError(f"{source.path} was truncated while it was read")
         digest.update(piece)
         at += len(piece)
         yield piece

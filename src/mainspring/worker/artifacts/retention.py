@@ -96,7 +96,7 @@ class ArtifactSweep:
     def _old(self, before: datetime) -> dict[str, list[str]]:
         """Return the keys stored before then, by run. Foreign keys are ignored."""
         found: dict[str, list[str]] = {}
-        keys = (one.key for one in self._store.objects() if one.stored_at < before)
+        keys = (key for key, stored_at in self._store.objects() if stored_at < before)
         for key in islice(keys, MAX_KEYS_PER_SWEEP):
             parts = key.split("/", _PARTS_BEFORE_PATH)
             if len(parts) > _PARTS_BEFORE_PATH and parts[1].startswith("run_"):

@@ -25,7 +25,7 @@ from mainspring.core.model.artifacts import MAX_FETCHED_FILES, fault_in_path, is
 from mainspring.protocol.errors import MainspringError, NotFound, Refused, Unauthenticated, Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView
 from mainspring.protocol.wire import Artifact, Assignment, Outcome
-from mainspring.worker.artifacts.artifact_folder import FolderLimits, artifact_files
+from mainspring.worker.artifacts.artifact_folder import artifact_files
 from mainspring.worker.artifacts.artifact_store import storage_of
 from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, failure
 from mainspring.worker.supervisor.supervisor_settings import SupervisorSettings
@@ -42,31 +42,31 @@ class Artifacts:
 
     def __init__(self, state_dir: Path, settings: SupervisorSettings) -> None:
         self._store = storage_of(state_dir, settings.artifacts, keep_seconds=settings.keep_artifacts_seconds)
-        self._limits = FolderLimits(file_bytes=settings.max_artifact_bytes, all_bytes=settings.max_artifacts_bytes)
+        self._max_file_bytes, self._max_total_bytes = settings.max_artifact_bytes, settings.max_artifacts_bytes
         self._servers = settings.servers
         self._ca_cert = settings.ca_cert or None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
 
-    async def keep(self, handle: AttemptHandle, folder: Path, left: AttemptResult) -> AttemptResult:
+    async def keep(self, handle: AttemptHandle, folder: Path, result: AttemptResult) -> AttemptResult:
         """Store the artifacts of an ended attempt; return its result including them.
 
         A success whose files can't be stored becomes a failure; a failure keeps its error.
         """
-        if left.outcome is Outcome.STOPPED or not _has_any(folder):
-            return left
+        if result.outcome is Outcome.STOPPED or not _has_any(folder):
+            return result
         try:
             stored = await self._in_thread(lambda: self._store_all(handle, folder))
         except (Refused, Unavailable, OSError) as error:
             log.warning("artifacts.not_stored", attempt=handle.attempt, because=str(error))
             if handle.stop_requested():
                 return AttemptResult(outcome=Outcome.STOPPED)
-            if left.outcome is Outcome.FAILED:
-                return left
+            if result.outcome is Outcome.FAILED:
+                return result
             error_class = "permanent" if isinstance(error, Refused) else "infrastructure"
             return AttemptResult(
                 outcome=Outcome.FAILED, error=failure("Artifacts", str(error), error_class=error_class)
             )
-        return msgspec.structs.replace(left, artifacts=stored)
+        return msgspec.structs.replace(result, artifacts=stored)
 
     async def fetch(self, handle: AttemptHandle, folder: Path) -> str | None:
         """Fetch the attempt's inputs into its folder; return the error if that fails."""
@@ -85,8 +85,13 @@ class Artifacts:
         return None
 
     def _store_all(self, handle: AttemptHandle, folder: Path) -> tuple[Artifact, ...]:
-        files = artifact_files(folder, self._limits, secret=lambda path: handle.mask.text(path) != path)
-        return tuple(self._store.store(left, handle.assignment, lambda: not handle.stop_requested()) for left in files)
+        files = artifact_files(
+            folder,
+            file_bytes=self._max_file_bytes,
+            all_bytes=self._max_total_bytes,
+            secret=lambda path: handle.mask.text(path) != path,
+        )
+        return tuple(self._store.store(file, handle.assignment, lambda: not handle.stop_requested()) for file in files)
 
     async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:
         """Return the wanted upstream artifacts, as listed by a server. Raises MainspringError."""

@@ -26,13 +26,14 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from mainspring.atomic_files import write_atomically
 from mainspring.core.model.trace_ids import traceparent
 from mainspring.core.work.work import MAX_CHECKPOINT_BYTES
 from mainspring.protocol.errors import Refused
 from mainspring.protocol.wire import Assignment
-from mainspring.task_context.task_context import SavedContext, parse_window
+from mainspring.task_context.task_context import Identity, SavedContext
 from mainspring.worker.sandbox.task_user import TaskUser, change_owner
 from mainspring.worker.supervisor.supervisor_settings import log_path
 
@@ -63,7 +64,7 @@ class AttemptFiles:
         self._deadline = deadline
         self._seen: dict[Path, tuple[int, int]] = {}
         self._checkpoint = b""
-        self._is_there = False
+        self._exists = False
         self.root = state_dir / "attempts" / assignment.attempt
         self.work = self.root / "work"
         self.artifacts = self.root / ARTIFACTS
@@ -78,17 +79,24 @@ class AttemptFiles:
             folder.mkdir(exist_ok=True, mode=0o700)
         self._write_context()
         write_atomically(self.root / "token", self._assignment.token.encode(), mode=0o600)
-        self._is_there = True
+        self._exists = True
 
     def release_to_user(self) -> None:
         """Change the owner of the directory to the task's user. Raises OSError."""
         if self._user is not None:
             change_owner(self.root, self._user)
 
+    def directory(self, wanted: str | None) -> Path:
+        """Return the working directory: an absolute path, or one created below the attempt's own. Raises OSError."""
+        directory = Path(os.path.normpath(self.work / (wanted or "")))
+        if directory.is_relative_to(self.work):
+            directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def prolong(self, until: datetime) -> None:
         """Write the new deadline to the context file."""
         self._deadline = until
-        if self._is_there:
+        if self._exists:
             # If the disk is full, or the task replaced the file, it does not learn the new deadline.
             with suppress(OSError):
                 self._write_context()
@@ -132,7 +140,7 @@ class AttemptFiles:
         text = self._read_if_changed("progress", MAX_PROGRESS_BYTES)
         return parse_progress(text.decode(errors="replace")) if text else None
 
-    def new_request(self) -> float | None:
+    def new_extension_request(self) -> float | None:
         """Return the requested extension in seconds, if there is a new one."""
         text = self._read_if_changed("extend", MAX_REQUEST_BYTES)
         try:
@@ -142,7 +150,7 @@ class AttemptFiles:
 
     async def clear(self) -> None:
         """Remove the directory."""
-        self._is_there = False
+        self._exists = False
         for entry in list(self.root.iterdir()) if self.root.exists() else ():
             if entry.is_dir() and not entry.is_symlink():
                 try:
@@ -155,7 +163,7 @@ class AttemptFiles:
 
     def _write_context(self) -> None:
         """Replace the context file atomically: the attempt may be reading it."""
-        owner = (self._user.uid, self._user.gid) if self._user is not None and self._is_there else None
+        owner = (self._user.uid, self._user.gid) if self._user is not None and self._exists else None
         document = context_document(self._assignment, self._deadline)
         write_atomically(self.root / "context.json", document, mode=0o600, owner=owner)
 
@@ -213,25 +221,32 @@ def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, 
     return variables
 
 
-def context_document(one: Assignment, deadline: datetime | None) -> bytes:
-    """Return the content of the context file: JSON."""
-    context = SavedContext(
+def identity_of(one: Assignment) -> Identity:
+    """Return what a task's context says about its attempt."""
+    return Identity(
         run_id=one.run,
         task_id=one.task,
         task_name=one.name,
         attempt=one.number,
         attempt_id=one.attempt,
         tenant=one.tenant,
+        failed_upstreams=one.failed_upstreams,
+        partition=one.partition,
+        total=one.total,
+        window=msgspec.convert(one.window, datetime) if one.window else None,
+        memory_bytes=one.memory_bytes,
+    )
+
+
+def context_document(one: Assignment, deadline: datetime | None) -> bytes:
+    """Return the content of the context file: JSON."""
+    context = SavedContext(
+        **asdict(identity_of(one)),
         deadline=deadline,
         params=msgspec.Raw(one.params.encode()),
         outputs={name: msgspec.Raw(output.encode()) for name, output in one.inputs.items()},
-        failed_upstreams=one.failed_upstreams,
         checkpoint=msgspec.Raw((one.checkpoint or "null").encode()),
         item=msgspec.Raw((one.item or "null").encode()),
-        partition=one.partition,
-        total=one.total,
-        window=parse_window(one.window),
-        memory_bytes=one.memory_bytes,
     )
     return msgspec.json.encode(context)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import asdict
 
 from mainspring.core.work.work import MAX_EXTENSION_SECONDS, Work
 from mainspring.protocol.errors import Refused
@@ -49,7 +50,6 @@ class AttemptHandle:
     ) -> None:
         self.assignment: Assignment = request.assignment
         self.attempt = request.assignment.attempt
-        self.lease = request.lease
         self.needs = request.needs
         self.work = work
         self.mask = _NO_MASK
@@ -93,7 +93,7 @@ class AttemptHandle:
         """Report a checkpoint."""
         self._send(wire.CheckpointSaved(self.attempt, self.mask.json(document) or "null"))
 
-    def ask(self, seconds: float) -> None:
+    def request_extension(self, seconds: float) -> None:
         """Request an extension. Impossible ones are not passed on."""
         if 0 < seconds <= MAX_EXTENSION_SECONDS:
             self._send(wire.ExtensionRequested(self.attempt, seconds))
@@ -115,9 +115,7 @@ class AttemptHandle:
 
     def finish(self, result: AttemptResult, log_bytes: int) -> None:
         """Report the end with this result."""
-        self.end(
-            result.outcome, output=result.output, error=result.error, log_bytes=log_bytes, artifacts=result.artifacts
-        )
+        self.end(**asdict(result), log_bytes=log_bytes)
 
     def stop(self, grace_seconds: float) -> None:
         """Stop the attempt. The shorter grace period counts: the job's or the requested one."""

@@ -79,7 +79,10 @@ class CommandExecutor(Executor):
         """
         work, one = handle.work, handle.assignment
         assert work is not None
-        directory = _directory(work.directory, files)
+        directory = files.directory(work.directory)
+        if not directory.is_dir():
+            # Another worker may have it, or this one later.
+            raise Unavailable(f"directory {work.directory} does not exist")
         files.release_to_user()
         confinement = confinement_of(work, self._settings.isolation)
         sandbox = self._sandboxes.open(one.attempt, confinement, files.root, one.memory_bytes)
@@ -215,34 +218,16 @@ class _Command:
         return False
 
 
-def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of the worker's environment that tasks inherit."""
-    return {name: environment[name] for name in INHERITED if name in environment}
-
-
-def _directory(wanted: str | None, files: AttemptFiles) -> Path:
-    """Return the working directory: an existing one, or one created below the attempt's own.
-
-    Raises Unavailable: another worker may have it, or this one later.
-    """
-    if wanted is None:
-        return files.work
-    directory = Path(os.path.normpath(files.work / wanted))
-    if directory.is_relative_to(files.work):
-        directory.mkdir(parents=True, exist_ok=True)
-    if not directory.is_dir():
-        raise Unavailable(f"directory {wanted} does not exist")
-    return directory
+def clean_environment(environment: Mapping[str, str], *more: str) -> dict[str, str]:
+    """Return the part of the worker's environment that tasks inherit, and these variables of it."""
+    return {name: environment[name] for name in (*INHERITED, *more) if name in environment}
 
 
 def _report_changes(handle: AttemptHandle, files: AttemptFiles) -> None:
     """Report changes of the attempt's files."""
-    progress = files.new_progress()
-    if progress is not None:
+    if (progress := files.new_progress()) is not None:
         handle.report_progress(progress.percent, progress.note)
-    document = files.new_checkpoint()
-    if document is not None:
+    if (document := files.new_checkpoint()) is not None:
         handle.report_checkpoint(document)
-    seconds = files.new_request()
-    if seconds is not None:
-        handle.ask(seconds)
+    if (seconds := files.new_extension_request()) is not None:
+        handle.request_extension(seconds)

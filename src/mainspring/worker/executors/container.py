@@ -84,10 +84,7 @@ class ContainerExecutor(CommandExecutor):
             raise Refused("this worker has no working docker or podman")
         if ":" in str(files.root):
             raise Refused(f"a directory with a colon in its name can't be mounted: {files.root}")
-        # Below the attempt's own directory, or an absolute path in the image.
-        directory = Path(os.path.normpath(files.work / (work.directory or "")))
-        if directory.is_relative_to(files.work):
-            directory.mkdir(parents=True, exist_ok=True)
+        directory = files.directory(work.directory)  # an absolute path is one in the image
         files.release_to_user()
         variables = {"HOME": str(files.work)} | self.variables_of(files) | variables
         env_file = files.write_inputs(_ENV_FILE, _env_file(variables))

@@ -11,13 +11,15 @@ import resource
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from mainspring.protocol.errors import Refused
+from mainspring.worker.sandbox.confinement import lowered_limit
+from mainspring.worker.sandbox.task_user import run_as
 
 log = structlog.get_logger(__name__)
 
@@ -111,14 +113,7 @@ def _probe_engine(argv: Sequence[str]) -> Engine:
         raise Refused(f"container engine {argv[0]} not found")
     argv = (program, *argv[1:])
     try:
-        done = subprocess.run(
-            [*argv, "info", "--format", "{{json .}}"],
-            env=engine_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ASK_SECONDS,
-            check=False,
-        )
+        done = run_as(None, [*argv, "info", "--format", "{{json .}}"], engine_environment(), _ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refused(f"container engine {argv[0]} does not respond: {error}") from None
     lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -149,7 +144,8 @@ def _podman(argv: tuple[str, ...], host: _Host) -> Engine:
     if host.oci_runtime.name == "crun" and host.cgroup_version == "v1" and _HYBRID.is_dir() and runc is not None:
         argv = (*argv, "--runtime", runc)
     run_args = ["--init"] if any(Path(one).exists() for one in _INITS) else []
-    for name, soft, hard in _limits():
+    for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+        soft, hard = lowered_limit(which, _MAX_LIMIT)
         run_args += ["--ulimit", f"{name}={soft}:{hard}"]
     return Engine(
         argv=argv,
@@ -158,12 +154,3 @@ def _podman(argv: tuple[str, ...], host: _Host) -> Engine:
         limits_memory="memory" in host.cgroup_controllers,
         uses_host_users=not host.security.rootless,
     )
-
-
-def _limits() -> Iterator[tuple[str, int, int]]:
-    """Yield ulimits for podman, which would set higher ones than it may."""
-    for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-        soft, hard = (
-            _MAX_LIMIT if one == resource.RLIM_INFINITY else min(one, _MAX_LIMIT) for one in resource.getrlimit(which)
-        )
-        yield name, soft, hard

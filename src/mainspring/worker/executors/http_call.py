@@ -117,10 +117,8 @@ class HttpExecutor(Executor):
         message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {excerpt}" if excerpt else "")
         retry_after = answer.headers.get("retry-after", "")
         error_class, wait = failure_of_status(answer.status, retry_after, self._clock.wall())
-        more: dict[str, str | float] = {"status": answer.status}
-        if wait is not None:
-            more["retry_after_seconds"] = wait
-        return failure(f"Http{answer.status}", message, error_class=error_class, **more)
+        more = {"retry_after_seconds": wait} if wait is not None else {}
+        return failure(f"Http{answer.status}", message, error_class=error_class, status=answer.status, **more)
 
 
 def _with_default_headers(request: PreparedRequest, assignment: Assignment) -> PreparedRequest:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from mainspring.core.text.urls import fault_of_url
 from mainspring.core.work.http_calls import PreparedRequest
 from mainspring.egress.addresses import Resolve, resolver
+from mainspring.egress.bounded_body import read_bounded
 from mainspring.egress.pinned import PinnedClient, parse_url
 from mainspring.protocol.errors import Refused
 
@@ -95,15 +96,11 @@ def _origin(url: httpx2.URL) -> tuple[str, bytes, int | None]:
 
 async def _read(answer: httpx2.Response) -> Answer:
     """Read the response with a bounded body."""
-    body = bytearray()
-    async for piece in answer.aiter_raw():
-        body += piece
-        if len(body) > MAX_ANSWER_BYTES:
-            break
+    body, is_complete = await read_bounded(answer.aiter_raw(), MAX_ANSWER_BYTES)
     return Answer(
         status=answer.status_code,
         reason=answer.reason_phrase,
         headers=dict(answer.headers.items()),
-        body=bytes(body[:MAX_ANSWER_BYTES]),
-        is_complete=len(body) <= MAX_ANSWER_BYTES,
+        body=body,
+        is_complete=is_complete,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,16 +15,20 @@ from mainspring.protocol.wire import Assignment
 
 def template_values(assignment: Assignment) -> Values:
     """Return the values for the task's templates. Absent ones (item, window) are left out."""
-    return {
+    values: dict[str, Any] = {
         "params": msgspec.Raw(assignment.params.encode()),
         "outputs": msgspec.Raw(
             msgspec.json.encode({name: msgspec.Raw(text.encode()) for name, text in assignment.inputs.items()})
         ),
         "run": {"id": assignment.run},
         "task": {"id": assignment.task, "name": assignment.name, "attempt": assignment.number},
-        **_place_in_fan_out(assignment),
-        **({"window": assignment.window} if assignment.window else {}),
     }
+    if assignment.partition is not None:
+        item = msgspec.Raw((assignment.item or "null").encode())
+        values |= {"item": item, "partition": assignment.partition, "total": assignment.total}
+    if assignment.window:
+        values["window"] = assignment.window
+    return values
 
 
 def rendered(where: str, template: str, values: Values) -> str:
@@ -42,10 +47,3 @@ def rendered_argv(where: str, argv: Sequence[str], values: Values) -> list[str]:
 def rendered_env(env: Mapping[str, str], values: Values) -> dict[str, str]:
     """Render variables. Raises ExpressionFailed."""
     return {name: rendered(f"env.{name}", text, values) for name, text in env.items()}
-
-
-def _place_in_fan_out(assignment: Assignment) -> Values:
-    if assignment.partition is None:
-        return {}
-    item = msgspec.Raw((assignment.item or "null").encode())
-    return {"item": item, "partition": assignment.partition, "total": assignment.total}

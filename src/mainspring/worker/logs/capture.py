@@ -40,9 +40,6 @@ class Mask:
         self._longest = max(map(len, self._encoded), default=0)
         self._pending = b""
 
-    def __bool__(self) -> bool:
-        return self._text is not None
-
     def text(self, text: str) -> str:
         """Mask a text."""
         return self._text.sub(MASK, text) if self._text is not None else text

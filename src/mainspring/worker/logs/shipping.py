@@ -63,7 +63,7 @@ class Shipping:
         """Since when the server has unacknowledged pieces."""
         self._removable: list[str] = []
 
-    def restore(self, unfinished: Iterable[str], over: Iterable[str]) -> None:
+    def restore(self, unfinished: Iterable[str], ended: Iterable[str]) -> None:
         """Resume with the logs of an earlier agent: of running, ended and forgotten attempts."""
         unfinished = set(unfinished)
         for attempt in unfinished:
@@ -72,7 +72,7 @@ class Shipping:
         found = {path.name for path in logs.iterdir()} if logs.is_dir() else set()
         for attempt in sorted(found.difference(self._logs)):
             self.end_from_disk(attempt)
-        self.acknowledge(sorted((found | set(self._logs)).difference(unfinished, over)))
+        self.acknowledge(sorted((found | set(self._logs)).difference(unfinished, ended)))
 
     def follow(self, attempt: str) -> None:
         """Start shipping the log of a started attempt."""

@@ -108,15 +108,17 @@ def is_seen(place: Path, view: View, own: Path) -> bool:
 def limits(*, processes: int, memory_bytes: int, file_bytes: int) -> tuple[tuple[int, int, int], ...]:
     """Return rlimits of a process: resource, soft, hard. 0 means unlimited. None exceeds the worker's own."""
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MAX_OPEN_FILES}
-    if processes:
-        wanted[resource.RLIMIT_NPROC] = processes
-    if memory_bytes:
-        wanted[resource.RLIMIT_DATA] = memory_bytes
-    if file_bytes:
-        wanted[resource.RLIMIT_FSIZE] = file_bytes
-    return tuple((which, *_within(resource.getrlimit(which), maximum)) for which, maximum in wanted.items())
+    optional = {
+        resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_DATA: memory_bytes,
+        resource.RLIMIT_FSIZE: file_bytes,
+    }
+    wanted |= {which: maximum for which, maximum in optional.items() if maximum}
+    return tuple((which, *lowered_limit(which, maximum)) for which, maximum in wanted.items())
 
 
-def _within(now: tuple[int, int], maximum: int) -> tuple[int, int]:
-    soft, hard = (maximum if one == resource.RLIM_INFINITY else min(one, maximum) for one in now)
+def lowered_limit(which: int, maximum: int) -> tuple[int, int]:
+    """Return the worker's own soft and hard limit, lowered to this maximum."""
+    own = resource.getrlimit(which)
+    soft, hard = (maximum if one == resource.RLIM_INFINITY else min(one, maximum) for one in own)
     return soft, hard

@@ -89,10 +89,10 @@ class Sandbox(msgspec.Struct, kw_only=True):
             limit = self.cgroup.memory_bytes
             had = f" of {limit / 2**20:.0f} MiB" if limit else ""
             message = f"killed: memory limit{had} exceeded"
-            more: dict[str, str | float] = {"limit_bytes": limit, "peak_bytes": events.peak_bytes}
-            if last_lines:
-                more["last_lines"] = last_lines
-            return failure("OutOfMemory", message, error_class="resource", **more)
+            more: dict[str, str | float] = {"last_lines": last_lines} if last_lines else {}
+            return failure(
+                "OutOfMemory", message, error_class="resource", limit_bytes=limit, peak_bytes=events.peak_bytes, **more
+            )
         note = "process limit reached" if events.refused_forks else ""
         return exit_failure(code, last_lines, note)
 

@@ -51,9 +51,9 @@ def change_owner(top: Path, user: TaskUser) -> None:
 def run_as(
     user: TaskUser | None, argv: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a short command as this user, or as the worker. Raises OSError or TimeoutExpired."""
+    """Run a short command without input as this user, or as the worker. Raises OSError or TimeoutExpired."""
     return subprocess.run(
-        argv, capture_output=True, env=environment, timeout=seconds, check=False,
+        argv, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=seconds, check=False,
         user=None if user is None else user.uid,
         group=None if user is None else user.gid,
         extra_groups=None if user is None else list(user.groups),

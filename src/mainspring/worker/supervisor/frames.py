@@ -18,7 +18,7 @@ import msgspec
 from mainspring.protocol.errors import Broken
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-_HEADER_BYTES = 4
+HEADER_BYTES = 4
 _READ_BYTES = 256 * 1024
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -27,12 +27,12 @@ W = TypeVar("W")
 
 def encode_frame(messages: Sequence[object]) -> bytes:
     """Encode messages as one frame."""
-    frame = bytearray(_HEADER_BYTES)
-    _ENCODER.encode_into(messages, frame, _HEADER_BYTES)
-    size = len(frame) - _HEADER_BYTES
+    frame = bytearray(HEADER_BYTES)
+    _ENCODER.encode_into(messages, frame, HEADER_BYTES)
+    size = len(frame) - HEADER_BYTES
     if size > MAX_FRAME_BYTES:
         raise Broken(f"a frame of {size} bytes is larger than {MAX_FRAME_BYTES}")
-    frame[:_HEADER_BYTES] = size.to_bytes(_HEADER_BYTES, "big")
+    frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
     return bytes(frame)
 
 
@@ -69,15 +69,15 @@ class FrameReader(Generic[W]):
     def _cut(self, messages: list[W]) -> None:
         """Remove the complete frames from the buffer."""
         at = 0
-        while len(self._buffer) - at >= _HEADER_BYTES:
-            size = int.from_bytes(self._buffer[at : at + _HEADER_BYTES], "big")
+        while len(self._buffer) - at >= HEADER_BYTES:
+            size = int.from_bytes(self._buffer[at : at + HEADER_BYTES], "big")
             if size > MAX_FRAME_BYTES:
                 raise Broken(f"a frame of {size} bytes is larger than {MAX_FRAME_BYTES}")
-            end = at + _HEADER_BYTES + size
+            end = at + HEADER_BYTES + size
             if len(self._buffer) < end:
                 break
             try:
-                messages.extend(self._decoder.decode(self._buffer[at + _HEADER_BYTES : end]))
+                messages.extend(self._decoder.decode(self._buffer[at + HEADER_BYTES : end]))
             except msgspec.MsgspecError as error:
                 raise Broken(f"malformed frame: {error}") from error
             at = end

@@ -14,13 +14,12 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from mainspring.worker.supervisor.frames import encode_frame
+from mainspring.worker.supervisor.frames import HEADER_BYTES, encode_frame
 from mainspring.worker.supervisor.supervisor_wire import AttemptEnded
 
 log = structlog.get_logger(__name__)
 
 _MAX_FILE_BYTES = 8 * 1024 * 1024
-_HEADER_BYTES = 4
 _PORTION_BYTES = 8 * 1024 * 1024
 _SMALL_COUNT = 8
 """This few messages fit into a frame whatever they contain."""
@@ -112,10 +111,10 @@ def _read(path: Path) -> list[AttemptEnded]:
     ends: list[AttemptEnded] = []
     at = 0
     while at < len(data):
-        size = int.from_bytes(data[at : at + _HEADER_BYTES], "big")
-        frame = data[at + _HEADER_BYTES : at + _HEADER_BYTES + size]
+        size = int.from_bytes(data[at : at + HEADER_BYTES], "big")
+        frame = data[at + HEADER_BYTES : at + HEADER_BYTES + size]
         if len(frame) < size:
             break
         ends += msgspec.msgpack.decode(frame, type=list[AttemptEnded])
-        at += _HEADER_BYTES + size
+        at += HEADER_BYTES + size
     return ends

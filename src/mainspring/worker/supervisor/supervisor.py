@@ -41,6 +41,8 @@ from mainspring.core.work.work import (
 from mainspring.event_loop import fast_loop, start_task
 from mainspring.protocol.clock import Clock, SystemClock
 from mainspring.protocol.errors import Broken
+from mainspring.telemetry.log_output import configure_logging
+from mainspring.unix_sockets import private_listener
 from mainspring.worker.artifacts.transfer import Artifacts
 from mainspring.worker.executors.attempt_files import clear_leftovers
 from mainspring.worker.executors.command import CommandExecutor
@@ -116,7 +118,7 @@ class Supervisor:
 
     async def serve(self) -> None:
         """Run until closed, or without an agent for too long. The working directory is the state directory."""
-        server = await asyncio.start_unix_server(self._accept, sock=_listening_socket())
+        server = await asyncio.start_unix_server(self._accept, sock=private_listener(Path(SOCKET_FILE)))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._closing.set)
         self._waiting_for_agent = self._wait_for_agent()
         self._containers.clear_leftovers()
@@ -296,7 +298,7 @@ def main() -> None:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     state_dir.chmod(0o700)
     os.chdir(state_dir)
-    _log_to_stderr()
+    configure_logging("json", "debug")
     if try_lock(Path(LOCK_FILE)) is None:
         sys.exit("another supervisor uses this directory")
     if os.getpgrp() != os.getpid():
@@ -320,31 +322,6 @@ def main() -> None:
 
 async def _serve(state_dir: Path, sandboxes: Sandboxes) -> None:
     await Supervisor(state_dir, SystemClock(), sandboxes).serve()
-
-
-def _log_to_stderr() -> None:
-    """Log JSON lines. Tracebacks have no variable values: they may be secrets."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper("iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def _listening_socket() -> socket.socket:
-    """Return a socket in the working directory that only this user can connect to. Its path is always short."""
-    Path(SOCKET_FILE).unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listening.bind(SOCKET_FILE)
-    finally:
-        os.umask(before)
-    return listening
 
 
 def _is_same_user(connection: socket.socket) -> bool:

@@ -76,10 +76,6 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 0.5
     """Poll interval of a running command's files: progress, checkpoint, extension."""
 
-    def warm_children(self) -> int:
-        """Return the number of children to keep."""
-        return self.children or os.cpu_count() or 1
-
 
 def read_settings(state_dir: Path) -> SupervisorSettings:
     """Return the settings of this directory, or the defaults."""

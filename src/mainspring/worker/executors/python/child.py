@@ -26,22 +26,11 @@ import msgspec
 from mainspring.protocol.wire import Outcome
 from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.executors.python import child_wire as wire
-from mainspring.worker.executors.python.child_wire import (
-    BYTES_READ,
-    CURRENT,
-    EXTENDED,
-    EXTENDED_UNTIL,
-    LIMIT,
-    READING,
-    STOP,
-    open_page,
-)
 from mainspring.worker.executors.python.function_calls import Functions, call_failure
 from mainspring.worker.sandbox.prctl import become_subreaper
-from mainspring.worker.supervisor.frames import encode_frame
+from mainspring.worker.supervisor.frames import HEADER_BYTES, encode_frame
 from mainspring.worker.supervisor.process_groups import descendants_of
 
-_HEADER_BYTES = 4
 _NOTHING = b"\0\0\0\0"
 """FIONREAD result of an empty pipe."""
 
@@ -79,9 +68,9 @@ class Child:
 
     def deadline(self, serial: int) -> datetime | None:
         """Return the extended deadline of a call; None if it was not extended."""
-        if self._page[EXTENDED] != serial:
+        if self._page[wire.EXTENDED] != serial:
             return None
-        return datetime.fromtimestamp(self._page[EXTENDED_UNTIL] / 1_000, UTC)
+        return datetime.fromtimestamp(self._page[wire.EXTENDED_UNTIL] / 1_000, UTC)
 
     def _make(self, call: wire.Call) -> None:
         """Run one call. Its answer is sent with the next message, or when there is nothing left to do.
@@ -89,8 +78,8 @@ class Child:
         So is the start of the first call of a slice: the supervisor sees it in the page.
         """
         serial = call.serial
-        self._page[CURRENT] = serial
-        if self._page[LIMIT] < serial:
+        self._page[wire.CURRENT] = serial
+        if self._page[wire.LIMIT] < serial:
             self._queue(wire.Skipped(serial))
             return
         is_first = not self._unsent
@@ -110,7 +99,7 @@ class Child:
         try:
             try:
                 self._is_calling = True
-                if self._page[STOP] == call.serial:
+                if self._page[wire.STOP] == call.serial:
                     self._stop_call()
                 output, error = self._functions.call(call.assignment, call.secrets, backend)
             finally:
@@ -125,7 +114,7 @@ class Child:
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM handler: raise in the function to be stopped. One that has just returned keeps its result."""
-        if self._is_calling and self._page[STOP] == self._page[CURRENT]:
+        if self._is_calling and self._page[wire.STOP] == self._page[wire.CURRENT]:
             self._stop_call()
 
     def _stop_call(self) -> None:
@@ -141,15 +130,15 @@ class Child:
         # In this order: bytes that left the pipe were taken by a read in progress, which READING shows.
         if fcntl.ioctl(self._pipe, termios.FIONREAD, _NOTHING) != _NOTHING:
             return True
-        while self._page[READING]:
+        while self._page[wire.READING]:
             os.sched_yield()
-        return bool(self._page[BYTES_READ] != self._taken_before)
+        return bool(self._page[wire.BYTES_READ] != self._taken_before)
 
     def _wait_until_drained(self) -> None:
         self._flush()
         while not any(isinstance(message, wire.Drained) for message in self._read()):
             pass
-        self._taken_before = self._page[BYTES_READ]
+        self._taken_before = self._page[wire.BYTES_READ]
 
     def pass_on(self, message: wire.FromChild) -> None:
         """Send a message during a call. A stop waits until it is sent: half a frame would break the link."""
@@ -160,7 +149,7 @@ class Child:
         self._flush()
         if is_interruptible:
             self._is_calling = True
-            if self._page[STOP] == self._page[CURRENT] and not self._was_stopped:
+            if self._page[wire.STOP] == self._page[wire.CURRENT] and not self._was_stopped:
                 self._stop_call()
 
     def _queue(self, message: wire.FromChild) -> None:
@@ -175,7 +164,7 @@ class Child:
 
     def _read(self) -> list[wire.ToChild]:
         """Read the next frame; exit when the supervisor is gone."""
-        size = int.from_bytes(self._take(_HEADER_BYTES), "big")
+        size = int.from_bytes(self._take(HEADER_BYTES), "big")
         return self._decoder.decode(self._take(size))
 
     def _take(self, size: int) -> bytes:
@@ -248,7 +237,7 @@ def main() -> None:
     become_subreaper()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    Child(link, open_page(page), sys.argv[3:]).work()
+    Child(link, wire.open_page(page), sys.argv[3:]).work()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import cast
 
 import structlog
@@ -27,18 +26,6 @@ from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptRes
 from mainspring.worker.executors.command import clean_environment
 from mainspring.worker.executors.executor import Runtime
 from mainspring.worker.executors.python import child_wire as wire
-from mainspring.worker.executors.python.child_wire import (
-    BYTES_READ,
-    CURRENT,
-    EXTENDED,
-    EXTENDED_UNTIL,
-    LIMIT,
-    NO_LIMIT,
-    PAGE_BYTES,
-    READING,
-    STOP,
-    open_page,
-)
 from mainspring.worker.logs.capture import Capture, Mask
 from mainspring.worker.sandbox.confinement import Confinement
 from mainspring.worker.sandbox.sandbox import Sandbox
@@ -66,12 +53,9 @@ _READ_BYTES = 1024 * 1024
 class ChildOutput:
     """The supervisor's end of a child's output pipe."""
 
-    def __init__(
-        self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, handles: Mapping[int, AttemptHandle]
-    ) -> None:
+    def __init__(self, runtime: Runtime, page: memoryview, pipe: int, handles: Mapping[int, AttemptHandle]) -> None:
         """`handles` are the child's current calls by serial; the mapping is live."""
-        self._state_dir = state_dir
-        self._cap_bytes = cap_bytes
+        self._runtime = runtime
         self._page = page
         self._pipe = pipe
         self._handles = handles
@@ -86,16 +70,16 @@ class ChildOutput:
 
     def read(self) -> bool:
         """Read available output into the log of the current call; False if there was none."""
-        self._page[READING] = 1
+        self._page[wire.READING] = 1
         try:
             data = os.read(self._pipe, _READ_BYTES)
             if not data:
                 asyncio.get_running_loop().remove_reader(self._pipe)
         except BlockingIOError:
             data = b""
-        serial = self._page[CURRENT]
-        self._page[BYTES_READ] += len(data)
-        self._page[READING] = 0
+        serial = self._page[wire.CURRENT]
+        self._page[wire.BYTES_READ] += len(data)
+        self._page[wire.READING] = 0
         if data:
             self.printed.set()
         if data and serial in self._handles:
@@ -130,7 +114,8 @@ class ChildOutput:
             attempt = self._handles[serial].attempt
             mask = Mask(self.secrets.get(attempt, {}).values())
             self._log_serial = serial
-            self._log = Capture(log_path(self._state_dir, attempt), self._cap_bytes, mask)
+            path = log_path(self._runtime.state_dir, attempt)
+            self._log = Capture(path, self._runtime.settings.log_cap_bytes, mask)
         return self._log
 
 
@@ -162,9 +147,9 @@ class ChildLink:
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as file, theirs:
-            file.truncate(PAGE_BYTES)
-            self._page = open_page(file.fileno())
-            self._page[LIMIT] = NO_LIMIT
+            file.truncate(wire.PAGE_BYTES)
+            self._page = wire.open_page(file.fileno())
+            self._page[wire.LIMIT] = wire.NO_LIMIT
             try:
                 self._pid = self._processes.spawn(
                     [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._runtime.settings.handlers],
@@ -182,9 +167,7 @@ class ChildLink:
             finally:
                 os.close(writing)
         self.is_alive = True
-        self._output = ChildOutput(
-            self._runtime.state_dir, self._runtime.settings.log_cap_bytes, self._page, reading, self._handles
-        )
+        self._output = ChildOutput(self._runtime, self._page, reading, self._handles)
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._messages: FrameReader[wire.FromChild] = FrameReader(reader, list[wire.FromChild])
         try:
@@ -211,7 +194,7 @@ class ChildLink:
         if not handles:
             return
         self._output.secrets = secrets
-        self._page[LIMIT] = NO_LIMIT
+        self._page[wire.LIMIT] = wire.NO_LIMIT
         calls: list[wire.Call] = []
         size_bytes = 0
         for handle in handles:
@@ -290,11 +273,9 @@ class ChildLink:
         transport = cast("asyncio.Transport", self._writer.transport)
         transport.pause_reading()
         self._output.printed.clear()
-        try:
+        with suppress(TimeoutError):  # nothing was printed, the usual case
             async with asyncio.timeout(_BATCH_SECONDS):
                 await self._output.printed.wait()
-        except TimeoutError:
-            pass  # nothing was printed, the usual case
         if not transport.is_closing():
             transport.resume_reading()
 
@@ -303,10 +284,10 @@ class ChildLink:
 
     def _poll(self, first: int) -> None:
         """Check in the page whether the first call of a slice runs: the child reports it only with its next message."""
-        serial = self._page[CURRENT]
+        serial = self._page[wire.CURRENT]
         if serial < first:
             self._poll_later(first)
-        elif serial in self._handles and serial <= self._page[LIMIT]:
+        elif serial in self._handles and serial <= self._page[wire.LIMIT]:
             self._handles[serial].begin(self._pid)
 
     def _handle(self, message: wire.FromChild) -> None:
@@ -322,15 +303,14 @@ class ChildLink:
                 self._answer(message)
             case wire.Skipped():
                 self._handles.pop(message.serial).release()
-            case wire.Progressed():
-                if message.serial in self._handles:
-                    self._handles[message.serial].report_progress(message.percent, message.note)
-            case wire.Checkpointed():
-                if message.serial in self._handles:
-                    self._handles[message.serial].report_checkpoint(message.document)
-            case wire.Requested():
-                if message.serial in self._handles:
-                    self._handles[message.serial].ask(message.seconds)
+            case wire.Progressed() if message.serial in self._handles:
+                self._handles[message.serial].report_progress(message.percent, message.note)
+            case wire.Checkpointed() if message.serial in self._handles:
+                self._handles[message.serial].report_checkpoint(message.document)
+            case wire.Requested() if message.serial in self._handles:
+                self._handles[message.serial].request_extension(message.seconds)
+            case wire.Progressed() | wire.Checkpointed() | wire.Requested():
+                pass  # of a call that has ended
             case wire.Ready():
                 raise Broken("a child reported ready twice")
 
@@ -340,23 +320,23 @@ class ChildLink:
             log_bytes = self._drain(message.serial)
         self._forget_killing()
         handle = self._handles.pop(message.serial)
-        left = AttemptResult(outcome=message.outcome, output=message.output, error=message.error)
+        result = AttemptResult(outcome=message.outcome, output=message.output, error=message.error)
         if message.has_artifacts or (handle.work is not None and handle.work.fetch):
-            self._uploads.append(start_task(self._keep(handle, left, log_bytes), "artifact_upload"))
+            self._uploads.append(start_task(self._keep(handle, result, log_bytes), "artifact_upload"))
         else:
-            handle.finish(left, log_bytes)
+            handle.finish(result, log_bytes)
 
-    async def _keep(self, handle: AttemptHandle, left: AttemptResult, log_bytes: int) -> None:
+    async def _keep(self, handle: AttemptHandle, result: AttemptResult, log_bytes: int) -> None:
         """Store the artifacts of an ended call, moved to where the next call can't reach them."""
         folder = self._runtime.state_dir / "attempts" / handle.attempt
         folder.parent.mkdir(exist_ok=True, mode=0o700)
         with suppress(OSError):  # The folder does not exist.
             (self._directory / handle.attempt).rename(folder)
         if not folder.is_symlink():
-            left = await self._runtime.artifacts.keep(handle, folder / ARTIFACTS, left)
+            result = await self._runtime.artifacts.keep(handle, folder / ARTIFACTS, result)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.unlink(missing_ok=True)
-        handle.finish(left, log_bytes)
+        handle.finish(result, log_bytes)
 
     def _drain(self, serial: int = 0) -> int:
         """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""
@@ -389,29 +369,26 @@ class ChildLink:
             return None
 
     def _end_current(self, code: int | None) -> None:
-        serial = self._page[CURRENT]
+        serial = self._page[wire.CURRENT]
         handle = self._handles.pop(serial, None)
         if handle is None or handle.has_ended:
             return
         last_lines = self._output.last_lines(serial)
         log_bytes = self._output.close_log(serial)
         handle.begin(self._pid)
-        if serial == self._killed_serial:
-            handle.end(Outcome.STOPPED, log_bytes=log_bytes)
-        elif code is None:
-            handle.end(
-                Outcome.FAILED, error=failure("Child", "the child process closed its connection"), log_bytes=log_bytes
-            )
-        else:
+        error: str | None = None
+        if serial != self._killed_serial:
             assert self._sandbox is not None
-            handle.end(Outcome.FAILED, error=self._sandbox.error_of(code, last_lines), log_bytes=log_bytes)
+            closed = failure("Child", "the child process closed its connection")
+            error = closed if code is None else self._sandbox.error_of(code, last_lines)
+        handle.end(Outcome.STOPPED if error is None else Outcome.FAILED, error=error, log_bytes=log_bytes)
 
     # requests to the child
 
     def _recall(self, serial: int) -> bool:
         """Prevent a call from starting; whether that succeeded."""
-        self._page[LIMIT] = min(self._page[LIMIT], self._page[CURRENT])
-        return bool(self._page[CURRENT] < serial)
+        self._page[wire.LIMIT] = min(self._page[wire.LIMIT], self._page[wire.CURRENT])
+        return bool(self._page[wire.CURRENT] < serial)
 
     def _stop(self, serial: int, grace_seconds: float) -> None:
         """Raise SystemExit in the function, and kill the child after the grace period. A call that has not started is
@@ -419,15 +396,15 @@ class ChildLink:
         if self._recall(serial):
             self._handles[serial].end(Outcome.STOPPED)
             return
-        if self._page[STOP] != serial:
-            self._page[STOP] = serial
+        if self._page[wire.STOP] != serial:
+            self._page[wire.STOP] = serial
             self._processes.terminate(self._pid)
         self._forget_killing()
         self._killing = start_task(self._kill_after(serial, grace_seconds), "kill_after_grace")
 
     def _prolong(self, serial: int, until: datetime) -> None:
-        self._page[EXTENDED_UNTIL] = int(until.timestamp() * 1_000)
-        self._page[EXTENDED] = serial
+        self._page[wire.EXTENDED_UNTIL] = int(until.timestamp() * 1_000)
+        self._page[wire.EXTENDED] = serial
 
     async def _kill_after(self, serial: int, grace_seconds: float) -> None:
         await self._runtime.clock.sleep(grace_seconds)
@@ -444,10 +421,4 @@ class ChildLink:
 def _size_bytes(handle: AttemptHandle) -> int:
     """Return the approximate size of a call in a frame."""
     one = handle.assignment
-    return (
-        len(one.work)
-        + len(one.params)
-        + sum(map(len, one.inputs.values()))
-        + len(one.checkpoint or "")
-        + len(one.item or "")
-    )
+    return sum(map(len, (one.work, one.params, *one.inputs.values(), one.checkpoint or "", one.item or "")))

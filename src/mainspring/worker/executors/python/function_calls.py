@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, TypeAlias
@@ -29,8 +30,7 @@ from mainspring.core.work.work import ImportedFunction, ServedFunction, read_wor
 from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
 from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
-from mainspring.task_context.signatures import asks_for_context, declared_types
-from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
+from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, identity_of
 from mainspring.worker.executors.attempt_handle import failure
 from mainspring.worker.executors.templates import rendered, rendered_env, template_values
 
@@ -79,7 +79,7 @@ class Functions:
         """`handlers` are modules and files to import, `given` functions that are loaded already."""
         self._sources = handlers
         self._handlers: dict[str, Function] = dict(given or {})
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepare = lru_cache(_MAX_CACHED)(self._look_up)
         self.fault: str | None = None
 
     def load(self) -> None:
@@ -119,23 +119,24 @@ class Functions:
 
     def prepare_call(self, assignment: Assignment, backend: contexts.ContextBackend) -> PreparedCall:
         """Prepare the call of an attempt. Raises Refused if it is impossible, ExpressionFailed if a value fails."""
-        context = _make_context(assignment, backend)
+        context = contexts.Context(
+            identity_of(assignment),
+            params=assignment.params,
+            outputs=assignment.inputs,
+            checkpoint=assignment.checkpoint,
+            item=assignment.item,
+            timeout_seconds=assignment.timeout_seconds,
+            token=assignment.token,
+            backend=backend,
+        )
         prepared = self._prepare(assignment.work)
         return PreparedCall(
             function=prepared.function,
             arguments=_arguments(prepared, assignment, context),
             context=context,
             directory=prepared.directory,
-            env=_rendered_env(prepared, assignment),
+            env=rendered_env(prepared.env, template_values(assignment)) if prepared.env else {},
         )
-
-    def _prepare(self, text: str) -> _Prepared:
-        prepared = self._prepared.get(text)
-        if prepared is None:
-            if len(self._prepared) >= _MAX_CACHED:
-                self._prepared.clear()
-            prepared = self._prepared[text] = self._look_up(text)
-        return prepared
 
     def _look_up(self, text: str) -> _Prepared:
         work = read_work(text)
@@ -144,14 +145,14 @@ class Functions:
         signature = inspect.signature(function)
         given = work.args.keys() | (work.values or {}).keys()
         free = [one for one in signature.parameters.values() if one.kind in _NAMED_KINDS and one.name not in given]
-        asks = tuple(one.name for one in free if asks_for_context(one))
+        asks = tuple(one.name for one in free if contexts.asks_for_context(one))
         return _Prepared(
             function=function,
             signature=signature,
             given=work.args,
             has_templates=any(b"{{" in bytes(raw) for raw in work.args.values()),
             values=work.values or {},
-            types=declared_types(function) if work.values else {},
+            types=contexts.declared_types(function) if work.values else {},
             context_names=asks,
             open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
             directory=work.directory,
@@ -240,31 +241,6 @@ def _plain(found: Function) -> Function:
     return getattr(found, "fn", found) if hasattr(found, contexts.TASK_ATTRIBUTE) else found
 
 
-def _make_context(assignment: Assignment, backend: contexts.ContextBackend) -> contexts.Context:
-    return contexts.Context(
-        contexts.Identity(
-            run_id=assignment.run,
-            task_id=assignment.task,
-            task_name=assignment.name,
-            attempt=assignment.number,
-            attempt_id=assignment.attempt,
-            tenant=assignment.tenant,
-            failed_upstreams=assignment.failed_upstreams,
-            partition=assignment.partition,
-            total=assignment.total,
-            window=contexts.parse_window(assignment.window),
-            memory_bytes=assignment.memory_bytes,
-        ),
-        params=assignment.params,
-        outputs=assignment.inputs,
-        checkpoint=assignment.checkpoint,
-        item=assignment.item,
-        timeout_seconds=assignment.timeout_seconds,
-        token=assignment.token,
-        backend=backend,
-    )
-
-
 def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Context) -> dict[str, object]:
     """Return the keyword arguments of a call. Raises Refused if they do not fit, ExpressionFailed if a template
     fails."""
@@ -279,7 +255,7 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
     for name in prepared.context_names:
         arguments[name] = context
     if prepared.open_names:
-        outputs = {_as_name(task): task for task in assignment.inputs}
+        outputs = {task.replace("-", "_").replace(".", "_"): task for task in assignment.inputs}
         for name in prepared.open_names:
             if name in _FAN_OUT_NAMES and assignment.partition is not None:
                 arguments[name] = getattr(context, name)
@@ -329,16 +305,6 @@ def _render(where: str, value: object, values: expressions.Values) -> object:
             return {key: _render(where, one, values) for key, one in value.items()}
         case _:
             return value
-
-
-def _rendered_env(prepared: _Prepared, assignment: Assignment) -> dict[str, str]:
-    if not prepared.env:
-        return {}
-    return rendered_env(prepared.env, template_values(assignment))
-
-
-def _as_name(task: str) -> str:
-    return task.replace("-", "_").replace(".", "_")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Callable, Sequence
 
 from mainspring.core.work.work import ImportedFunction, ServedFunction
@@ -145,7 +146,7 @@ class FunctionExecutor(Executor):
         if confinement not in self._pools:
             self._pools[confinement] = ChildPool(
                 lambda: ChildLink(self._runtime, confinement, next(self._numbers)),
-                warm=self._settings.warm_children(),
+                warm=self._settings.children or os.cpu_count() or 1,
                 limit=_MAX_CHILDREN,
                 is_kept=not confinement.is_sandbox(),
             )

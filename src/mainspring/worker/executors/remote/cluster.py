@@ -22,6 +22,7 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.wire import Offer
+from mainspring.worker.executors.attempt_handle import failure
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     def has_ended(self) -> bool:
         """Whether the job has ended."""
         return self.stage in {Stage.SUCCEEDED, Stage.FAILED}
+
+
+def job_failed(kind: str, message: str, error_class: str | None) -> JobStatus:
+    """Return the status of a job that failed with more than an exit code."""
+    return JobStatus(stage=Stage.FAILED, error=failure(kind, message, error_class=error_class))
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,8 +33,7 @@ from lightkube.types import CascadeType, PatchType
 from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
-from mainspring.worker.executors.attempt_handle import failure
-from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
+from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission, job_failed
 from mainspring.worker.executors.remote.kubernetes_objects import (
     ATTEMPT_LABEL,
     CONTAINER,
@@ -192,7 +191,7 @@ class _KubernetesJob:
         self._submission = submission
         self._name = name_of(submission.attempt)
         self._namespace = job.metadata.namespace or ""
-        self._place = LogCursor()
+        self._cursor = LogCursor()
         self._pod = ""
         self._stuck_since: float | None = None
 
@@ -230,12 +229,12 @@ class _KubernetesJob:
         """Feed new output, up to the end of the container with `follow`."""
         if not self._pod:
             return
-        since = self._place.since()
+        since = self._cursor.since()
         params = {"container": CONTAINER, "timestamps": "true", "follow": str(follow).lower()}
         params |= {"sinceTime": since} if since is not None else {}
         timeout = httpx2.Timeout(_TIMEOUT_SECONDS, read=_SILENCE_SECONDS) if follow else _TIMEOUT
         path = f"api/v1/namespaces/{self._namespace}/pods/{self._pod}/log"
-        self._place.begin()
+        self._cursor.begin()
         try:
             async with self._cluster.logs.stream("GET", path, params=params, timeout=timeout) as answer:
                 if answer.is_client_error and not follow:
@@ -243,9 +242,9 @@ class _KubernetesJob:
                 if not answer.is_success:
                     raise Unavailable(f"cannot read the log of {self._pod}: {answer.status_code}")
                 async for piece in answer.aiter_bytes():
-                    if new := self._place.take(piece):
+                    if new := self._cursor.take(piece):
                         feed(new)
-            if rest := self._place.end():
+            if rest := self._cursor.end():
                 feed(rest)
         except (httpx2.HTTPError, ConfigError) as error:
             raise Unavailable(f"cannot read the log of {self._pod}: {type(error).__name__} {error}") from None
@@ -279,11 +278,10 @@ class _KubernetesJob:
         if not stays and now - self._stuck_since < self._cluster.start_timeout_seconds:
             return status
         message = f"the container can't be started: {why}"
-        error_class = "permanent" if stays else "transient"
-        return JobStatus(stage=Stage.FAILED, error=failure("Start", message, error_class=error_class))
+        return job_failed("Start", message, "permanent" if stays else "transient")
 
     async def _earlier(self) -> Job:
-        """Return the Job of an earlier call whose response was lost. Raises Refused if it is someone else's."""
+        """Return the Job of an earlier call whose response was lost. Raises Refused if it is another attempt's."""
         found = await self._found()
         if found is None:
             raise Unavailable(f"Job {self._name} exists but was not found")
@@ -313,7 +311,7 @@ async def _delete_job(client: AsyncClient, name: str, namespace: str) -> None:
 
 
 async def _ask(call: Awaitable[T]) -> T:
-    """Await an API call. Raises _Missing, _Taken, Refused or Unavailable."""
+    """Await an API call. Raises _Missing, _Conflict, Refused or Unavailable."""
     try:
         return await call
     except ApiError as error:

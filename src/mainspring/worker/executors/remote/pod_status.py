@@ -8,8 +8,7 @@ from lightkube.models.core_v1 import ContainerState, PodStatus
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod
 
-from mainspring.worker.executors.attempt_handle import failure
-from mainspring.worker.executors.remote.cluster import JobStatus, Stage
+from mainspring.worker.executors.remote.cluster import JobStatus, Stage, job_failed
 
 _PERMANENT = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 """Waiting reasons that are permanent."""
@@ -63,8 +62,7 @@ def deadline_exceeded(job: Job | None) -> JobStatus | None:
     """Return the status of a Job that the cluster ended at its deadline; None otherwise."""
     if job is None or _reason(job) != "DeadlineExceeded":
         return None
-    message = "ended by the cluster at its deadline"
-    return JobStatus(stage=Stage.FAILED, error=failure("TIMEOUT", message, error_class="timeout"))
+    return job_failed("TIMEOUT", "ended by the cluster at its deadline", "timeout")
 
 
 def _reason(job: Job) -> str | None:
@@ -85,15 +83,13 @@ def _failed(pod: Pod, status: PodStatus) -> JobStatus:
         )
     ended = _state(status).terminated
     if ended is not None and ended.reason == "OOMKilled":
-        message = "the container was killed: out of memory"
-        return JobStatus(stage=Stage.FAILED, error=failure("OutOfMemory", message, error_class="resource"))
+        return job_failed("OutOfMemory", "the container was killed: out of memory", "resource")
     if pod.metadata is not None and pod.metadata.deletionTimestamp is not None:
         return _infrastructure_failure("Deleted", "its pod was deleted on the cluster")
     if ended is None:
         return _infrastructure_failure("Pod", "its pod failed for an unknown reason")
     if ended.reason in {"ContainerCannotRun", "StartError"}:
-        message = f"{ended.reason}: {ended.message or ''}"[:_MAX_LENGTH]
-        return JobStatus(stage=Stage.FAILED, error=failure("Start", message, error_class="permanent"))
+        return job_failed("Start", f"{ended.reason}: {ended.message or ''}"[:_MAX_LENGTH], "permanent")
     return JobStatus(stage=Stage.FAILED, exit_code=ended.exitCode)
 
 
@@ -113,7 +109,7 @@ def _state(status: PodStatus | None) -> ContainerState:
 
 
 def _infrastructure_failure(kind: str, message: str) -> JobStatus:
-    return JobStatus(stage=Stage.FAILED, error=failure(kind, message[:_MAX_LENGTH], error_class="infrastructure"))
+    return job_failed(kind, message[:_MAX_LENGTH], "infrastructure")
 
 
 def _first(texts: Iterable[str | None]) -> str:

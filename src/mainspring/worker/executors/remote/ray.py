@@ -25,11 +25,11 @@ import msgspec
 import structlog
 
 from mainspring.core.work.work import OnRay
+from mainspring.egress.bounded_body import read_bounded
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
 from mainspring.protocol.trust import tls_context
-from mainspring.worker.executors.attempt_handle import failure
-from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission
+from mainspring.worker.executors.remote.cluster import JobStatus, RemoteJob, Stage, Submission, job_failed
 
 log = structlog.get_logger(__name__)
 
@@ -136,7 +136,9 @@ class RayCluster:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             async with self._client.stream(method, f"api/jobs/{path}", content=content, headers=headers) as answer:
-                text = await _bounded(answer)
+                text, is_complete = await read_bounded(answer.aiter_bytes(), MAX_ANSWER_BYTES)
+            if not is_complete:
+                raise Refused(f"it exceeds {MAX_ANSWER_BYTES} bytes, and Ray returns it only as a whole")
         except httpx2.HTTPError as error:
             raise Unavailable(f"Ray does not answer: {type(error).__name__} {error}".rstrip()) from None
         if answer.status_code == _NOT_FOUND:
@@ -184,7 +186,7 @@ class _RayJob:
             status = _status_of(await self._ask("GET", "", _Details))
         except _Missing:
             message = "the job no longer exists: it was deleted, or the cluster was restarted"
-            return JobStatus(stage=Stage.FAILED, error=failure("Gone", message, error_class="infrastructure"))
+            return job_failed("Gone", message, "infrastructure")
         if status.has_ended:
             self._ended_at = self._clock.monotonic()
         return status
@@ -265,33 +267,20 @@ def _status_of(details: _Details) -> JobStatus:
         case "RUNNING":
             return JobStatus(stage=Stage.RUNNING)
         case "STOPPED":
-            error = failure("Stopped", "stopped on the cluster", error_class="infrastructure")
-            return JobStatus(stage=Stage.FAILED, error=error)
+            return job_failed("Stopped", "stopped on the cluster", "infrastructure")
         case "FAILED" if details.driver_exit_code is not None:
             return JobStatus(stage=Stage.FAILED, exit_code=details.driver_exit_code)
         case "FAILED":
-            return JobStatus(stage=Stage.FAILED, error=_error(details.error_type or "", message))
+            return _failed(details.error_type or "", message)
         case _:
             return JobStatus(stage=Stage.WAITING, note=message)
 
 
-def _error(kind: str, message: str) -> str:
-    """Format the error of a job without an exit code."""
+def _failed(kind: str, message: str) -> JobStatus:
+    """Return the status of a job that failed without an exit code."""
     if kind.startswith(_INFRASTRUCTURE) or not kind:
-        return failure("Cluster", message or "unknown error in Ray", error_class="infrastructure")
-    return failure("Start", message, error_class="permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
-
-
-async def _bounded(answer: httpx2.Response) -> bytes:
-    """Read a response body. Raises Refused if it is too large."""
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in answer.aiter_bytes():
-        size += len(piece)
-        if size > MAX_ANSWER_BYTES:
-            raise Refused(f"it exceeds {MAX_ANSWER_BYTES} bytes, and Ray returns it only as a whole")
-        pieces.append(piece)
-    return b"".join(pieces)
+        return job_failed("Cluster", message or "unknown error in Ray", "infrastructure")
+    return job_failed("Start", message, "permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
 
 
 def _last_line(text: bytes) -> str:

@@ -100,13 +100,12 @@ class RemoteExecutor(Executor):
         if self._cluster is None:
             raise Refused(f"this worker has no {'Kubernetes' if isinstance(work, OnKubernetes) else 'Ray'} cluster")
         deadline, values = self.deadline_of(one), template_values(one)
-        run = work.kubernetes.run if isinstance(work, OnKubernetes) else work.ray.run
-        where = "kubernetes.run" if isinstance(work, OnKubernetes) else "ray.run"
+        where, run = ("kubernetes", work.kubernetes.run) if isinstance(work, OnKubernetes) else ("ray", work.ray.run)
         return self._cluster.new_job(
             Submission(
                 attempt=one.attempt,
                 work=work,
-                argv=tuple(rendered_argv(where, run, values)),
+                argv=tuple(rendered_argv(f"{where}.run", run, values)),
                 env=identity_variables(one, deadline) | rendered_env(work.env, values),
                 secrets=secrets,
                 context=context_document(one, deadline),
