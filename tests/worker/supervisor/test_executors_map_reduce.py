@@ -107,7 +107,7 @@ async def test_a_map_writes_its_result_file(harness: SupervisorHarness, folder: 
     written = json.loads(file.read_text())
     assert (written["run_id"], written["pipeline"], written["result"]) == ("run_1", "bugs", output["result"])
     progressed = await harness.receives(ProgressReported, end.attempt)
-    assert progressed.note.endswith("of 2 items")
+    assert progressed.note.endswith("2 items"), "progress in items, or their reduction"
 
 
 async def test_the_workers_invoker_is_the_default(harness: SupervisorHarness, folder: Path) -> None:
