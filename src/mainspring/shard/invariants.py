@@ -76,8 +76,7 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
 
 def _repair(turn: Turn, run: RunMemory, task: Task, fault: str) -> None:
     turn.batch.outbox.append(alerts.unexplained(task, fault, turn.now))
-    run.waiting[task.position] = progress.count_waiting(run, task.position)
-    if task.state is S.QUEUED:
+    is_queued = task.state is S.QUEUED
+    progress.count_again(turn, run, task)
+    if is_queued:
         turn.memory.queues.restore(task, turn.memory.shape(task))
-    elif task.state is S.PENDING and not run.waiting[task.position] and task.due_at is None:
-        progress.free(turn, run, task)

@@ -42,10 +42,8 @@ def _of_run(memory: ShardMemory, asked: ActionRequest) -> dict[str, str]:
     """The state of the action's task, or else of its run, and what else the action changes."""
     if not isinstance(asked, RunAction):
         return {}
-    run, task = (
-        memory.runs.get(asked.run_id),
-        memory.runs.find(asked.task_id) if isinstance(asked, TaskAction) else None,
-    )
+    run = memory.runs.get(asked.run_id)
+    task = memory.runs.find(asked.task_id) if isinstance(asked, TaskAction) else None
     row = run.run if run is not None else asked.rows.run if asked.rows is not None else None
     if row is None:
         return {}

@@ -73,10 +73,8 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def free(self) -> Resources:
         """Total free capacity of these. Cached, as many queues ask."""
-        total = ZERO_RESOURCES
-        for worker in self.lacking_capacity():
-            total += largest_of((worker.free, ZERO_RESOURCES))
-        return total
+        free = (largest_of((worker.free, ZERO_RESOURCES)) for worker in self.lacking_capacity())
+        return sum(free, start=ZERO_RESOURCES)
 
     def most_free(self) -> Resources:
         """The most of each resource that is free on one of them."""

@@ -150,10 +150,8 @@ def _undecided(context: TaskContext) -> Finding:
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:
     """The open upstream tasks; of a fan-out the first open one."""
     for parent in islice(run.parents(task.position), _MAX_PARENTS):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        places = (parent,) if fan_out is None else islice(fan_out.members(), _MAX_PARENTS)
-        made = (run.tasks[place] for place in places if place < len(run.tasks))
-        first = next((one for one in made if one.state not in FINAL), None)
+        created = (run.tasks[position] for position in islice(run.created_at(parent), _MAX_PARENTS))
+        first = next((one for one in created if one.state not in FINAL), None)
         if first is not None:
             yield first
 

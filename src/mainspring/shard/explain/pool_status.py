@@ -31,15 +31,12 @@ _MOVED = frozenset({StopKind.PREEMPT, StopKind.EVICT})
 def pool_status(memory: ShardMemory, now: datetime, tenant: str | None = None) -> PoolStatus:
     """The status of the pool; with `tenant`, details are of that tenant only."""
     ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
-    used = ZERO_RESOURCES
-    for use in memory.leases.use.values():
-        used += use
     return PoolStatus(
         pool=memory.shard,
         at=now,
         workers=len(ready),
         capacity=memory.workers.capacity,
-        used=used,
+        used=sum(memory.leases.use.values(), start=ZERO_RESOURCES),
         dispatch_paused_from=memory.queues.suspended_from,
         queued=_queued(memory),
         tenants=_tenants(memory, now, tenant),

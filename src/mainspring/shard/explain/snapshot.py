@@ -247,7 +247,7 @@ def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -
         task = tasks.get(task_id)
         if task is not None:
             lease.members[attempt] = task
-            memory.hold(attempt, task)
+            memory.add_attempt(attempt, task)
     memory.leases.attach(lease, memory.workers[lease.worker_id])
     if lease.recalled:
         memory.leases.recall(lease)
@@ -281,7 +281,7 @@ def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
         memory.queues.starved.restore(line, copy(starved))
         memory.queues.starved.wake(max(starved.due, memory.life))
     for tenant, throttle in gates.throttles.items():
-        memory.limits.set_throttle(tenant, copy_throttle(throttle))
+        memory.limits.throttles[tenant] = copy_throttle(throttle)
         memory.timers.set_after(max(0.0, throttle.due - memory.life), TimerKind.THROTTLE, tenant)
     for circuit in gates.job_breakers:
         memory.limits.job_breakers.open[circuit.subject] = copy(circuit)

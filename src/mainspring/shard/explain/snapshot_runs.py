@@ -123,11 +123,8 @@ def _small_job(run: RunMemory, positions_of: dict[int, int]) -> Job:
         spec, is_over = run.spec(position), run.tasks[position].state in FINAL
         specs.append(TaskSpec(name=spec.name, expected_seconds=spec.expected_seconds))
         shapes.append(run.shape(position))
-        needs = (
-            ()
-            if is_over
-            else tuple(positions_of[one] for one in _copied_upstreams(run, position) if one in positions_of)
-        )
+        copied = () if is_over else islice(_upstreams(run, position), 4 * _UPSTREAMS)
+        needs = tuple(positions_of[one] for one in copied if one in positions_of)
         upstream.append(needs)
         for parent in needs:
             downstream[parent].append(place)
@@ -140,15 +137,7 @@ def _small_job(run: RunMemory, positions_of: dict[int, int]) -> Job:
 
 def _upstreams(run: RunMemory, position: int) -> Iterator[int]:
     """The existing upstream tasks; a fan-out stands for all of its tasks."""
-    for parent in run.parents(position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        members = (parent,) if fan_out is None else fan_out.members()
-        yield from (one for one in members if one < len(run.tasks))
-
-
-def _copied_upstreams(run: RunMemory, position: int) -> Iterator[int]:
-    """Those upstream that were, or may have been, copied."""
-    return islice(_upstreams(run, position), 4 * _UPSTREAMS)
+    return (member for parent in run.parents(position) for member in run.created_at(parent))
 
 
 def _follows(run: RunMemory, position: int) -> bool:

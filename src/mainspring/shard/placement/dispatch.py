@@ -149,8 +149,7 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
     def choose_for(shape: Shape, affinity: Affinity) -> Worker | None:
         return choose(
             shape, memory.workers.open, turn.random, priority=priority, affinity=affinity, task_id=head.id,
-            zones=memory.limits.zones,
-            shortlists=turn.shortlists,
+            zones=memory.limits.zones, shortlists=turn.shortlists,
         )  # fmt: skip
 
     worker = choose_for(shape, affinity_of(memory, head, shape))
@@ -187,11 +186,11 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
         task.assigned_at = turn.now
         _forget_start(task)
         turn.move(task, S.ASSIGNED, by="shard", because=f"placed on {worker.id}")
-        memory.hold(attempt_id, task)
+        memory.add_attempt(attempt_id, task)
         lease.members[attempt_id] = task
         group.append(_assignment(memory, task, attempt_id, shape.resources.memory_bytes))
     memory.open_lease(lease)
-    concurrency_groups.spend(memory, shape.groups)
+    memory.limits.ledger.spend(shape.groups)
     failure_throttle.started(memory, lease.tenant, len(tasks))
     capacity = shape.resources
     offer = Offer(capacity.cpu_millis, capacity.memory_bytes, capacity.gpus, capacity.disk_bytes)
@@ -214,9 +213,8 @@ def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: 
     run = memory.runs[task.run_id]
     spec = run.spec(task.position)
     given, failed = inputs.inputs(run, task.position)
-    item, origin, window = None, None, run.run.window_at
-    if task.origin is not None and run.fan_out_of(task) is not None:
-        item, origin = fan_out.item(run, task), task.origin
+    item, window = fan_out.item(run, task), run.run.window_at
+    origin = None if item is None else task.origin
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),

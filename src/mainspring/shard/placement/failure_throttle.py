@@ -18,13 +18,13 @@ def max_starts(turn: Turn, tenant: str) -> int | None:
     if not memory.limits.failures.has(tenant):
         return None
     if not is_exhausted(memory, tenant, turn.now):
-        memory.limits.end_throttle(tenant)
+        memory.limits.throttles.pop(tenant, None)
         return None
     throttle = memory.limits.throttles.get(tenant)
     if throttle is None:
         per_second = memory.scheduler_settings.throttled_starts_per_second
         bucket = TokenBucket(Rate(per_second=per_second, burst=per_second), memory.life)
-        throttle = memory.limits.set_throttle(tenant, Throttle(bucket=bucket))
+        throttle = memory.limits.throttles[tenant] = Throttle(bucket=bucket)
     left = throttle.bucket.left(memory.life)
     if not left and throttle.due <= memory.life:
         seconds = throttle.bucket.seconds_to(1)

@@ -21,7 +21,7 @@ def rule(turn: Turn, event: RulesChanged) -> None:
     memory = turn.memory
     before, zones = memory.rules, memory.limits.zones
     memory.set_rules(event.rules)
-    concurrency_groups.rule(memory, before.groups)
+    concurrency_groups.apply_rules(memory, before.groups)
     if memory.limits.zones != zones:
         memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.queues.faulty)
     _release_blocked(turn)

@@ -48,7 +48,7 @@ class LimitLedger:
         self.parked: dict[str, set[Shape]] = {}
         """Shapes that wait for a limit."""
         self.freed: set[str] = set()
-        """Limits of which a part may have become free since the last check."""
+        """Limits of which a part may have become free since the last check, or more has to be requested."""
 
     def load(self, shares: Iterable[ShareRow]) -> None:
         """Load the shares granted to this shard from rows."""
@@ -63,12 +63,8 @@ class LimitLedger:
         self.parked.setdefault(limit, set()).add(shape)
 
     def waits(self, shape: Shape) -> bool:
-        """Whether a shape is parked because a limit of it is exhausted."""
+        """Whether a shape is parked because a limit of it is exhausted: capacity does not help."""
         return any(shape in self.parked.get(limit, ()) for limit in shape.groups)
-
-    def mark_freed(self, limits: Iterable[str]) -> None:
-        """A part of these limits may have become free, or more has to be requested."""
-        self.freed.update(limits)
 
     def take_freed(self) -> list[str]:
         """Return the limits of which a part may have become free, each once."""

@@ -96,7 +96,7 @@ class ShardMemory:
 
     # attempts and leases
 
-    def hold(self, attempt_id: str, task: Task) -> None:
+    def add_attempt(self, attempt_id: str, task: Task) -> None:
         """Add an attempt of a task that a worker holds."""
         self.attempts.add(attempt_id, task)
         self.runs[task.run_id].live[task.position] = task
@@ -138,7 +138,7 @@ class ShardMemory:
         """Update the index of open workers after a change of a worker, and wake parked shapes that now fit."""
         if self.workers.open.update(worker) and self.queues.parked:
             zones = self.limits.zones
-            self.queues.wake(lambda kind: not obstacles(kind, worker, zones=zones), may_try=self._waits_for_capacity)
+            self.queues.wake(lambda shape: not obstacles(shape, worker, zones=zones), may_try=self._waits_for_capacity)
         if worker.reserved:
             self._note_ready(worker)
 
@@ -146,20 +146,16 @@ class ShardMemory:
         """Estimate how many tasks of a shape fit now, given that one does."""
         return max(1, self.workers.open.free_cpu_millis // max(1, shape.resources.cpu_millis))
 
-    def waits_for_group(self, shape: Shape) -> bool:
-        """Whether a shape is parked because a group of it is full: capacity does not help."""
-        return self.limits.ledger.waits(shape)
-
     def mark_starved_if_parked(self, task: Task, shape: Shape) -> None:
         """A task joined a queue that may have been skipped for lack of capacity: it may be entitled to some."""
-        if self.waits_for_group(shape):
-            self.limits.ledger.mark_freed(shape.groups)  # more may have to be requested
+        if self.limits.ledger.waits(shape):
+            self.limits.ledger.freed.update(shape.groups)  # more may have to be requested
         elif shape in self.queues.parked:
             self.queues.starved.mark_starved((task.priority, task.tenant, shape), self.life)
 
     def _waits_for_capacity(self, shape: Shape) -> bool:
         """Whether a parked shape waits for capacity and nothing else."""
-        return shape not in self.queues.faulty and not self.waits_for_group(shape)
+        return shape not in self.queues.faulty and not self.limits.ledger.waits(shape)
 
     def _note_ready(self, worker: Worker) -> None:
         """Record queues whose reservation on this worker can be used now."""

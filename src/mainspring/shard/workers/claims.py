@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.model.batch import LateResult
 from mainspring.core.model.resources import Resources, largest_of
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.protocol.errors import Broken
-from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progress, Stop
+from mainspring.protocol.wire import Assignment, Offer, Outcome, Progress, Stop
 from mainspring.shard.effects import ActionReply, ActionStatus, ClaimedAttempt
 from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
@@ -71,20 +70,17 @@ def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assign
 
 def settle(turn: Turn) -> None:
     """Reply to claims that got work, and to those whose wait time has expired."""
-    memory = turn.memory
-    for claim in memory.claims.take_ready():
-        claimed = tuple(claim.claimed)
-        turn.batch.effects.append(
-            ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=claimed)
-        )
-        _count(memory, claim.worker)
+    for claim in turn.memory.claims.take_ready():
+        reply = ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=tuple(claim.claimed))
+        turn.batch.effects.append(reply)
+        _update_wanted(turn.memory, claim.worker)
 
 
 def drop(turn: Turn, event: ClaimAbandoned) -> None:
     """Queue the work of an abandoned claim again."""
     memory = turn.memory
     if memory.claims.close(event.claim) is not None:
-        _count(memory, event.worker)
+        _update_wanted(memory, event.worker)
     for attempt in event.attempts:
         task = memory.attempts.get(attempt)
         if task is not None and task.worker_id == event.worker and task.state is S.ASSIGNED:
@@ -96,8 +92,11 @@ def return_recalled(turn: Turn) -> None:
     for attempt in turn.memory.claims.take_recalled():
         task = turn.memory.attempts.get(attempt)
         if task is not None and task.state is S.ASSIGNED:
-            why = task.stop.why if task.stop is not None else ""
-            reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
+            _return_unstarted(turn, task, task.stop.why if task.stop is not None else "")
+
+
+def _return_unstarted(turn: Turn, task: Task, why: str) -> None:
+    reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
 
 
 def restore(memory: ShardMemory) -> None:
@@ -119,7 +118,7 @@ def restore(memory: ShardMemory) -> None:
                     memory.timers.set_after(seconds, TimerKind.RECEIPT, lease.id)
                     if task.stop is not None:
                         memory.claims.recall(attempt)
-        _count(memory, worker.id)
+        _update_wanted(memory, worker.id)
     for claim in memory.claims.open.values():
         _set_wait(memory, claim)
 
@@ -138,7 +137,7 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
     lease = memory.leases[task.lease_id]
     silent_seconds, most = memory.life - lease.last_heartbeat, memory.scheduler_settings.claim_heartbeat_timeout_seconds
     if silent_seconds < most:
-        _look_again(memory, task, most - silent_seconds)
+        _set_silence_timer(memory, task, most - silent_seconds)
     else:
         because = f"{NO_HEARTBEAT} {task.worker_id} for {silent_seconds:.0f} s"
         reports.lose(turn, task, because=because, worker_lost=True)
@@ -168,27 +167,25 @@ def claim(turn: Turn, event: ClaimWork) -> None:
 
 def _update_worker(turn: Turn, event: ClaimWork) -> None:
     """Update a worker from its claim; its row is written if something changed."""
-    memory = turn.memory
+    memory, offer = turn.memory, event.offer
     worker = memory.workers.get(event.worker)
-    is_new = worker is None
+    has_changed = worker is None
     if worker is None:
         worker = memory.add_worker(event.worker)
         worker.status = WorkerStatus.READY
         liveness.watch(turn, worker)
-    said = (event.labels, event.zone, event.version)
-    is_new = is_new or said != (worker.labels, worker.zone, worker.version)
-    before = worker.total
-    if event.offer is None:
+    before = (worker.labels, worker.zone, worker.version)
+    worker.labels, worker.zone, worker.version = after = (event.labels, event.zone, event.version)
+    has_changed = has_changed or before != after
+    if offer is None:
         _set_total(memory, worker, worker.used + _for_claims(memory.claims.wanted(worker.id)))
     else:
-        offer = event.offer
+        total = worker.total
         _set_total(memory, worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
-        is_new = is_new or worker.total != before
-    if said != (worker.labels, worker.zone, worker.version):
-        worker.labels, worker.zone, worker.version = said
+        has_changed = has_changed or worker.total != total
     worker.last_heartbeat = memory.life
-    _count(memory, worker.id)
-    if is_new:
+    _update_wanted(memory, worker.id)
+    if has_changed:
         turn.save_worker(worker)
 
 
@@ -203,7 +200,7 @@ def _for_claims(count: int) -> Resources:
     return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
 
 
-def _count(memory: ShardMemory, worker_id: str) -> None:
+def _update_wanted(memory: ShardMemory, worker_id: str) -> None:
     """Update the number of tasks that a worker claims."""
     worker = memory.workers.get(worker_id)
     if worker is not None:
@@ -220,7 +217,7 @@ def start(turn: Turn, event: ClaimStarted) -> None:
         turn.respond(event, ActionStatus.ALREADY)
     elif task.stop is not None or not turn.memory.runs[task.run_id].may_start():
         why = task.stop.why if task.stop is not None else "its run may not start tasks"
-        reports.give_back(turn, task, because=f"recalled before {event.worker} started it: {why}")
+        _return_unstarted(turn, task, why)
         turn.respond(event, ActionStatus.REFUSED, f"the attempt was recalled: {why}")
     else:
         reports.start(turn, task)
@@ -247,13 +244,11 @@ def heartbeat(turn: Turn, event: ClaimHeartbeat) -> None:
         return
     if event.percent is not None or event.note is not None:
         timeouts.progressed(memory, task, Progress(event.attempt, event.percent, event.note or ""))
-    extended: Extended | None = None
-    if event.extend_seconds is not None:
-        extended = timeouts.extend_attempt(turn, task, event.attempt, event.extend_seconds)
-    told = None
-    if stop is not None:
-        told = Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
-    turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=told, extended=extended))
+    extended, requested = None, event.extend_seconds
+    if requested is not None:
+        extended = timeouts.extend_attempt(turn, task, event.attempt, requested)
+    signal = None if stop is None else Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
+    turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=signal, extended=extended))
 
 
 def end(turn: Turn, event: ClaimEnded) -> None:
@@ -261,11 +256,7 @@ def end(turn: Turn, event: ClaimEnded) -> None:
     task = _held(turn, event, event.attempt)
     if task is None:
         if event.is_late:
-            turn.batch.late.append(
-                LateResult(
-                    attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
-                )
-            )
+            reports.keep_late_result(turn, event)
         turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
         return
     stops = task.stop is not None and task.stop.kind is not StopKind.HOLD
@@ -273,7 +264,7 @@ def end(turn: Turn, event: ClaimEnded) -> None:
     ended = AttemptEnded(
         worker=event.worker, session="", attempt=event.attempt, outcome=outcome, output=event.output, error=event.error
     )
-    reports.settle(turn, task, ended)
+    reports.apply_result(turn, task, ended)
     turn.respond(event, ActionStatus.DONE)
 
 
@@ -291,10 +282,10 @@ def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
     """Set a timer for the silence of a started attempt."""
     lease.last_heartbeat = memory.life
     if task.state is S.RUNNING:
-        _look_again(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
+        _set_silence_timer(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
 
 
-def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
+def _set_silence_timer(memory: ShardMemory, task: Task, seconds: float) -> None:
     memory.timers.set_after(seconds, TimerKind.CLAIM_SILENCE, task.id, task.seq)
 
 

@@ -133,7 +133,7 @@ def remove_gone(turn: Turn, event: happened.WorkerGone) -> None:
 def watch(turn: Turn, worker: Worker) -> None:
     """Set a timer for a worker's silence."""
     if turn.memory.workers.watch(worker):
-        _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
+        _set_silence_timer(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
 
 
 def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
@@ -148,9 +148,9 @@ def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
         if worker.status is WorkerStatus.READY:
             worker.status = WorkerStatus.SUSPECT
             turn.memory.refresh(worker)
-        _look_again(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
+        _set_silence_timer(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
     else:
-        _look_again(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
+        _set_silence_timer(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
 
 
 def silent_workers(turn: Turn, event: happened.WorkerSilent) -> None:
@@ -237,7 +237,7 @@ def _forget_idle(turn: Turn, worker: Worker, silent_seconds: float) -> None:
     if silent_seconds >= most and not worker.leases and not worker.wants:
         _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {silent_seconds:.0f} s")
     else:
-        _look_again(turn, worker, most)
+        _set_silence_timer(turn, worker, most)
 
 
 def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
@@ -253,5 +253,5 @@ def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: st
     turn.memory.queues.wake_all_affinity()
 
 
-def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
+def _set_silence_timer(turn: Turn, worker: Worker, seconds: float) -> None:
     turn.memory.timers.set_after(seconds, TimerKind.SILENCE, worker.id, worker.watched)
