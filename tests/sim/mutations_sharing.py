@@ -92,7 +92,7 @@ def _kept_in_mind() -> AbstractContextManager[None]:
 
 def _unless_loading(real: Callable[..., None]) -> Callable[..., None]:
     def restore(memory: ShardMemory, task: Task) -> None:
-        if memory.life > 0:
+        if memory.shard_time > 0:
             real(memory, task)
 
     return restore

@@ -76,7 +76,7 @@ def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
 def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
-    if not memory.queues.starved.should_log(shape, memory.life):
+    if not memory.queues.starved.should_log(shape, memory.shard_time):
         return
     head = memory.queues.first(priority, tenant, shape)
     if head is None:

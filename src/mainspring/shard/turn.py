@@ -273,7 +273,7 @@ class Turn:
             id=worker.id, shard=self.memory.shard, offer=_ENCODER.encode(offer).decode(),
             labels=_ENCODER.encode(worker.labels).decode(), zone=worker.zone, version=worker.version,
             status=worker.display_status(), since=self.now,
-            last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
+            last_heartbeat_at=self.now - timedelta(seconds=self.memory.shard_time - worker.last_heartbeat),
             hold=worker.hold, hold_why=worker.hold_why,
         )  # fmt: skip
         self.save_worker_row(row)
@@ -357,7 +357,7 @@ class Turn:
             self.memory.queues.wake_affinity(run_id)
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
                 took = (self.now - row.adopted_at).total_seconds()
-                self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)
+                self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.shard_time)
             if row.watched:
                 self.batch.outbox.append(run_ended_message(row, self.now))
             if row.finish_by is not None:

@@ -102,8 +102,8 @@ class Worker(msgspec.Struct, kw_only=True):
     """Who cordoned it, and why."""
     leaving: bool = False
     """It accepts no more work in this session."""
-    wants: int | None = None
-    """Leases that its open claims ask for; None: it is an agent, and takes as many as fit."""
+    claim_slots: int | None = None
+    """Number of leases that its open claims still take; None: it is an agent, and takes as many as fit."""
 
     @property
     def free(self) -> Resources:
@@ -135,7 +135,7 @@ class Worker(msgspec.Struct, kw_only=True):
     def accepts_work(self) -> bool:
         """Return whether the worker may get new work: it is not cordoned, not leaving, and has open claims if it is a
         claimant."""
-        return not self.hold and not self.leaving and self.wants != 0
+        return not self.hold and not self.leaving and self.claim_slots != 0
 
 
 def is_claimant(worker_id: str) -> bool:

@@ -72,7 +72,7 @@ def signal(turn: Turn, task: Task) -> None:
     worker = turn.memory.workers.get(task.worker_id or "")
     if worker is None or task.stop is None or task.attempt_id is None:
         return
-    if task.state is TaskState.ASSIGNED and worker.wants is not None:
+    if task.state is TaskState.ASSIGNED and worker.claim_slots is not None:
         turn.memory.claims.recall(task.attempt_id)
     elif task.state is TaskState.ASSIGNED:
         turn.send(worker, Recall((task.attempt_id,)))

@@ -348,12 +348,12 @@ def _cleared(case: _Case) -> Iterator[_Candidate]:
 
 
 _Find = Callable[[_Case], Iterator[_Candidate]]
-_ROOM: tuple[_Find, ...] = (_smaller, _unconstrained, _promoted, _uncordoned, _more_workers)
+_FOR_CAPACITY: tuple[_Find, ...] = (_smaller, _unconstrained, _promoted, _uncordoned, _more_workers)
 _CANDIDATES: dict[Reason, tuple[_Find, ...]] = {
-    Reason.NO_WORKER_CAPACITY: _ROOM,
-    Reason.PRIORITY_QUEUE_WAIT: _ROOM,
-    Reason.FAIR_SHARE: _ROOM,
-    Reason.PREEMPTED: _ROOM,
+    Reason.NO_WORKER_CAPACITY: _FOR_CAPACITY,
+    Reason.PRIORITY_QUEUE_WAIT: _FOR_CAPACITY,
+    Reason.FAIR_SHARE: _FOR_CAPACITY,
+    Reason.PREEMPTED: _FOR_CAPACITY,
     Reason.FRAGMENTED: (_smaller, _in_one_piece, _promoted, _uncordoned, _more_workers),
     Reason.TOO_BIG: (_smaller, _more_workers),
     Reason.NO_MATCHING_WORKER: (_unconstrained, _uncordoned, _more_workers),

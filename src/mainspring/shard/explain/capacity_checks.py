@@ -60,9 +60,9 @@ def oversized(context: TaskContext) -> GateBlock | None:
 def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
     memory = context.memory
     if not memory.workers:
-        nobody = Expected.unknown("the pool has no workers")
+        unknown = Expected.unknown("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
-        return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
+        return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=unknown)
     lacking, similar = matching.lacks(memory, found)
     if not lacking:
         similar = found.why
@@ -115,7 +115,7 @@ def _describe_too_big(context: TaskContext, found: WorkerMatches) -> Finding:
     )
 
 
-# room
+# capacity
 
 
 def fragmented(context: TaskContext) -> GateBlock | None:
@@ -264,29 +264,29 @@ def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Fi
     workers = found.lacking_capacity()
     free, total = getattr(found.free, name), sum(getattr(worker.total, name) for worker in workers)
     ahead = queue_position(context)
-    next_room = _next_room(context, found)
+    next_capacity = _next_capacity(context, found)
     says = format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.no_free_capacity(says, ahead, task.priority, next_room),
+        verdict=words.no_free_capacity(says, ahead, task.priority, next_capacity),
         says=f"{says} free",
         blockers=_holders(context, found),
         numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "is_feasible": float(len(workers))}
-        | ({} if next_room is None else {"next_room_seconds": next_room}),
+        | ({} if next_capacity is None else {"next_room_seconds": next_capacity}),
     )
 
 
 def _describe_reservation(context: TaskContext) -> Finding:
-    memory, room = context.memory, context.task.reserved
-    assert room is not None
-    worker = memory.workers.get(room.worker)
+    memory, reserved = context.memory, context.task.reserved
+    assert reserved is not None
+    worker = memory.workers.get(reserved.worker)
     leases = [] if worker is None else list(worker.leases.values())
     tasks = [task for lease in leases for task in lease.members.values()]
     going = [task for task in tasks if task.stop is not None and task.stop.for_task == context.task.id] or tasks
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.reserved(room.worker, room.why),
-        says=f"reserved on {room.worker}",
+        verdict=words.reserved(reserved.worker, reserved.why),
+        says=f"reserved on {reserved.worker}",
         blockers=named(holder(memory, task, context.now) for task in going),
     )
 
@@ -311,7 +311,7 @@ def _leases(found: WorkerMatches) -> Iterator[Lease]:
     return islice(leases, _MAX_LEASES)
 
 
-def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
+def _next_capacity(context: TaskContext, found: WorkerMatches) -> float | None:
     """Seconds until the first lease that would free enough usually ends; None if unknown."""
     memory, seconds_left = context.memory, remaining_seconds(context.memory, context.now)
     first: float | None = None

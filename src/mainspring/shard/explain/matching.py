@@ -134,7 +134,7 @@ def _free_on(workers: Sequence[Worker], found: Sequence[Sequence[Obstacle]]) -> 
 
 def may_still_come(memory: ShardMemory) -> bool:
     """Return whether there may be workers that have not reported to this leader yet."""
-    is_young = memory.life < SETTLED_SECONDS
+    is_young = memory.shard_time < SETTLED_SECONDS
     return is_young or any(one.status is WorkerStatus.EXPECTED for one in memory.workers.values())
 
 

@@ -51,13 +51,13 @@ def quarantined(context: TaskContext) -> Finding:
 
 
 def _is_silent(context: TaskContext, worker: Worker) -> bool:
-    quiet = context.memory.life - worker.last_heartbeat
+    quiet = context.memory.shard_time - worker.last_heartbeat
     return worker.status is not WorkerStatus.READY or quiet >= context.memory.scheduler_settings.suspect_after_seconds
 
 
 def _silent(context: TaskContext, worker: Worker) -> Finding:
     memory = context.memory
-    quiet = memory.life - worker.last_heartbeat
+    quiet = memory.shard_time - worker.last_heartbeat
     left = max(0.0, memory.scheduler_settings.lost_after_seconds - quiet)
     return Finding(
         reason=Reason.WORKER_LOST,
@@ -121,7 +121,7 @@ def _running(context: TaskContext, worker: Worker) -> Finding:
     task, memory = context.task, context.memory
     ran, known, attempt = elapsed(task, context.now), usual(memory, task), task.attempt_id or ""
     attempt_progress = memory.attempts.details(attempt).progress
-    silent = ran if attempt_progress is None else memory.life - attempt_progress.moved
+    silent = ran if attempt_progress is None else memory.shard_time - attempt_progress.moved
     middle, highest = (None, None) if known is None else (known.middle, known.highest)
     numbers = {"running_seconds": ran, "silent_seconds": silent}
     if known is not None:

@@ -46,7 +46,7 @@ def _affinity_workers(memory: ShardMemory, run: RunMemory, shape: Shape) -> tupl
     named = (run.tasks[position] for name in shape.affinity for position in run.positions_of(name))
     ran = dict.fromkeys(task.ran_on for task in islice(named, _MAX_AFFINITY_TASKS) if task.ran_on is not None)
     here = tuple(worker for worker in ran if worker in memory.workers)
-    if here or memory.life >= memory.scheduler_settings.lost_after_seconds:
+    if here or memory.shard_time >= memory.scheduler_settings.lost_after_seconds:
         return here or None
     return tuple(ran) or None
 

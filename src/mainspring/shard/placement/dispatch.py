@@ -41,7 +41,7 @@ def place(turn: Turn, only: Shape | None = None) -> bool:
     """
     claims.return_recalled(turn)
     is_done = _place_all(turn, only)
-    claims.settle(turn)
+    claims.reply_to_claims(turn)
     return is_done
 
 
@@ -124,11 +124,11 @@ def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Non
         for other in memory.queues.also_full(priority, shape) if shape.run else ():
             memory.queues.park_for_capacity(other, why)
         _recall_group_for(turn, priority, shape)
-        memory.queues.starved.mark_starved((priority, tenant, shape), memory.life)
+        memory.queues.starved.mark_starved((priority, tenant, shape), memory.shard_time)
         return
     if shape.groups and not concurrency_groups.admits_shape(turn, tenant, shape):
         return
-    size = _group_size(turn, priority, tenant, shape) if worker.wants is None else 1
+    size = _group_size(turn, priority, tenant, shape) if worker.claim_slots is None else 1
     tasks = memory.queues.take(priority, tenant, shape, size)
     tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
     if memory.limits.job_breakers.open:
@@ -194,7 +194,7 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     failure_throttle.started(memory, lease.tenant, len(tasks))
     capacity = shape.resources
     offer = Offer(capacity.cpu_millis, capacity.memory_bytes, capacity.gpus, capacity.disk_bytes)
-    if worker.wants is not None:
+    if worker.claim_slots is not None:
         claims.deliver_claimed(turn, worker, lease, group[0], offer)
         return
     memory.timers.set_after(memory.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)

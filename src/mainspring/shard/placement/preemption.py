@@ -63,12 +63,12 @@ def preempt(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
     """Make capacity for the starved queues of a priority; True if something may be placed now."""
     memory = turn.memory
     if memory.queues.parked:
-        memory.queues.starved.sweep(priority, memory.life, memory.queues.parked_queues)
+        memory.queues.starved.sweep(priority, memory.shard_time, memory.queues.parked_queues)
     budget = SearchBudget()
     freed = _take_over(turn, priority, only, budget)
-    for queue_key in memory.queues.starved.pop_due(priority, memory.life, QUEUES_PER_TURN):
+    for queue_key in memory.queues.starved.pop_due(priority, memory.shard_time, QUEUES_PER_TURN):
         if turn.spent() or not budget.left or (only is not None and queue_key[2] != only):
-            memory.queues.starved.defer(queue_key, memory.life)
+            memory.queues.starved.defer(queue_key, memory.shard_time)
         else:
             freed = _check_queue(turn, queue_key, budget) or freed
     _set_alarm(memory)
@@ -82,8 +82,8 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
     if head is None or shape not in memory.queues.parked:
         memory.queues.starved.forget(queue_key)
         return False
-    starved = memory.queues.starved.starved(queue_key, head.id, memory.life)
-    waited, freed = memory.life - starved.since, False
+    starved = memory.queues.starved.starved(queue_key, head.id, memory.shard_time)
+    waited, freed = memory.shard_time - starved.since, False
     found: tuple[Mode, Plan] | None = None
     over = frozenset(_takeable_reservations(memory, priority))
     cluster = _view_pool(turn, over, budget)
@@ -103,7 +103,7 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
             return freed
         freed = _execute(turn, task, *found) or freed
     if len(tasks) == most:
-        memory.queues.starved.defer(queue_key, memory.life, memory.life)
+        memory.queues.starved.defer(queue_key, memory.shard_time, memory.shard_time)
     else:
         memory.queues.starved.forget(queue_key)
     return freed
@@ -123,7 +123,7 @@ def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: Searc
             continue
         takeable = (reserved for task_id, reserved in worker.reserved.items() if task_id in over)
         fits = partial(_fits, sum(takeable, start=worker.free))
-        queues.starved.check_now(priority, memory.life, fits)
+        queues.starved.check_now(priority, memory.shard_time, fits)
         for queue_key in [key for key in queues.reserved if key[0] is priority and only in (None, key[2])]:
             if fits(queue_key[2]) and not turn.spent():
                 freed = _exchange(turn, queue_key, worker, _view_pool(turn, over, budget), over) or freed
@@ -169,7 +169,7 @@ def _schedule_check(memory: ShardMemory, queue_key: QueueKey, waited: float) -> 
     """Schedule the next check of a queue: soon after a change, otherwise with a backoff that grows with its wait."""
     after = memory.scheduler_settings.reserve_after_seconds
     delay = after - waited if waited < after else max(RECHECK_SECONDS, waited)
-    memory.queues.starved.defer(queue_key, memory.life + min(RECHECK_SECONDS, delay), memory.life + delay)
+    memory.queues.starved.defer(queue_key, memory.shard_time + min(RECHECK_SECONDS, delay), memory.shard_time + delay)
 
 
 def _waits_for_capacity(turn: Turn, task: Task, shape: Shape) -> bool:
@@ -304,7 +304,7 @@ def _execute(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
             waited = memory.scheduler_settings.reserve_after_seconds if is_starving else 0.0
             reservations.release(turn, other)
             queue_key = (other.priority, other.tenant, memory.shape(other))
-            memory.queues.starved.mark_starved_since(queue_key, other.id, waited, memory.life)
+            memory.queues.starved.mark_starved_since(queue_key, other.id, waited, memory.shard_time)
     winner = _preemptor(memory, task)
     why = _WHY[mode].format(winner=winner)
     grace = timedelta(seconds=memory.scheduler_settings.preemption_grace_seconds)
@@ -329,4 +329,4 @@ def _set_alarm(memory: ShardMemory) -> None:
     """Set a timer for the next check that must not be missed."""
     due = memory.queues.starved.set_alarm()
     if due is not None:
-        memory.timers.set_after(due - memory.life, TimerKind.RESERVATION, "")
+        memory.timers.set_after(due - memory.shard_time, TimerKind.RESERVATION, "")

@@ -141,4 +141,4 @@ def _release_and_mark(turn: Turn, task_id: str) -> None:
     if task is not None and task.reserved is not None:
         release(turn, task)
         if task.state is TaskState.QUEUED:
-            memory.queues.starved.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.life)
+            memory.queues.starved.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.shard_time)

@@ -182,17 +182,17 @@ def _restore_fan_out(found: DynamicTasks, tasks: Sequence[Task], template: Task,
 
 def _restore_expansions(found: DynamicTasks, job: Job, tasks: Sequence[Task], begins: dict[str, int]) -> None:
     """Restore expansions in the order in which they were added: a later one may depend on an earlier one."""
-    line: list[tuple[int, int]] = []
+    expansions: list[tuple[int, int]] = []
 
     def note(position: int) -> None:
         if position < len(tasks) and tasks[position].state is TaskState.SUCCEEDED:
-            heapq.heappush(line, (_first(found, tasks[position], begins), position))
+            heapq.heappush(expansions, (_first(found, tasks[position], begins), position))
 
     for position, spec in enumerate(job.tasks):
         if spec.grows:
             note(position)
-    while line:
-        first, position = heapq.heappop(line)
+    while expansions:
+        first, position = heapq.heappop(expansions)
         parent_task = tasks[position]
         found.first_positions[position, parent_task.generation] = first
         found.add(job, position, first, read_expansion(parent_task.output))

@@ -112,7 +112,7 @@ def limits_of(run: RunMemory) -> tuple[str, ...]:
     return tuple(limit_of(run.run.tenant, name) for name in dict.fromkeys(run.job.spec.groups))
 
 
-def is_in(run: RunMemory) -> bool:
+def is_admitted(run: RunMemory) -> bool:
     """Whether a task of a run has been placed since its adoption, according to its rows.
 
     A restarted run was adopted again: tasks that ended before do not count.

@@ -50,7 +50,7 @@ class Limits:
         self.zones = () if rules.pool is None else rules.pool.zones
         """Zones whose workers get work; empty: all."""
 
-    def retune(self, settings: SchedulerSettings) -> None:
+    def apply_settings(self, settings: SchedulerSettings) -> None:
         """Apply changed settings."""
         self.retries.retune(settings.retries_per_second, settings.same_signature_retries_per_second)
         self.throttles.clear()

@@ -85,7 +85,7 @@ def restore_run(
         run.waiting.append(0 if task.state in FINAL else progress.count_waiting(run, position))
         if task.state not in FINAL:
             _restore_task(memory, run, task, now)
-    if job.spec.groups and limit_ledger.is_in(run):
+    if job.spec.groups and limit_ledger.is_admitted(run):
         memory.limits.ledger.enter(run)
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:

@@ -33,7 +33,7 @@ def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
     memory, limits, trail = turn.memory, turn.memory.limits, task.trail
     if task.started_at is not None:
         took = (turn.now - task.started_at).total_seconds()
-        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
+        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.shard_time)
     limits.job_breakers.succeeded(run.subject(), turn.now.timestamp())
     if trail is not None and trail.signature in limits.signature_breakers.open:
         _close(turn, SIGNATURE, limits.signature_breakers.close(trail.signature))

@@ -50,9 +50,9 @@ def report_and_retry(turn: Turn, run: RunMemory) -> None:
 def explain(run: RunMemory) -> str:
     """Describe what the tasks of a run wait for."""
     waiting = [task for task in run.tasks if task.state not in FINAL]
-    said = [_explain_task(run, task) for task in waiting[:_MAX_TASKS_NAMED]]
+    explained = [_explain_task(run, task) for task in waiting[:_MAX_TASKS_NAMED]]
     more = f"; and {len(waiting) - _MAX_TASKS_NAMED} more" if len(waiting) > _MAX_TASKS_NAMED else ""
-    return "; ".join(said) + more if said else "it has no open tasks"
+    return "; ".join(explained) + more if explained else "it has no open tasks"
 
 
 def _explain_task(run: RunMemory, task: Task) -> str:

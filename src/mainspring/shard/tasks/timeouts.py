@@ -79,7 +79,7 @@ def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
     known, note = memory.attempts.details(said.attempt).progress, said.note[:MAX_NOTE_CHARS]
     if known is not None and (known.percent, known.note) == (said.percent, note):
         return
-    progress = AttemptProgress(percent=said.percent, note=note, moved=memory.life)
+    progress = AttemptProgress(percent=said.percent, note=note, moved=memory.shard_time)
     memory.attempts.record(said.attempt, progress=progress)
     if known is None:
         _watch_progress(memory, task)
@@ -100,7 +100,7 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     soft = timeouts.limits(spec, task.trail, memory.scheduler_settings)[0] or 0.0
     _alert(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
     deadline = memory.attempts.details(task.attempt_id).deadline
-    left = deadline - memory.life if deadline is not None else _hard_limit(memory, task) - soft
+    left = deadline - memory.shard_time if deadline is not None else _hard_limit(memory, task) - soft
     _set(memory, task, TimerKind.TASK_LIMIT, left)
 
 
@@ -124,8 +124,8 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
     memory = turn.memory
     limit = _stall_limit(memory, task)
     progress = memory.attempts.details(task.attempt_id).progress
-    if progress is not None and memory.life - progress.moved < limit:
-        _set(memory, task, TimerKind.STALL, progress.moved + limit - memory.life)
+    if progress is not None and memory.shard_time - progress.moved < limit:
+        _set(memory, task, TimerKind.STALL, progress.moved + limit - memory.shard_time)
     elif task.stop is None:
         why = f"it made no progress for {limit:g} s"
         stop_requests.request(turn, task, StopKind.STALL, by="shard", why=why)
@@ -178,7 +178,7 @@ def _refuse_extension(memory: ShardMemory, task: Task) -> str:
     progress, stall = memory.attempts.details(task.attempt_id).progress, _stall_limit(memory, task)
     if progress is None:
         return "it has not reported progress"
-    return f"it has made no progress for {stall:g} s" if memory.life - progress.moved >= stall else ""
+    return f"it has made no progress for {stall:g} s" if memory.shard_time - progress.moved >= stall else ""
 
 
 def _set_hard_limit(turn: Turn, task: Task, limit: float) -> str:
@@ -189,14 +189,16 @@ def _set_hard_limit(turn: Turn, task: Task, limit: float) -> str:
     left = limit - _elapsed(turn, task)
     turn.touch(task)
     task.trail = replace(task.trail or RetryState(), limit_seconds=limit)
-    turn.memory.attempts.record(task.attempt_id, deadline=turn.memory.life + left)
+    turn.memory.attempts.record(task.attempt_id, deadline=turn.memory.shard_time + left)
     return ""
 
 
 def _seconds_left(turn: Turn, task: Task) -> float:
     """Seconds that an attempt may still run; not positive if its limit has expired."""
     deadline = turn.memory.attempts.details(task.attempt_id).deadline
-    return _hard_limit(turn.memory, task) - _elapsed(turn, task) if deadline is None else deadline - turn.memory.life
+    return (
+        _hard_limit(turn.memory, task) - _elapsed(turn, task) if deadline is None else deadline - turn.memory.shard_time
+    )
 
 
 def _hard_limit(memory: ShardMemory, task: Task) -> float:

@@ -6,8 +6,8 @@
                  (LIV-1)
                  └─ not started within the claim's own time, or recalled ──► QUEUED (LIV-3)
 
-1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.wants`). A claim gets
-   its reply from the first turn that has work for it, or when its wait time has expired; then it is closed.
+1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.claim_slots`). A claim
+   gets its reply from the first turn that has work for it, or when its wait time has expired; then it is closed.
 2. Nothing is sent to it. A stop request is in the task's row, and in the reply to the next heartbeat. Claimed work that
    it has not started can be recalled at any time: it asks before it starts.
 3. Its attempts are monitored one by one, not the worker itself. It is forgotten when it holds nothing and has claimed
@@ -68,19 +68,19 @@ def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assign
     memory.timers.set_after(claim.hold_seconds, TimerKind.RECEIPT, lease.id)
 
 
-def settle(turn: Turn) -> None:
+def reply_to_claims(turn: Turn) -> None:
     """Reply to claims that got work, and to those whose wait time has expired."""
     for claim in turn.memory.claims.take_ready():
         reply = ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=tuple(claim.claimed))
         turn.batch.effects.append(reply)
-        _update_wanted(turn.memory, claim.worker)
+        _update_claim_slots(turn.memory, claim.worker)
 
 
-def drop(turn: Turn, event: ClaimAbandoned) -> None:
+def abandon(turn: Turn, event: ClaimAbandoned) -> None:
     """Queue the work of an abandoned claim again."""
     memory = turn.memory
     if memory.claims.close(event.claim) is not None:
-        _update_wanted(memory, event.worker)
+        _update_claim_slots(memory, event.worker)
     for attempt in event.attempts:
         task = memory.attempts.get(attempt)
         if task is not None and task.worker_id == event.worker and task.state is S.ASSIGNED:
@@ -105,7 +105,7 @@ def restore(memory: ShardMemory) -> None:
     Recalled attempts that had not started are returned by the first turn.
     """
     for worker in memory.workers.values():
-        if worker.wants is None:
+        if worker.claim_slots is None:
             continue
         worker.status = WorkerStatus.READY
         _set_total(memory, worker, worker.total)
@@ -118,7 +118,7 @@ def restore(memory: ShardMemory) -> None:
                     memory.timers.set_after(seconds, TimerKind.RECEIPT, lease.id)
                     if task.stop is not None:
                         memory.claims.recall(attempt)
-        _update_wanted(memory, worker.id)
+        _update_claim_slots(memory, worker.id)
     for claim in memory.claims.open.values():
         _set_wait(memory, claim)
 
@@ -135,7 +135,10 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.lease_id is None:
         return
     lease = memory.leases[task.lease_id]
-    silent_seconds, most = memory.life - lease.last_heartbeat, memory.scheduler_settings.claim_heartbeat_timeout_seconds
+    silent_seconds, most = (
+        memory.shard_time - lease.last_heartbeat,
+        memory.scheduler_settings.claim_heartbeat_timeout_seconds,
+    )
     if silent_seconds < most:
         _set_silence_timer(memory, task, most - silent_seconds)
     else:
@@ -155,7 +158,7 @@ def claim(turn: Turn, event: ClaimWork) -> None:
         return
     opened = Claim(
         request_id=event.request_id, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
-        until=memory.life + event.wait_seconds,
+        until=memory.shard_time + event.wait_seconds,
     )  # fmt: skip
     memory.claims.add(opened)
     _update_worker(turn, event)
@@ -183,8 +186,8 @@ def _update_worker(turn: Turn, event: ClaimWork) -> None:
         total = worker.total
         _set_total(memory, worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
         has_changed = has_changed or worker.total != total
-    worker.last_heartbeat = memory.life
-    _update_wanted(memory, worker.id)
+    worker.last_heartbeat = memory.shard_time
+    _update_claim_slots(memory, worker.id)
     if has_changed:
         turn.save_worker(worker)
 
@@ -200,11 +203,11 @@ def _for_claims(count: int) -> Resources:
     return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
 
 
-def _update_wanted(memory: ShardMemory, worker_id: str) -> None:
+def _update_claim_slots(memory: ShardMemory, worker_id: str) -> None:
     """Update the number of tasks that a worker claims."""
     worker = memory.workers.get(worker_id)
     if worker is not None:
-        worker.wants = memory.claims.wanted(worker_id)
+        worker.claim_slots = memory.claims.wanted(worker_id)
         memory.refresh(worker)
 
 
@@ -274,13 +277,13 @@ def _held(turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     task = memory.attempts.get(attempt)
     if task is None or task.worker_id != event.worker or task.lease_id is None:
         return None
-    memory.leases[task.lease_id].last_heartbeat = memory.workers[event.worker].last_heartbeat = memory.life
+    memory.leases[task.lease_id].last_heartbeat = memory.workers[event.worker].last_heartbeat = memory.shard_time
     return task
 
 
 def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
     """Set a timer for the silence of a started attempt."""
-    lease.last_heartbeat = memory.life
+    lease.last_heartbeat = memory.shard_time
     if task.state is S.RUNNING:
         _set_silence_timer(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
 
@@ -290,5 +293,5 @@ def _set_silence_timer(memory: ShardMemory, task: Task, seconds: float) -> None:
 
 
 def _set_wait(memory: ShardMemory, claim: Claim) -> None:
-    seconds = max(0.0, claim.until - memory.life)
+    seconds = max(0.0, claim.until - memory.shard_time)
     memory.timers.set_after(seconds, TimerKind.CLAIM, str(claim.request_id))
