@@ -41,12 +41,8 @@ def check(turn: Turn) -> None:
 
 def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
     """Tasks of a run that nothing will ever move on, each with its fault."""
-    found = []
-    for task in run.tasks:
-        fault = None if task.state in FINAL else _fault(memory, run, task)
-        if fault is not None:
-            found.append((task, fault))
-    return found
+    faults = ((task, _fault(memory, run, task)) for task in run.tasks if task.state not in FINAL)
+    return [(task, fault) for task, fault in faults if fault is not None]
 
 
 def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:

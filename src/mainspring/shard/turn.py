@@ -307,13 +307,13 @@ class Turn:
             self.batch.effects.append(Send(worker.id, worker.session, message))
             self._signals = self._signals or isinstance(message, Stop)
 
-    def respond(self, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
+    def respond(self, request: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
         """Reply to a request. An executed or redundant action is written to the audit log (SEC-4)."""
-        if asked.audit is not None and reply in _AUDITED_RESULTS:
+        if request.audit is not None and reply in _AUDITED_RESULTS:
             after = _ENCODER.encode({"reply": reply, "detail": detail}).decode()
-            self.batch.audit.append(msgspec.structs.replace(asked.audit, after=after))
-        if asked.request_id:
-            self.batch.effects.append(ActionReply(asked.request_id, reply, detail))
+            self.batch.audit.append(msgspec.structs.replace(request.audit, after=after))
+        if request.request_id:
+            self.batch.effects.append(ActionReply(request.request_id, reply, detail))
 
     # the end of the turn
 
@@ -346,7 +346,8 @@ class Turn:
 
     def _update_run_state(self, run_id: str, run: RunMemory) -> None:
         row = run.run
-        if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:  # (DAG-8)
+        if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:
+            # A stuck run makes progress again (DAG-8).
             self.batch.outbox.append(alerts.run_stuck(row, row.stuck_at, self.now, resolved=True))
             row.stuck_at, row.because = None, "a task has moved again"
             self._marked.add(run_id)
@@ -360,8 +361,7 @@ class Turn:
                 self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.shard_time)
             if row.watched:
                 self.batch.outbox.append(run_ended_message(row, self.now))
-            if row.finish_by is not None:
-                self.batch.outbox += alerts.deadline_resolved(row, run.job.spec.name, self.now)
+            self.batch.outbox += alerts.deadline_resolved(row, run.job.spec.name, self.now)
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
 

@@ -65,9 +65,9 @@ class Lease(msgspec.Struct, kw_only=True):
     has_mixed_priorities: bool = False
     """Its tasks have different priorities, because one was changed."""
     since: float = 0.0
-    """When it was granted, or restored by a new leader, in seconds of the shard's life."""
+    """When it was granted, or restored by a new leader, in shard time (seconds)."""
     last_heartbeat: float = 0.0
-    """For a claim: the last heartbeat of its worker, in seconds of the shard's life."""
+    """For a claim: the last heartbeat of its worker, in shard time (seconds)."""
 
     def update_priority(self) -> None:
         """Update the lease's priority to the highest one of its remaining tasks."""
@@ -91,7 +91,7 @@ class Worker(msgspec.Struct, kw_only=True):
     version: str = ""
     status: WorkerStatus = WorkerStatus.EXPECTED
     last_heartbeat: float = 0.0
-    """Last heartbeat, in seconds of the shard's life."""
+    """Last heartbeat, in shard time (seconds)."""
     leases: dict[str, Lease] = {}
     refused: set[Shape] = set()
     """Shapes that it refused to run (PLC-7). Cleared when it registers again."""

@@ -44,14 +44,14 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
     """
     stop, kill_at = task.stop, turn.now + grace
     if stop is None or stop.kind is StopKind.HOLD:
-        asked = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
+        changed = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
     elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _REQUEUING):
-        asked = replace(stop, kill_at=min(kill_at, stop.kill_at))
+        changed = replace(stop, kill_at=min(kill_at, stop.kill_at))
     else:
-        asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
-    if asked == stop:
+        changed = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
+    if changed == stop:
         return False
-    _record(turn, task, asked)
+    _record(turn, task, changed)
     return True
 
 

@@ -167,17 +167,12 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
     capacities = [
         _least(worker.total if is_too_big else worker.free_for(case.task.id), left)
         for worker in case.memory.workers.values()
-        if _takes(case, worker)
+        if _obstacle_kinds(case, worker) <= _SIZE
     ]
     capacity = _most(capacities, asked)
     if capacity is not None and capacity != asked:
         says = words.ask_for_less(asked, capacity)
         yield _Candidate(kind=SuggestionKind.CHANGE, says=says, hypothesis=_asking_for(asked, capacity))
-
-
-def _takes(case: _Case, worker: Worker) -> bool:
-    """Return whether only size keeps a worker from taking the task."""
-    return _obstacle_kinds(case, worker) <= _SIZE
 
 
 def _obstacle_kinds(case: _Case, worker: Worker) -> set[ObstacleKind]:

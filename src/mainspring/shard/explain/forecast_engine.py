@@ -347,7 +347,7 @@ def _shares_of_others(snapshot: Snapshot) -> dict[str, int]:
     ledger, groups = snapshot.gates.ledger, snapshot.gates.rules.groups
     return {
         limit: max(0, groups[limit].most - ledger.shares.get(limit, 0))
-        for limit, wanted in ledger.asked.items()
+        for limit, wanted in ledger.requested.items()
         if limit in groups and groups[limit].per_seconds is None and wanted > ledger.shares.get(limit, 0)
     }
 

@@ -77,8 +77,8 @@ def _with_task(snapshot: Snapshot, run: CopiedRun, hypothesis: Hypothesis) -> Co
 
 
 def _changed(shape: Shape, hypothesis: Hypothesis) -> Shape:
-    said = {name: amount for name in NAMES if (amount := getattr(hypothesis, name)) is not None}
-    resources = replace(shape.resources, **said)
+    changes = {name: amount for name in NAMES if (amount := getattr(hypothesis, name)) is not None}
+    resources = replace(shape.resources, **changes)
     labels = tuple(pair for pair in shape.labels if pair[0] not in hypothesis.without_labels)
     zone = shape.zone if hypothesis.zone is None else hypothesis.zone or None
     return replace(shape, resources=resources, labels=labels, zone=zone)

@@ -58,17 +58,17 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return whether all matching workers are unavailable: cordoned or silent."""
         return bool(self.matches) and all(matched.kinds & _UNAVAILABLE for matched in self.matches)
 
-    def here(self) -> Iterator[WorkerMatch]:
+    def available(self) -> Iterator[WorkerMatch]:
         """Matching workers that accept tasks."""
         return (matched for matched in self.matches if not matched.kinds & _UNAVAILABLE)
 
     def reserving(self) -> list[Worker]:
         """Workers with free capacity that is reserved for others."""
-        return [matched.worker for matched in self.here() if matched.kinds == {ObstacleKind.RESERVED}]
+        return [matched.worker for matched in self.available() if matched.kinds == {ObstacleKind.RESERVED}]
 
     def lacking_capacity(self) -> list[Worker]:
         """Workers that lack only capacity."""
-        return [matched.worker for matched in self.here() if matched.kinds <= _CAPACITY]
+        return [matched.worker for matched in self.available() if matched.kinds <= _CAPACITY]
 
     @cached_property
     def free(self) -> Resources:

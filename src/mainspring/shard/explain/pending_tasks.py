@@ -113,7 +113,7 @@ def _upstream(context: TaskContext) -> Finding:
         cause = None if decision.cause is None else context.memory.runs.find(decision.cause)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
-            verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
+            verdict=words.never_ready(decision.because, None if cause is None else cause.ended_at or cause.since, now),
             says=_format_upstream(run, task),
             expected=Expected.never(decision.because),
             blockers=named([] if cause is None else [_blocker(context.memory, cause, now)]),
@@ -123,12 +123,11 @@ def _upstream(context: TaskContext) -> Finding:
     if not open_ones:
         return _undecided(context)
     names = [_format_upstream_task(context.memory, one, now) for one in open_ones]
-    expected = _forecast_start(context)
     return Finding(
         reason=Reason.WAITING_UPSTREAM,
         verdict=words.waiting_for_upstream(waits, total, names),
         says=_format_upstream(run, task),
-        expected=expected,
+        expected=_forecast_start(context),
         blockers=named([_blocker(context.memory, one, now) for one in open_ones], waits),
         numbers={"waiting": float(waits), "upstream": float(total)},
     )
@@ -171,10 +170,6 @@ def _format_upstream_task(memory: ShardMemory, task: Task, now: datetime) -> str
 def _blocker(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     says = _format_upstream_task(memory, task, now)
     return Blocker("task", task.id, says, task.tenant, task.priority)
-
-
-def _when(task: Task) -> datetime:
-    return task.ended_at or task.since
 
 
 # when the upstream tasks end

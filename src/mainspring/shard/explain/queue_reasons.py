@@ -114,12 +114,8 @@ def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_P
     for blocked_task in memory.queues.blocked.queues():
         task = blocked_task.first.task
         if only in {None, task.tenant}:
-            yield _Part(
-                of_blocked(diagnosis, blocked_task.first) or Reason.PRIORITY_QUEUE_WAIT,
-                blocked_task.length,
-                task.since,
-                task,
-            )
+            reason = of_blocked(diagnosis, blocked_task.first) or Reason.PRIORITY_QUEUE_WAIT
+            yield _Part(reason, blocked_task.length, task.since, task)
 
 
 def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:

@@ -202,7 +202,7 @@ def copy_ledger(ledger: LimitLedger) -> LimitLedger:
     """Return an independent copy."""
     other = LimitLedger()
     other.use, other.runs, other.shares = dict(ledger.use), dict(ledger.runs), dict(ledger.shares)
-    other.stamps, other.targets, other.asked = dict(ledger.stamps), dict(ledger.targets), dict(ledger.asked)
+    other.stamps, other.targets, other.requested = dict(ledger.stamps), dict(ledger.targets), dict(ledger.requested)
     other.rate_budgets = {limit: copy(rate_budget) for limit, rate_budget in ledger.rate_budgets.items()}
     other.not_before, other.freed = dict(ledger.not_before), set(ledger.freed)
     other.parked = {limit: set(shapes) for limit, shapes in ledger.parked.items()}

@@ -21,7 +21,7 @@ from mainspring.core.lifecycle.states import HELD_BY_WORKER
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
-from mainspring.core.placement.feasibility import ObstacleKind, is_feasible, obstacles
+from mainspring.core.placement.feasibility import is_feasible
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.errors import Broken
 from mainspring.shard.explain import matching
@@ -67,17 +67,6 @@ _LATELY = (15.0, 30.0, 60.0, 120.0)
 _MIN_ARRIVALS, _MAX_ARRIVALS = 5, 200
 _UNAVAILABLE = frozenset({WorkerStatus.LOST, WorkerStatus.GONE})
 _UNDER_WAY = HELD_BY_WORKER | {TaskState.QUEUED}
-_TEMPORARY = frozenset(
-    {
-        ObstacleKind.NO_CAPACITY,
-        ObstacleKind.RESERVED,
-        ObstacleKind.HELD,
-        ObstacleKind.UNCLAIMED,
-        ObstacleKind.NOT_READY,
-        ObstacleKind.APART,
-    }
-)
-"""Obstacles that may pass soon."""
 
 
 def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
@@ -300,10 +289,7 @@ def _could_take(memory: ShardMemory, task: Task, shape: Shape, worker: Worker) -
         return False
     if not (shape.labels or shape.zone or shape.affinity or memory.limits.zones or worker.refused):
         return True
-    return all(
-        one.kind in _TEMPORARY
-        for one in obstacles(shape, worker, affinity_of(memory, task, shape), "", memory.limits.zones)
-    )
+    return is_feasible(shape, worker, affinity_of(memory, task, shape), memory.limits.zones)
 
 
 def _spread(workers: list[Worker], most: int) -> list[Worker]:
@@ -331,9 +317,9 @@ def _copy_blocked(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator
         tasks = [blocked_task.task for blocked_task in memory.queues.blocked.waiting(subject, each)]
         if mine is not None and subject == mine[0] and task not in tasks:
             tasks.append(task)
-        said = memory.queues.blocked.subject_of(tasks[0]) if tasks else None
-        if said is not None:
-            yield CopiedBlocked(subject=subject, why=said[1], tasks=tuple(map(runs.take, tasks)))
+        found = memory.queues.blocked.subject_of(tasks[0]) if tasks else None
+        if found is not None:
+            yield CopiedBlocked(subject=subject, why=found[1], tasks=tuple(map(runs.take, tasks)))
 
 
 def _copy_gates(memory: ShardMemory, queues: _Queues, tenants: set[str], names: dict[str, str]) -> Gates:

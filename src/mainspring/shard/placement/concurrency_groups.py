@@ -92,8 +92,8 @@ def share_granted(turn: Turn, event: ShareGranted) -> None:
     if event.stamp != ledger.stamps.get(event.limit, 0):
         return
     ledger.shares[event.limit] = event.granted
-    if event.granted >= ledger.asked.get(event.limit, 0):
-        ledger.asked.pop(event.limit, None)
+    if event.granted >= ledger.requested.get(event.limit, 0):
+        ledger.requested.pop(event.limit, None)
     ledger.freed.add(event.limit)
 
 
@@ -112,7 +112,7 @@ def share_wanted(turn: Turn, event: ShareWanted) -> None:
 def rate_granted(turn: Turn, event: RateGranted) -> None:
     """Starts were granted under a rate limit."""
     ledger, group = turn.memory.limits.ledger, turn.memory.rules.groups.get(event.limit)
-    ledger.asked.pop(event.limit, None)
+    ledger.requested.pop(event.limit, None)
     if group is None or group.per_seconds is None:
         return
     more_at = event.more_at
@@ -176,7 +176,7 @@ def apply_rules(memory: ShardMemory, before: Mapping[str, GroupRow]) -> None:
             ledger.shares.pop(limit, None)
             ledger.rate_budgets.pop(limit, None)
             ledger.targets.pop(limit, None)
-        ledger.asked.pop(limit, None)
+        ledger.requested.pop(limit, None)
         ledger.not_before.pop(limit, None)
         ledger.freed.add(limit)
 
@@ -221,18 +221,18 @@ def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None
     if ledger.not_before.get(limit, turn.now) > turn.now:
         return
     if group.per_seconds is not None:
-        if limit not in ledger.asked:
-            ledger.asked[limit] = min(group.most, waiting, free_slots)
-            turn.batch.effects.append(RequestRate(limit, ledger.asked[limit]))
+        if limit not in ledger.requested:
+            ledger.requested[limit] = min(group.most, waiting, free_slots)
+            turn.batch.effects.append(RequestRate(limit, ledger.requested[limit]))
         return
     wanted = min(group.most, ledger.use.get(limit, 0) + waiting)
-    if wanted > max(ledger.shares.get(limit, 0), ledger.asked.get(limit, 0)):
+    if wanted > max(ledger.shares.get(limit, 0), ledger.requested.get(limit, 0)):
         _request_share(turn, limit, wanted)
 
 
 def _request_share(turn: Turn, limit: str, wanted: int) -> None:
     ledger = turn.memory.limits.ledger
-    ledger.asked[limit] = wanted
+    ledger.requested[limit] = wanted
     turn.batch.effects.append(RequestShare(limit, wanted, ledger.stamps.get(limit, 0)))
 
 
@@ -245,10 +245,10 @@ def _lower(turn: Turn, limit: str) -> None:
         del ledger.targets[limit]
     if lower >= share:
         return
-    if limit in ledger.asked:
-        ledger.asked[limit] = lower
+    if limit in ledger.requested:
+        ledger.requested[limit] = lower
     _write_share(turn, limit, lower)
-    ledger.asked.pop(limit, None)
+    ledger.requested.pop(limit, None)
     _wait(turn.memory, limit, turn.now + timedelta(seconds=_YIELD_SECONDS))
 
 
@@ -259,8 +259,8 @@ def _write_share(turn: Turn, limit: str, granted: int) -> None:
     ledger.shares[limit] = granted
     ledger.stamps[limit] = ledger.stamps.get(limit, 0) + 1
     turn.save_share(lowered(limit, memory.shard, granted))
-    if limit in ledger.asked:
-        _request_share(turn, limit, ledger.asked[limit])
+    if limit in ledger.requested:
+        _request_share(turn, limit, ledger.requested[limit])
 
 
 def _wait(memory: ShardMemory, limit: str, until: datetime) -> None:

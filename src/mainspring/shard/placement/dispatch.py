@@ -68,18 +68,20 @@ def _place_levels(turn: Turn, only: Shape | None) -> None:
     for priority in Priority:
         if memory.queues.suspended_from is not None and priority >= memory.queues.suspended_from:
             return
-        _place_reserved(turn, priority, only)
         _place_level(turn, priority, only, wake_count)
         if preemption.preempt(turn, priority, only):
-            _place_reserved(turn, priority, only)
             _place_level(turn, priority, only, wake_count)
         if turn.spent() or memory.queues.wake_count != wake_count:
             return
 
 
 def _place_level(turn: Turn, priority: Priority, only: Shape | None, wake_count: int) -> None:
-    """Give one lease at a time to the first tenant in order. Tenants that may not start anything are skipped."""
+    """Place ready reservations; then give one lease at a time to the first tenant in order.
+
+    Tenants that may not start anything are skipped.
+    """
     memory = turn.memory
+    _place_reserved(turn, priority, only)
     heads = QueueHeads(memory.queues, priority, only)
     tenants = TenantOrder(turn, priority, heads, memory.queues.tenants(priority, only=only))
     while heads.any_left() and not turn.spent() and memory.queues.wake_count == wake_count:

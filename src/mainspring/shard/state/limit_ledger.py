@@ -41,7 +41,7 @@ class LimitLedger:
         self.targets: dict[str, int] = {}
         """Target of a share that is being lowered, as usage allows."""
         self.rate_budgets: dict[str, RateBudget] = {}
-        self.asked: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
         """Requests without a reply, or not granted in full."""
         self.not_before: dict[str, datetime] = {}
         """Nothing is requested before that time."""

@@ -45,11 +45,11 @@ class StarvedQueues:
         """When a timer should fire, as far as known."""
         self._swept = -1.0
         """When queues of parked shapes were last marked."""
+        self._is_new = False
+        """Whether queues were added since then: there may be others of the same shape."""
         self._changed_workers: dict[str, None] = {}
         self.changed_workers: Mapping[str, None] = self._changed_workers
         """Workers with reservations of which a part may have become free."""
-        self._is_new = False
-        """Whether queues were added since then: there may be others of the same shape."""
         self._logged_at: dict[Shape, float] = {}
         """When each shape was last logged, oldest first."""
         self.max_logged = _MAX_LOGGED

@@ -32,7 +32,7 @@ _VISITS_PER_ROW = 8
 def continue_operation(turn: Turn, event: BulkOperationStep) -> None:
     """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
     backlog, run, key = turn.memory.backlog, turn.memory.runs.get(event.run_id), (event.kind, event.parent)
-    backlog.bulk_operations.take(event)
+    backlog.bulk_operations.discard(event)
     if run is None or run.run.held is not None or key not in run.bulk_operations:
         return
     end = step(turn, run, run.bulk_operations[key])
@@ -51,15 +51,15 @@ def step(turn: Turn, run: RunMemory, operation: BulkOperation) -> Step:
     pace = run_pacing.PACES.get(operation.kind)
     left = None if pace is None else run_pacing.allowance(turn.memory, run, pace, operation.total - operation.done)
     used, most = _used(run, operation), max(1, turn.budget) * _VISITS_PER_ROW
-    end = Step.OVER
+    end = Step.DONE
     while operation.done < operation.total:
         if not most or turn.spent():
             end = Step.MORE
             break
-        if (left is not None and _used(run, operation) - used >= left) or _must_wait(run, operation):
+        task = run.tasks[operation.done] if operation.done < len(run.tasks) else None
+        if (left is not None and _used(run, operation) - used >= left) or _must_wait(run, operation, task):
             end = Step.LATER
             break
-        task = _created_task(run, operation)
         if task is None and create is not None:
             create(turn, run, operation)
         elif task is not None and visit is not None:
@@ -71,7 +71,7 @@ def step(turn: Turn, run: RunMemory, operation: BulkOperation) -> Step:
     if left is not None and pace is not None:
         run_pacing.charge(turn.memory, run, pace, _used(run, operation) - used)
     turn.save_bulk_operation(operation)
-    if end is Step.OVER:
+    if end is Step.DONE:
         run.bulk_operations.pop((operation.kind, operation.parent), None)
         if operation.kind is BulkOperationKind.REOPEN:
             run.reopening.pop(operation.parent, None)
@@ -92,11 +92,10 @@ def _used(run: RunMemory, operation: BulkOperation) -> int:
     return operation.done if operation.kind in DYNAMIC_KINDS else run.counts.get(S.QUEUED, 0)
 
 
-def _must_wait(run: RunMemory, operation: BulkOperation) -> bool:
+def _must_wait(run: RunMemory, operation: BulkOperation, task: Task | None) -> bool:
     """Whether the next task may have to restart while tasks are still being added: what it created must be complete."""
     if operation.kind is not BulkOperationKind.REOPEN or run.dynamic_tasks is None or not run.is_expanding():
         return False
-    task = _created_task(run, operation)
     return task is not None and task.state in FINAL and not run.is_replaced(task)
 
 
@@ -161,10 +160,6 @@ def _reopen(turn: Turn, run: RunMemory, operation: BulkOperation, task: Task) ->
         turn.memory.queues.restore(task, turn.memory.shape(task))
     else:
         reopen.withdraw_stop(turn, task, operation.parent)
-
-
-def _created_task(run: RunMemory, operation: BulkOperation) -> Task | None:
-    return run.tasks[operation.done] if operation.done < len(run.tasks) else None
 
 
 _CREATIONS: dict[BulkOperationKind, Callable[[Turn, RunMemory, BulkOperation], None]] = {

@@ -120,23 +120,13 @@ def label(run: RunMemory, found: FanOut, index: int) -> str:
     return given
 
 
-def stopped_at_limit(run: RunMemory) -> list[Task]:
-    """Tasks whose fan-out exceeds the limit, waiting for a person."""
-    if run.dynamic_tasks is None:
-        return []
-    made = (run.tasks[position] for position in sorted(run.job.templates) if position < len(run.tasks))
-    return [
-        task
-        for task in made
-        if task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit is not None
-    ]
-
-
 def resolve_limit_alert(turn: Turn, run: RunMemory) -> None:
     """Resolve the alerts of a run that the limit had paused: a person has decided."""
-    for task in stopped_at_limit(run):
-        limit = _max_fan_out(turn, run)
-        turn.batch.outbox.append(alerts.fan_out_limit(task, 0, limit, turn.now, resolved=True))
+    for position in sorted(run.job.templates):
+        task = run.tasks[position] if position < len(run.tasks) else None
+        if task is not None and task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit:
+            limit = _max_fan_out(turn, run)
+            turn.batch.outbox.append(alerts.fan_out_limit(task, 0, limit, turn.now, resolved=True))
 
 
 def _max_fan_out(turn: Turn, run: RunMemory) -> int:

@@ -31,7 +31,7 @@ from mainspring.shard.tasks import fan_out as expansions
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_UNSUCCESSFUL = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
+_NOT_SUCCEEDED = FINAL - {S.SUCCEEDED}
 REPLACED = "its creator was restarted"
 LIST_REBUILT = "the source of its list was restarted"
 _READY = Decision(state=S.QUEUED, because="dependencies met")
@@ -40,7 +40,7 @@ _READY = Decision(state=S.QUEUED, because="dependencies met")
 class Step(StrEnum):
     """Result of a step of work that may exceed a batch."""
 
-    OVER = "over"
+    DONE = "done"
     MORE = "more"
     """The turn's budget is used up."""
     LATER = "later"
@@ -247,7 +247,7 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
 
 def decide_again(turn: Turn, event: TaskUndecided) -> None:
     """Decide a task that was found while loading, if it is ready."""
-    turn.memory.backlog.undecided.take(event)
+    turn.memory.backlog.undecided.discard(event)
     run = turn.memory.runs.get(event.run_id)
     if run is not None:
         free_if_ready(turn, run, run.tasks[event.position])
@@ -256,7 +256,7 @@ def decide_again(turn: Turn, event: TaskUndecided) -> None:
 def step(turn: Turn, event: PropagationStep) -> None:
     """Notify more children of an ended task. A held run is skipped until a person resumes it."""
     backlog, run = turn.memory.backlog, turn.memory.runs.get(event.run_id)
-    backlog.propagations.take(event)
+    backlog.propagations.discard(event)
     if run is None or run.run.held is not None or event.position not in run.propagations:
         return
     end = propagate(turn, run, event.position)
@@ -272,7 +272,7 @@ def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
     notified = run.propagations[position]
     ready = run.counts.get(S.QUEUED, 0)
     most = run_pacing.allowance(turn.memory, run, PacedOperation.READINESS, len(children) - notified)
-    end = Step.OVER
+    end = Step.DONE
     while notified < len(children):
         if turn.spent():
             end = Step.MORE
@@ -288,7 +288,7 @@ def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
                 _notify_child(turn, run, child)
     if most is not None:
         run_pacing.charge(turn.memory, run, PacedOperation.READINESS, run.counts.get(S.QUEUED, 0) - ready)
-    if end is Step.OVER:
+    if end is Step.DONE:
         del run.propagations[position]
     else:
         run.propagations[position] = notified
@@ -339,7 +339,7 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
     if not parents:
         return _READY
     conditions = run.conditions(task.position)
-    if conditions is None and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
+    if conditions is None and not any(run.counts.get(state) for state in _NOT_SUCCEEDED):
         return _READY
     upstreams: list[Upstream] = []
     for number in parents:
@@ -358,13 +358,13 @@ def decide_early(run: RunMemory, task: Task) -> Decision | None:
     For diagnosis. Other upstream results may change the reason, but never start the task.
     """
     conditions = run.conditions(task.position) or {}
-    if not conditions and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
+    if not conditions and not any(run.counts.get(state) for state in _NOT_SUCCEEDED):
         return None
     over: list[Upstream] = []
     for number in run.parents(task.position):
         made = (run.tasks[position] for position in run.created_at(number))
         when = conditions.get(number) if run.fan_out_at(number) is None else None
-        over += [_upstream(one, when) for one in made if one.state in _UNSUCCESSFUL or (when and one.state in FINAL)]
+        over += [_upstream(one, when) for one in made if one.state in _NOT_SUCCEEDED or (when and one.state in FINAL)]
     decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
     return None if decision.state is S.QUEUED else decision
 

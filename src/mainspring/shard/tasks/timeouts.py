@@ -74,13 +74,13 @@ def restore_progress(memory: ShardMemory) -> None:
         _watch_progress(memory, memory.attempts[attempt])
 
 
-def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
+def progressed(memory: ShardMemory, task: Task, report: Progress) -> None:
     """Record the progress of an attempt, and when it last changed."""
-    known, note = memory.attempts.details(said.attempt).progress, said.note[:MAX_NOTE_CHARS]
-    if known is not None and (known.percent, known.note) == (said.percent, note):
+    known, note = memory.attempts.details(report.attempt).progress, report.note[:MAX_NOTE_CHARS]
+    if known is not None and (known.percent, known.note) == (report.percent, note):
         return
-    progress = AttemptProgress(percent=said.percent, note=note, moved=memory.shard_time)
-    memory.attempts.record(said.attempt, progress=progress)
+    progress = AttemptProgress(percent=report.percent, note=note, moved=memory.shard_time)
+    memory.attempts.record(report.attempt, progress=progress)
     if known is None:
         _watch_progress(memory, task)
 

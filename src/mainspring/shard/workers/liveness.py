@@ -145,9 +145,7 @@ def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
     elif silent_seconds >= scheduler_settings.lost_after_seconds:
         _mark_lost(turn, worker)
     elif silent_seconds >= scheduler_settings.suspect_after_seconds:
-        if worker.status is WorkerStatus.READY:
-            worker.status = WorkerStatus.SUSPECT
-            turn.memory.refresh(worker)
+        _suspect(turn, worker)
         _set_silence_timer(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
     else:
         _set_silence_timer(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
@@ -198,9 +196,7 @@ def receipt_due(turn: Turn, timer: happened.TimerDue) -> None:
             stop_requests.disown(turn, worker.id, attempt)
     if worker.claim_slots is not None:
         return
-    if worker.status is WorkerStatus.READY:
-        worker.status = WorkerStatus.SUSPECT
-        turn.memory.refresh(worker)
+    _suspect(turn, worker)
     turn.batch.effects.append(CloseLink(worker.id, worker.session))
 
 
@@ -224,6 +220,12 @@ def _reclaim(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> No
         reports.give_back(turn, task, because=because)
     else:
         reports.lose(turn, task, because=because, worker_lost=worker_lost)
+
+
+def _suspect(turn: Turn, worker: Worker) -> None:
+    if worker.status is WorkerStatus.READY:
+        worker.status = WorkerStatus.SUSPECT
+        turn.memory.refresh(worker)
 
 
 def _mark_lost(turn: Turn, worker: Worker) -> None:

@@ -102,10 +102,10 @@ def extension(turn: Turn, event: happened.ExtensionRequested) -> None:
 
 def progressed(turn: Turn, event: happened.WorkerHeartbeat) -> None:
     """Record the progress of a worker's attempts."""
-    for said in event.progress:
-        task = _find_held(turn, event, said.attempt)
+    for report in event.progress:
+        task = _find_held(turn, event, report.attempt)
         if task is not None:
-            limits.progressed(turn.memory, task, said)
+            limits.progressed(turn.memory, task, report)
 
 
 def give_back(turn: Turn, task: Task, *, because: str) -> None:
