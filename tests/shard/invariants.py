@@ -203,7 +203,7 @@ def _check_groups(memory: ShardMemory) -> None:
         counted.update(lease.shape.groups)
     for run in memory.runs.values():
         assert {task.position: task for task in run.tasks if task.state in HELD_BY_WORKER} == run.live
-        if run.job.spec.groups and limit_ledger.is_in(run):
+        if run.job.spec.groups and limit_ledger.is_admitted(run):
             assert run.run.id in memory.limits.ledger.runs, f"{run.run.id} has begun, and does not count"
     for run_id, limits in memory.limits.ledger.runs.items():
         assert limits == limit_ledger.limits_of(memory.runs[run_id])

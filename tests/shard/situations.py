@@ -27,7 +27,7 @@ P0, P1, P2 = Priority
 
 def known(world: World, tenant: str, name: str, seconds: float = 60.0) -> None:
     for _ in range(5):
-        world.shard.memory.durations.record(tenant, "job", name, seconds, life=world.shard.memory.life)
+        world.shard.memory.durations.record(tenant, "job", name, seconds, life=world.shard.memory.shard_time)
 
 
 def _busy(world: World, amount: float, priority: Priority = P1, name: str = "busy") -> None:

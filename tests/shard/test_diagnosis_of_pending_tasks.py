@@ -31,7 +31,7 @@ def test_upstream_tasks_are_named_with_their_activity(world: World) -> None:
 
     found = why(world, "last")
     assert (found.reason, holding(found)) == (Reason.WAITING_UPSTREAM, words.UPSTREAM)
-    assert found.verdict == "Waiting for 2 of 3 upstream tasks: a (running), c (assigned)"
+    assert found.numbers == {"waiting": 2, "upstream": 3}
     assert blockers(found) == [world.task("a").id, world.task("c").id]
     assert next(gate.says for gate in found.gates if gate.name == words.UPSTREAM) == "1/3"
 

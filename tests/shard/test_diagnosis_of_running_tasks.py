@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from mainspring.core.explain import messages
 from mainspring.core.explain.diagnosis import STALE_SECONDS, ExpectedKind, Reason
 from mainspring.core.model.task import TaskState
@@ -20,7 +22,7 @@ S = TaskState
 def took(world: World, *seconds: float) -> None:
     """Record durations of the task `t`."""
     for one in seconds:
-        world.shard.memory.durations.record("acme", "job", "t", one, life=world.shard.memory.life)
+        world.shard.memory.durations.record("acme", "job", "t", one, life=world.shard.memory.shard_time)
 
 
 def moves(world: World, percent: float) -> None:
@@ -35,7 +37,8 @@ def test_a_task_that_runs_as_usual_has_no_reason(world: World) -> None:
     world.advance(30, heard=["w1"])
 
     found = why(world, "t")
-    assert (found.reason, found.verdict) == (None, "Running on w1 for 30s, usually 1m 00s")
+    assert found.reason is None
+    assert (found.numbers["running_seconds"], found.numbers["usual_seconds"]) == (30, 60)
     assert (found.blockers, found.suggestions, found.expected) == ((), (), None)
 
 
@@ -47,7 +50,7 @@ def test_a_task_over_its_usual_duration_with_progress_is_slow(world: World) -> N
 
     found = why(world, "t")
     assert found.reason is Reason.RUNNING_SLOW
-    assert found.verdict == "Running 1m 20s, usually 1m 00s, still making progress (61 %)"
+    assert [found.numbers[name] for name in ("running_seconds", "usual_seconds", "percent")] == [80, 60, 61]
 
 
 def test_a_task_that_stops_reporting_progress_is_stuck(world: World) -> None:
@@ -58,7 +61,7 @@ def test_a_task_that_stops_reporting_progress_is_stuck(world: World) -> None:
 
     found = why(world, "t")
     assert found.reason is Reason.STUCK
-    assert "no progress for 2m 10s" in found.verdict
+    assert found.numbers["silent_seconds"] == pytest.approx(130)
     assert messages.WORKER_ANSWERS in found.ruled_out
 
     moves(world, 11.0)

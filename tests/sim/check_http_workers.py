@@ -208,25 +208,25 @@ class ClaimCheck:
     def look(self, leader: Leader, worker: Worker) -> None:
         """Check that a live leader waits for no HTTP worker that is long overdue."""
         shard, memory = leader.shard, leader.shard.memory
-        quiet = memory.life - worker.last_heartbeat
-        idle = not worker.leases and not worker.wants
+        quiet = memory.shard_time - worker.last_heartbeat
+        idle = not worker.leases and not worker.claim_slots
         most = 2 * self._silence + _LONGEST_TASK + _SLACK
         self._require("LIV-1", not idle or quiet < most, f"{worker.id} is idle for {quiet:.0f} s")
         for lease in worker.leases.values():
             for attempt, task in lease.members.items():
                 if task.state is S.RUNNING:
                     self._seen.pop(attempt, None)
-                    silent = memory.life - lease.last_heartbeat
+                    silent = memory.shard_time - lease.last_heartbeat
                     story = f"nothing was said of {attempt} for {silent:.0f} s, and it is still {worker.id}'s"
                     self._require("LIV-1", silent < self._silence + _SLACK, story)
                     continue
                 before, since, was_nobodys = self._seen.get(attempt, (None, 0.0, False))
                 is_nobodys = self._nobodys.get(attempt) == leader.term.nonce
                 if before is not shard or was_nobodys is not is_nobodys:
-                    since = memory.life
+                    since = memory.shard_time
                     self._seen[attempt] = (shard, since, is_nobodys)
                 most = _AT_ONCE if is_nobodys else max(self._silence, self._hold(attempt)) + _SLACK
-                waits = memory.life - since
+                waits = memory.shard_time - since
                 story = f"{attempt} waits for {worker.id} to start it, {waits:.0f} s; nobody has it: {is_nobodys}"
                 self._require("LIV-3", waits < most, story)
 

@@ -56,8 +56,8 @@ def _look_at(world: World, leader: Leader) -> None:
         require("I-45", not found, f"{[(task.id, task.state, fault) for task, fault in found]} in {run.run.state}")
     use: dict[str, Resources] = {}
     for worker in memory.workers.values():
-        if worker.wants is None:
-            quiet = memory.life - worker.last_heartbeat
+        if worker.claim_slots is None:
+            quiet = memory.shard_time - worker.last_heartbeat
             story = f"{worker.id} has been silent for {quiet:.0f} s, and is still here"
             require("LIV-1", quiet < LONGEST_SILENCE, story)
         else:

@@ -26,9 +26,8 @@ from mainspring.shard.state.limit_ledger import LimitLedger
 from mainspring.shard.state.limits import Limits
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.tasks import deadlines
+from mainspring.shard.tasks import deadlines, progress
 from mainspring.shard.turn import Turn
-from mainspring.shard.workers import reports
 from tests.sim.mutation import Mutation, instead_of, patched, without, without_handler
 
 _P2 = frozenset({Priority.P2})
@@ -93,7 +92,7 @@ def _kept_in_mind() -> AbstractContextManager[None]:
 
 def _unless_loading(real: Callable[..., None]) -> Callable[..., None]:
     def restore(memory: ShardMemory, task: Task) -> None:
-        if memory.life > 0:
+        if memory.shard_time > 0:
             real(memory, task)
 
     return restore
@@ -158,7 +157,7 @@ def _old_rules(real: Any, self: Shard, *args: Any, **kwargs: Any) -> None:
     self.memory.limits.rules = replace(rules, quotas={}, freezes=())
 
 
-@instead_of(reports, "_requeue")
+@instead_of(progress, "queue_again")
 def _counts_as_a_try(real: Any, turn: Turn, run: Any, task: Task, **kwargs: Any) -> None:
     if "preempted" in kwargs["because"] and task.tries + 1 < run.spec(task.position).max_attempts:
         task.tries += 1
@@ -227,7 +226,7 @@ SHARING_MUTATIONS = (
     Mutation("zones of a pool", "zones of the pool are ignored", _no_zones, 35),
     Mutation("slot of a group", "admitted runs and tasks do not count", _no_slots, 2),
     Mutation("share of a group", "a shard uses the whole limit instead of its share", _whole_limit, 2),
-    Mutation("rate of a group", "starts are not deducted from the allowance", without(concurrency_groups, "spend"), 5),
+    Mutation("rate of a group", "starts are not deducted from the allowance", without(LimitLedger, "spend"), 5),
     Mutation("rules of a new leader", "a new leader begins without quotas and freezes", _old_rules),
     Mutation("preempted attempts", "a preempted attempt counts", _counts_as_a_try),
     Mutation("log of placements", "the decision log names another worker than the chosen one", _tells_of_another),

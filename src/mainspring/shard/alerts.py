@@ -20,18 +20,14 @@ _WARNINGS = frozenset({A.RUNNING_LONG, A.STALLED, A.RUN_AT_RISK})
 def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """A task is quarantined until a person clears it; or it was released."""
     summary = f"{task.name} was released" if resolved else f"{task.name} is quarantined: {task.because}"
-    return alert_row(_about_task(A.QUARANTINED, task, summary, at, resolved=resolved), f"{task.id}:{task.seq}:held")
+    return _about_task(A.QUARANTINED, f"{task.id}:{task.seq}:held", task, summary, at, resolved=resolved)
 
 
-def attempt(kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime) -> OutboxRow:
-    """A running attempt has a problem."""
-    return alert_row(_about_task(kind, task, summary, at), f"{attempt_id}:{kind}")
-
-
-def attempt_resolved(kind: AlertKind, task: Task, attempt_id: str, at: datetime) -> OutboxRow:
-    """The attempt that had a problem has ended."""
-    summary = f"the attempt of {task.name} has ended"
-    return alert_row(_about_task(kind, task, summary, at, resolved=True), f"{attempt_id}:{kind}")
+def attempt(
+    kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime, *, resolved: bool = False
+) -> OutboxRow:
+    """A running attempt has a problem; or it has ended."""
+    return _about_task(kind, f"{attempt_id}:{kind}", task, summary, at, resolved=resolved)
 
 
 def circuit(kind: str, circuit: CircuitBreaker, shard: str, at: datetime, *, resolved: bool = False) -> OutboxRow:
@@ -58,9 +54,8 @@ def event_rejected(record: str, shard: str, event: str, subject: str, fault: str
 def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> OutboxRow:
     """A task would fan out beyond the limit, and its run is paused; or a person has decided."""
     summary = f"{task.name}: {task.because}" if not resolved else f"{task.name}: resumed or cancelled"
-    alert = _about_task(A.FAN_OUT_LIMIT, task, summary, at, resolved=resolved)
-    alert.details.update({"items": items, "allowed": allowed})
-    return alert_row(alert, f"{task.id}:{task.seq}:limit")
+    row_id = f"{task.id}:{task.seq}:limit"
+    return _about_task(A.FAN_OUT_LIMIT, row_id, task, summary, at, resolved=resolved, items=items, allowed=allowed)
 
 
 def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> OutboxRow:
@@ -107,12 +102,14 @@ def _about_deadline(
 
 def unexplained(task: Task, fault: str, at: datetime) -> OutboxRow:
     """A task was found that nothing would have moved on. It was decided again."""
-    return alert_row(_about_task(A.UNEXPLAINED, task, f"{task.name}: {fault}", at), f"{task.id}:{task.seq}:unexplained")
+    return _about_task(A.UNEXPLAINED, f"{task.id}:{task.seq}:unexplained", task, f"{task.name}: {fault}", at)
 
 
-def _about_task(kind: AlertKind, task: Task, summary: str, at: datetime, *, resolved: bool = False) -> Alert:
-    details: _Details = {"run": task.run_id, "task": task.id, "name": task.name, "attempt": task.attempt}
-    return _alert(kind, task.id, task.tenant, summary, details, at, resolved=resolved)
+def _about_task(
+    kind: AlertKind, row_id: str, task: Task, summary: str, at: datetime, *, resolved: bool = False, **more: int
+) -> OutboxRow:
+    details: _Details = {"run": task.run_id, "task": task.id, "name": task.name, "attempt": task.attempt, **more}
+    return alert_row(_alert(kind, task.id, task.tenant, summary, details, at, resolved=resolved), row_id)
 
 
 def _alert(

@@ -34,33 +34,23 @@ _MAX_EXPLAINED_WORKERS = 64
 """Pools of up to this size get a reason for each worker. That takes 0.1 ms."""
 
 
-def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
+def placed(turn: Turn, lease_id: str, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
     """Record that these tasks are about to get one lease on a worker."""
     memory = turn.memory
-    if not is_sampled(room_id, memory.scheduler_settings.decisions_sampled_per_1000):
+    if not is_sampled(lease_id, memory.scheduler_settings.decisions_sampled_per_1000):
         return
     worker_count = len(memory.workers.open.all)
-    reserving_worker = next(
-        (task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None
-    )
-    free = worker.free if reserving_worker is None else worker.free_for(reserving_worker.id)
+    reserved = [task.id for task in tasks if task.reserved is not None and task.reserved.worker == worker.id]
+    free = worker.free_for(reserved[0]) if reserved else worker.free
     for task in tasks:
         affinity = affinity_of(memory, task, shape)
-        workers_examined = (
-            1
-            if reserving_worker is not None
-            else worker_count
-            if affinity.affinity is None and worker_count <= SAMPLE
-            else None
-        )
+        is_small = affinity.affinity is None and worker_count <= SAMPLE
+        examined = 1 if reserved else worker_count if is_small else None
         why = placement_reason(
-            was_reserved=reserving_worker is not None,
-            workers_examined=workers_examined,
-            worker_count=worker_count,
-            group_size=len(tasks),
+            was_reserved=bool(reserved), workers_examined=examined, worker_count=worker_count, group_size=len(tasks)
         )
         _note(
-            turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=workers_examined,
+            turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=examined,
             score=score_of(shape, worker, memory.workers.open, affinity), attempt=task.attempt + 1,
         )  # fmt: skip
 
@@ -79,15 +69,14 @@ def preempts(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
         _note(
             turn, DecisionKind.PREEMPTS, task, turn.memory.shape(task),
             preemption_reason(mode, victims, plan.workers_examined), worker=plan.worker,
-            free=plan.worker.free_for(task.id),
-            workers_examined=plan.workers_examined, victims=victims,
+            free=plan.worker.free_for(task.id), workers_examined=plan.workers_examined, victims=victims,
         )  # fmt: skip
 
 
 def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
-    if not memory.queues.starved.should_log(shape, memory.life):
+    if not memory.queues.starved.should_log(shape, memory.shard_time):
         return
     head = memory.queues.first(priority, tenant, shape)
     if head is None:
@@ -97,14 +86,7 @@ def no_capacity(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> No
         affinity, zones = affinity_of(memory, head, shape), memory.limits.zones
         found = [obstacles(shape, worker, affinity, head.id, zones) for worker in memory.workers.values()]
         why = explain(shape, found)
-    _note(
-        turn,
-        DecisionKind.NO_CAPACITY,
-        head,
-        shape,
-        why,
-        workers_examined=worker_count,
-    )
+    _note(turn, DecisionKind.NO_CAPACITY, head, shape, why, workers_examined=worker_count)
 
 
 def _note(
@@ -116,12 +98,12 @@ def _note(
     number = len(turn.batch.decisions)
     if number >= MAX_DECISIONS_PER_BATCH and not victims:
         return
-    where = None if worker is None else worker.id
+    worker_id = None if worker is None else worker.id
     decision = Decision(
-        id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"), at=turn.now, kind=kind,
+        id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {worker_id}"), at=turn.now, kind=kind,
         shard=turn.memory.shard, tenant=task.tenant, task_id=task.id, run_id=task.run_id, name=task.name,
-        attempt=task.attempt if attempt is None else attempt, priority=task.priority, request=shape, worker_id=where,
-        free=free, score=score, workers_examined=workers_examined, victims=tuple((victims or [])[:MAX_NAMED]),
-        victim_count=len(victims or []), why=why, version=__version__,
+        attempt=task.attempt if attempt is None else attempt, priority=task.priority, request=shape,
+        worker_id=worker_id, free=free, score=score, workers_examined=workers_examined,
+        victims=tuple((victims or [])[:MAX_NAMED]), victim_count=len(victims or []), why=why, version=__version__,
     )  # fmt: skip
     turn.batch.decisions.append(decision)

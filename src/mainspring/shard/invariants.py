@@ -41,12 +41,8 @@ def check(turn: Turn) -> None:
 
 def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
     """Tasks of a run that nothing will ever move on, each with its fault."""
-    found = []
-    for task in run.tasks:
-        fault = None if task.state in FINAL else _fault(memory, run, task)
-        if fault is not None:
-            found.append((task, fault))
-    return found
+    faults = ((task, _fault(memory, run, task)) for task in run.tasks if task.state not in FINAL)
+    return [(task, fault) for task, fault in faults if fault is not None]
 
 
 def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
@@ -76,8 +72,7 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
 
 def _repair(turn: Turn, run: RunMemory, task: Task, fault: str) -> None:
     turn.batch.outbox.append(alerts.unexplained(task, fault, turn.now))
-    run.waiting[task.position] = progress.count_waiting(run, task.position)
-    if task.state is S.QUEUED:
+    is_queued = task.state is S.QUEUED
+    progress.count_again(turn, run, task)
+    if is_queued:
         turn.memory.queues.restore(task, turn.memory.shape(task))
-    elif task.state is S.PENDING and not run.waiting[task.position] and task.due_at is None:
-        progress.free(turn, run, task)

@@ -38,8 +38,8 @@ _MAX_FAULT_CHARS = 1_000
 def reject(turn: Turn, event: happened.Event, fault: str) -> None:
     """Record an event that could not be applied, and hold its owner."""
     fault = _sanitize(fault, _MAX_FAULT_CHARS)
-    subject = _hold_owner(turn, event, fault)
-    kind = happened.name_of(event)
+    _hold_owner(turn, event, fault)
+    subject, kind = _subject_of(event), happened.name_of(event)
     record = RejectedEvent(
         id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
         subject=_sanitize(subject, _MAX_FAULT_CHARS), event=_describe(event), fault=fault, at=turn.now,
@@ -48,25 +48,22 @@ def reject(turn: Turn, event: happened.Event, fault: str) -> None:
     turn.batch.outbox.append(alerts.event_rejected(record.id, turn.memory.shard, kind, record.subject, fault, turn.now))
 
 
-def _hold_owner(turn: Turn, event: happened.Event, fault: str) -> str:
-    """Move the owner of an event to a state that only a person can end; return its id."""
+def _hold_owner(turn: Turn, event: happened.Event, fault: str) -> None:
+    """Move the owner of an event to a state that only a person can end.
+
+    Other events block nothing: the shard continues as if they had not arrived.
+    """
     match event:
-        case happened.AttemptStarted() | happened.AttemptEnded() | happened.AttemptReturned():
+        case happened.AttemptStarted() | happened.AttemptEnded() | happened.AttemptReturned() | ClaimEnded():
+            has_ended = isinstance(event, happened.AttemptEnded | ClaimEnded)
             task = turn.memory.attempts.get(event.attempt)
             if task is not None and task.worker_id == event.worker:
-                _quarantine(turn, task, fault, gone=isinstance(event, happened.AttemptEnded))
+                _quarantine(turn, task, fault, has_ended=has_ended)
             if isinstance(event, happened.AttemptEnded):
                 verdict = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, verdict))
-            return event.attempt
-        case happened.CheckpointSaved() | happened.ExtensionRequested():
-            return event.attempt
-        case ClaimEnded():
-            task = turn.memory.attempts.get(event.attempt)
-            if task is not None and task.worker_id == event.worker:
-                _quarantine(turn, task, fault, gone=True)
-            turn.respond(event, ActionStatus.REFUSED, fault)
-            return event.attempt
+            elif isinstance(event, ClaimEnded):
+                turn.respond(event, ActionStatus.REFUSED, fault)
         case happened.RunArrived() | happened.RunUnreadable():
             row = turn.memory.runs.current(event.run)
             if row is not None and row.state not in FINAL_RUN:
@@ -75,33 +72,42 @@ def _hold_owner(turn: Turn, event: happened.Event, fault: str) -> str:
                 if row.adopted_at is not None:
                     update_state(row, RunState.PAUSED, turn.now)
                 turn.batch.runs.append(row)
-            return event.run.id
         case happened.PlaceShape():
             turn.memory.queues.park_faulty(event.shape, fault)
-            return str(event.shape)
         case happened.TimerDue():
             _quarantine(turn, turn.memory.runs.find(event.subject), fault)
             _hold_run(turn, event.subject, fault)
-            return event.subject
         case happened.BulkOperationStep() | happened.PropagationStep() | happened.TaskUndecided():
             _hold_run(turn, event.run_id, fault)
-            return event.run_id
         case happened.ActionRequest():
             turn.respond(event, ActionStatus.REFUSED, fault)
-            return _forget_act(turn, event)
+            if isinstance(event, happened.RunAction):
+                turn.memory.runs.drop_override(event.run_id)
         case _:
-            return _subject_of(event)
+            pass
 
 
 def _subject_of(event: happened.Event) -> str:
-    """The subject of an event that blocks nothing: the shard continues as if it had not arrived."""
+    """The id of what an event is about."""
     match event:
-        case happened.WorkerEvent():
+        case happened.AttemptStarted() | happened.AttemptEnded() | happened.AttemptReturned() | ClaimEnded():
+            return event.attempt
+        case happened.CheckpointSaved() | happened.ExtensionRequested():
+            return event.attempt
+        case happened.RunArrived() | happened.RunUnreadable():
+            return event.run.id
+        case happened.PlaceShape():
+            return str(event.shape)
+        case happened.TimerDue():
+            return event.subject
+        case happened.BulkOperationStep() | happened.PropagationStep() | happened.TaskUndecided():
+            return event.run_id
+        case happened.RunAction():
+            return event.run_id
+        case happened.WorkerEvent() | happened.WorkerAction() | ClaimCall() | ClaimAbandoned():
             return event.worker
         case happened.WorkerSilent():
             return event.row.id
-        case ClaimAbandoned():
-            return event.worker
         case happened.ShareGranted() | happened.ShareWanted() | happened.RateGranted():
             return event.limit
         case happened.RulesChanged():
@@ -110,23 +116,12 @@ def _subject_of(event: happened.Event) -> str:
             return ""
 
 
-def _forget_act(turn: Turn, event: happened.ActionRequest) -> str:
-    match event:
-        case happened.RunAction():
-            turn.memory.runs.drop_override(event.run_id)
-            return event.run_id
-        case happened.WorkerAction() | ClaimCall():
-            return event.worker
-        case _:
-            return ""
-
-
-def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False) -> None:
-    """Quarantine a task; kill its process unless that is known to be gone. A run that is ending is not held up."""
+def _quarantine(turn: Turn, task: Task | None, fault: str, *, has_ended: bool = False) -> None:
+    """Quarantine a task; kill its process unless that has ended. A run that is ending is not held up."""
     if task is None or task.state in FINAL or task.state is TaskState.QUARANTINED:
         return
     if task.attempt_id is not None:
-        if not gone:
+        if not has_ended:
             stop_requests.disown(turn, task.worker_id or "", task.attempt_id)
         turn.end_attempt(task, AttemptEnd.REJECTED, why=fault)
     turn.move(task, TaskState.QUARANTINED, by="shard", because=fault)
@@ -134,7 +129,7 @@ def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False
     if run.run.cancelled_by is not None or run.run.timed_out:
         progress.cancel_unstarted(turn, run, task)
     elif run.is_replaced(task):
-        progress.cancel(turn, run, task, by="shard", because=progress.REPLACED, cause=None)
+        progress.cancel(turn, run, task, by="shard", because=progress.REPLACED)
 
 
 def _hold_run(turn: Turn, run_id: str, fault: str) -> None:

@@ -158,7 +158,7 @@ class Shard:
         turn.grant_quarter()
         self._cut_short = not dispatch.place(turn)
         memory = self.memory
-        turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.life, now=now)
+        turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.shard_time, now=now)
         self._cut_short = self._cut_short or turn.spent()
         return turn.close()
 

@@ -75,13 +75,13 @@ class Turn:
         """Runs whose tasks have changed state."""
         self._marked: set[str] = set()
         """Runs whose own columns have changed."""
-        self._spreads: dict[tuple[str, BulkOperationKind, str], BulkOperation] = {}
+        self._bulk_operations: dict[tuple[str, BulkOperationKind, str], BulkOperation] = {}
         self._opened: set[tuple[str, BulkOperationKind, str]] = set()
         self._workers: dict[str, WorkerRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._breakers: dict[tuple[str, str], BreakerRow] = {}
         self._shares: dict[str, ShareRow] = {}
-        self._tallies: dict[tuple[str, datetime], FailureCountRow] = {}
+        self._failure_counts: dict[tuple[str, datetime], FailureCountRow] = {}
         self._blocked_or_released = 0
         """Tasks that were blocked or released: no row is written, but it takes time."""
         self._signals = False
@@ -129,8 +129,8 @@ class Turn:
         elif to is S.QUARANTINED:
             self.batch.outbox.append(alerts.quarantined(task, self.now))
         elif to is S.FAILED or to is S.TIMED_OUT:
-            tally = self.memory.limits.failures.record(self.memory.shard, task.tenant, self.now)
-            self._tallies[tally.tenant, tally.since] = tally
+            row = self.memory.limits.failures.record(self.memory.shard, task.tenant, self.now)
+            self._failure_counts[row.tenant, row.since] = row
 
     def delay(self, task: Task, due_at: datetime) -> None:
         """Make a PENDING task wait until a time, or until a later one."""
@@ -212,7 +212,8 @@ class Turn:
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
         for kind in sorted(self.memory.attempts.details(task.attempt_id).alerts):
-            self.batch.outbox.append(alerts.attempt_resolved(kind, task, task.attempt_id, self.now))
+            summary = f"the attempt of {task.name} has ended"
+            self.batch.outbox.append(alerts.attempt(kind, task, task.attempt_id, summary, self.now, resolved=True))
         self.batch.attempts.append(
             Attempt(
                 id=task.attempt_id, task_id=task.id, run_id=task.run_id, shard=task.shard, tenant=task.tenant,
@@ -232,33 +233,31 @@ class Turn:
 
         By default it visits all positions.
         """
-        known = run.bulk_operations.get((kind, parent))
-        if known is not None:
-            known.done, known.total = done, run.run.task_count if total is None else total
-            self.save_bulk_operation(known)
-            return
-        operation = BulkOperation(
-            run_id=run.run.id, parent=parent, generation=run.run.generation, kind=kind, shard=self.memory.shard,
-            total=run.run.task_count if total is None else total, done=done, by=by, why=why,
-        )  # fmt: skip
-        run.bulk_operations[kind, parent] = operation
-        self.memory.backlog.add(BulkOperationStep(run_id=run.run.id, kind=kind, parent=parent))
-        if (run.run.id, kind, parent) not in self._spreads:
-            self._opened.add((run.run.id, kind, parent))
+        row, operation = run.run, run.bulk_operations.get((kind, parent))
+        total = row.task_count if total is None else total
+        if operation is not None:
+            operation.done, operation.total = done, total
+        else:
+            operation = run.bulk_operations[kind, parent] = BulkOperation(
+                run_id=row.id, parent=parent, generation=row.generation, kind=kind, shard=self.memory.shard,
+                total=total, done=done, by=by, why=why,
+            )  # fmt: skip
+            self.memory.backlog.add(BulkOperationStep(run_id=row.id, kind=kind, parent=parent))
+            if (row.id, kind, parent) not in self._bulk_operations:
+                self._opened.add((row.id, kind, parent))
         self.save_bulk_operation(operation)
 
     def save_bulk_operation(self, operation: BulkOperation) -> None:
         """Record a step of a bulk operation; its row is removed with the last one."""
-        self._spreads[operation.run_id, operation.kind, operation.parent] = operation
+        self._bulk_operations[operation.run_id, operation.kind, operation.parent] = operation
         self._runs[operation.run_id] = self.memory.runs[operation.run_id]
 
-    def drop_bulk_operations(self, run: RunMemory, kind: BulkOperationKind) -> None:
-        """End bulk operations of a kind early: the opposite was requested."""
-        for operation in [operation for operation in run.bulk_operations.values() if operation.kind is kind]:
-            del run.bulk_operations[kind, operation.parent]
-            self.memory.backlog.bulk_operations.discard(
-                BulkOperationStep(run_id=run.run.id, kind=kind, parent=operation.parent)
-            )
+    def drop_bulk_operations(self, run: RunMemory, *kinds: BulkOperationKind) -> None:
+        """End bulk operations of these kinds early: the opposite was requested."""
+        for key in [key for key in run.bulk_operations if key[0] in kinds]:
+            operation = run.bulk_operations.pop(key)
+            step = BulkOperationStep(run_id=operation.run_id, kind=operation.kind, parent=operation.parent)
+            self.memory.backlog.bulk_operations.discard(step)
             operation.done = operation.total
             self.save_bulk_operation(operation)
 
@@ -274,7 +273,7 @@ class Turn:
             id=worker.id, shard=self.memory.shard, offer=_ENCODER.encode(offer).decode(),
             labels=_ENCODER.encode(worker.labels).decode(), zone=worker.zone, version=worker.version,
             status=worker.display_status(), since=self.now,
-            last_heartbeat_at=self.now - timedelta(seconds=self.memory.life - worker.last_heartbeat),
+            last_heartbeat_at=self.now - timedelta(seconds=self.memory.shard_time - worker.last_heartbeat),
             hold=worker.hold, hold_why=worker.hold_why,
         )  # fmt: skip
         self.save_worker_row(row)
@@ -308,13 +307,13 @@ class Turn:
             self.batch.effects.append(Send(worker.id, worker.session, message))
             self._signals = self._signals or isinstance(message, Stop)
 
-    def respond(self, asked: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
+    def respond(self, request: ActionRequest, reply: ActionStatus, detail: str = "") -> None:
         """Reply to a request. An executed or redundant action is written to the audit log (SEC-4)."""
-        if asked.audit is not None and reply in _AUDITED_RESULTS:
+        if request.audit is not None and reply in _AUDITED_RESULTS:
             after = _ENCODER.encode({"reply": reply, "detail": detail}).decode()
-            self.batch.audit.append(msgspec.structs.replace(asked.audit, after=after))
-        if asked.request_id:
-            self.batch.effects.append(ActionReply(asked.request_id, reply, detail))
+            self.batch.audit.append(msgspec.structs.replace(request.audit, after=after))
+        if request.request_id:
+            self.batch.effects.append(ActionReply(request.request_id, reply, detail))
 
     # the end of the turn
 
@@ -328,7 +327,7 @@ class Turn:
         batch.new_tasks = [copy(task) for task in self._new.values()]
         batch.bulk_operations = [
             copy(operation)
-            for key, operation in self._spreads.items()
+            for key, operation in self._bulk_operations.items()
             if operation.done < operation.total or key not in self._opened
         ]
         batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
@@ -336,7 +335,7 @@ class Turn:
         batch.checkpoints = list(self._checkpoints.values())
         batch.breakers = list(self._breakers.values())
         batch.shares = list(self._shares.values())
-        batch.failure_counts = list(self._tallies.values())
+        batch.failure_counts = list(self._failure_counts.values())
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
@@ -348,7 +347,10 @@ class Turn:
     def _update_run_state(self, run_id: str, run: RunMemory) -> None:
         row = run.run
         if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:
-            self._resolve_stuck(run)
+            # A stuck run makes progress again (DAG-8).
+            self.batch.outbox.append(alerts.run_stuck(row, row.stuck_at, self.now, resolved=True))
+            row.stuck_at, row.because = None, "a task has moved again"
+            self._marked.add(run_id)
         changed = update_state(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
             self.memory.runs.remove(run_id)
@@ -356,21 +358,12 @@ class Turn:
             self.memory.queues.wake_affinity(run_id)
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
                 took = (self.now - row.adopted_at).total_seconds()
-                self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)
+                self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.shard_time)
             if row.watched:
                 self.batch.outbox.append(run_ended_message(row, self.now))
-            if row.finish_by is not None:
-                self.batch.outbox += alerts.deadline_resolved(row, run.job.spec.name, self.now)
+            self.batch.outbox += alerts.deadline_resolved(row, run.job.spec.name, self.now)
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
-
-    def _resolve_stuck(self, run: RunMemory) -> None:
-        """Record that a stuck run makes progress again (DAG-8)."""
-        if run.run.stuck_at is not None:
-            self.batch.outbox.append(alerts.run_stuck(run.run, run.run.stuck_at, self.now, resolved=True))
-        run.run.stuck_at = None
-        run.run.because = "a task has moved again"
-        self._marked.add(run.run.id)
 
 
 def run_ended_message(row: Run, now: datetime) -> OutboxRow:

@@ -76,7 +76,7 @@ def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
             workers.add_metric([shard, status.value], number)
         last_heartbeat = [one.last_heartbeat for one in memory.workers.values() if one.status is WorkerStatus.READY]
         if last_heartbeat:
-            silence.add_metric([shard], max(0.0, memory.life - min(last_heartbeat)))
+            silence.add_metric([shard], max(0.0, memory.shard_time - min(last_heartbeat)))
     yield from (leads, inbox, workers, silence)
 
 

@@ -289,7 +289,10 @@ def test_an_unstarted_victim_is_recalled_and_records_the_preemptor(world: World)
     assert world.recalls("w1") == [attempt]
     world.give_back("low")
 
-    assert world.task("low").because.startswith("preempted for high")
+    trail = world.task("low").trail
+    assert trail is not None
+    assert trail.preempted_for is not None
+    assert trail.preempted_for.task == world.task("high").id
     assert world.task("high").state is S.ASSIGNED
 
 

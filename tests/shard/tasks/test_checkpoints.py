@@ -142,11 +142,11 @@ def test_how_far_an_attempt_is_and_when_it_last_moved(world: World) -> None:
     beat(10.0)
     beat(10.0)
     moved = world.shard.memory.attempts.with_progress()[attempt].moved
-    assert world.shard.memory.life - moved == pytest.approx(5.0)
+    assert world.shard.memory.shard_time - moved == pytest.approx(5.0)
     beat(10.0, "x" * 1_000)
     world.reload()
     said = world.shard.memory.attempts.with_progress()[attempt]
-    assert (said.percent, len(said.note), said.moved) == (10.0, 200, world.shard.memory.life)
+    assert (said.percent, len(said.note), said.moved) == (10.0, 200, world.shard.memory.shard_time)
 
     world.succeed("a")
     beat(20.0)

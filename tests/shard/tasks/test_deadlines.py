@@ -150,9 +150,9 @@ def test_durations_learned_in_the_meantime_count(world: World) -> None:
 
 def outlook(world: World, run: Run) -> float | None:
     """The forecast of a run."""
-    found = run_forecast(world.shard.memory, world.shard.memory.runs[run.id], world.now)
-    assert found is not None
-    return found.left_seconds
+    mine = world.shard.memory.runs[run.id]
+    assert mine.run.finish_by is not None
+    return run_forecast(world.shard.memory, mine, mine.run.finish_by, world.now).left_seconds
 
 
 def test_unknown_durations_raise_no_alert_until_the_run_is_late(world: World) -> None:

@@ -188,7 +188,7 @@ def test_claims_and_attempts_survive_a_reload(world: World) -> None:
     world.given_run(task("b"))
 
     assert claimed(world, request_id) == ["b"]
-    assert world.shard.memory.workers[NAME].wants == 0
+    assert world.shard.memory.workers[NAME].claim_slots == 0
     assert beat(world, begun).reply is ActionStatus.DONE
 
 
@@ -281,7 +281,7 @@ def test_claims_per_worker_are_limited(world: World) -> None:
     tickets = [open_claim(world) for _ in range(MAX_CLAIMS_PER_WORKER + 1)]
 
     assert world.answers[tickets[-1]].reply is ActionStatus.REFUSED
-    assert world.shard.memory.workers[NAME].wants == MAX_CLAIMS_PER_WORKER
+    assert world.shard.memory.workers[NAME].claim_slots == MAX_CLAIMS_PER_WORKER
 
 
 def test_an_http_worker_gets_tasks_that_fit_its_reported_resources(world: World) -> None:

@@ -65,9 +65,9 @@ class Lease(msgspec.Struct, kw_only=True):
     has_mixed_priorities: bool = False
     """Its tasks have different priorities, because one was changed."""
     since: float = 0.0
-    """When it was granted, or restored by a new leader, in seconds of the shard's life."""
+    """When it was granted, or restored by a new leader, in shard time (seconds)."""
     last_heartbeat: float = 0.0
-    """For a claim: the last heartbeat of its worker, in seconds of the shard's life."""
+    """For a claim: the last heartbeat of its worker, in shard time (seconds)."""
 
     def update_priority(self) -> None:
         """Update the lease's priority to the highest one of its remaining tasks."""
@@ -91,7 +91,7 @@ class Worker(msgspec.Struct, kw_only=True):
     version: str = ""
     status: WorkerStatus = WorkerStatus.EXPECTED
     last_heartbeat: float = 0.0
-    """Last heartbeat, in seconds of the shard's life."""
+    """Last heartbeat, in shard time (seconds)."""
     leases: dict[str, Lease] = {}
     refused: set[Shape] = set()
     """Shapes that it refused to run (PLC-7). Cleared when it registers again."""
@@ -102,8 +102,8 @@ class Worker(msgspec.Struct, kw_only=True):
     """Who cordoned it, and why."""
     leaving: bool = False
     """It accepts no more work in this session."""
-    wants: int | None = None
-    """Leases that its open claims ask for; None: it is an agent, and takes as many as fit."""
+    claim_slots: int | None = None
+    """Number of leases that its open claims still take; None: it is an agent, and takes as many as fit."""
 
     @property
     def free(self) -> Resources:
@@ -135,7 +135,7 @@ class Worker(msgspec.Struct, kw_only=True):
     def accepts_work(self) -> bool:
         """Return whether the worker may get new work: it is not cordoned, not leaving, and has open claims if it is a
         claimant."""
-        return not self.hold and not self.leaving and self.wants != 0
+        return not self.hold and not self.leaving and self.claim_slots != 0
 
 
 def is_claimant(worker_id: str) -> bool:

@@ -386,7 +386,7 @@ def _why_not_accepting(worker: Worker) -> list[Obstacle]:
     if worker.hold or worker.leaving:
         held = f"{worker.hold} ({worker.hold_why})" if worker.hold else "leaving"
         found.append(Obstacle(H.HELD, f"{worker.id} is {held}"))
-    if worker.wants == 0:
+    if worker.claim_slots == 0:
         found.append(Obstacle(H.UNCLAIMED, f"{worker.id} has no claim open"))
     return found
 

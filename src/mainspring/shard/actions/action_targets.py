@@ -60,11 +60,8 @@ def _reject_final_run(turn: Turn, action: happened.RunAction, row: Run) -> None:
 def _act_on_invalid(turn: Turn, action: happened.RunAction, row: Run) -> None:
     """Act on a run with an unreadable definition: it can only be cancelled, and only while it has no tasks."""
     if not isinstance(action, happened.CancelRun) or row.adopted_at is not None:
-        turn.respond(
-            action,
-            ActionStatus.REFUSED,
-            f"the definition of the run can't be read{f': {row.held}' if row.held else ''}",
-        )
+        fault = f": {row.held}" if row.held else ""
+        turn.respond(action, ActionStatus.REFUSED, f"the definition of the run can't be read{fault}")
         return
     row.cancelled_by = action.by
     row.because = action.why or f"cancelled by {action.by}"
@@ -112,16 +109,13 @@ def reload_final_run(turn: Turn, action: happened.RunAction) -> None:
     if action.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
     if rows.run.state in FINAL_RUN and any(_is_target(action, task) for task in rows.tasks):
-        row, tasks, open_operations = (
-            copy(rows.run),
-            [copy(task) for task in rows.tasks],
-            map(copy, rows.bulk_operations),
-        )
+        row = copy(rows.run)
         update_state(row, RunState.RUNNING, turn.now)
         row.generation += 1
         row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
         row.at_risk_at = row.stuck_at = None
-        adoption.restore_run(turn.memory, row, rows.job, tasks, list(open_operations), turn.now)
+        tasks, operations = list(map(copy, rows.tasks)), list(map(copy, rows.bulk_operations))
+        adoption.restore_run(turn.memory, row, rows.job, tasks, operations, turn.now)
         adoption.restore_checkpoints(turn.memory, rows.checkpoints)
 
 

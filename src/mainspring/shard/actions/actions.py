@@ -18,7 +18,7 @@ from mainspring.shard import events as happened
 from mainspring.shard.actions import action_targets, audit_entries, reopen, stop_requests
 from mainspring.shard.effects import ActionStatus
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.tasks import bulk_operations, fan_out, progress, timeouts
+from mainspring.shard.tasks import bulk_operations, fan_out, progress
 from mainspring.shard.turn import Turn
 
 S = TaskState
@@ -62,8 +62,7 @@ def cancel_run(turn: Turn, action: happened.CancelRun, run: RunMemory) -> Result
     run.run.cancelled_by = action.by
     run.run.because = action.why or f"cancelled by {action.by}"
     turn.mark(run)
-    for kind in (BulkOperationKind.PAUSE, BulkOperationKind.RESUME, BulkOperationKind.REOPEN):
-        turn.drop_bulk_operations(run, kind)
+    turn.drop_bulk_operations(run, BulkOperationKind.PAUSE, BulkOperationKind.RESUME, BulkOperationKind.REOPEN)
     turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by=action.by, why=action.why or "the run was cancelled")
     return DONE
 
@@ -107,7 +106,7 @@ def cancel_task(turn: Turn, action: happened.CancelTask, run: RunMemory, task: T
     if task.worker_id is not None:
         stop_requests.request(turn, task, StopKind.CANCEL, by=action.by, why=why)
         return ActionStatus.DONE, "stop requested from its worker"
-    progress.cancel(turn, run, task, by=action.by, because=why, cause=None)
+    progress.cancel(turn, run, task, by=action.by, because=why)
     return DONE
 
 
@@ -157,11 +156,6 @@ def clear_task(turn: Turn, action: happened.ClearTask, run: RunMemory, task: Tas
     task.trail = RetryState(first_start=first) if first is not None else None
     progress.queue_again(turn, run, task, by=action.by, because=action.why or f"cleared by {action.by}")
     return DONE
-
-
-def extend_task(turn: Turn, action: happened.ExtendTask, run: RunMemory, task: Task) -> Result:
-    """Extend the time limit of a running task."""
-    return timeouts.extend(turn, run, task, action)
 
 
 def kill_task(turn: Turn, action: happened.KillTask, _run: RunMemory, task: Task) -> Result:

@@ -23,14 +23,14 @@ _A = TypeVar("_A", bound=ActionRequest)
 _ENCODER = msgspec.json.Encoder()
 
 
-def with_before(memory: ShardMemory, asked: _A) -> _A:
+def with_before(memory: ShardMemory, action: _A) -> _A:
     """Add the current state of the target to the audit entry of an action, if it is known."""
-    if asked.audit is None:
-        return asked
-    before = _of_worker(memory, asked) if isinstance(asked, WorkerAction) else _of_run(memory, asked)
+    if action.audit is None:
+        return action
+    before = _of_worker(memory, action) if isinstance(action, WorkerAction) else _of_run(memory, action)
     if not before:
-        return asked
-    return replace(asked, audit=replace(asked.audit, before=_ENCODER.encode(before).decode()))
+        return action
+    return replace(action, audit=replace(action.audit, before=_ENCODER.encode(before).decode()))
 
 
 def _of_worker(memory: ShardMemory, action: WorkerAction) -> dict[str, str]:
@@ -38,21 +38,19 @@ def _of_worker(memory: ShardMemory, action: WorkerAction) -> dict[str, str]:
     return {"hold": held.hold if held is not None else ""}
 
 
-def _of_run(memory: ShardMemory, asked: ActionRequest) -> dict[str, str]:
+def _of_run(memory: ShardMemory, action: ActionRequest) -> dict[str, str]:
     """The state of the action's task, or else of its run, and what else the action changes."""
-    if not isinstance(asked, RunAction):
+    if not isinstance(action, RunAction):
         return {}
-    run, task = (
-        memory.runs.get(asked.run_id),
-        memory.runs.find(asked.task_id) if isinstance(asked, TaskAction) else None,
-    )
-    row = run.run if run is not None else asked.rows.run if asked.rows is not None else None
+    run = memory.runs.get(action.run_id)
+    task = memory.runs.find(action.task_id) if isinstance(action, TaskAction) else None
+    row = run.run if run is not None else action.rows.run if action.rows is not None else None
     if row is None:
         return {}
     before = {"state": str(row.state if task is None else task.state)}
-    if isinstance(asked, ChangePriority):
+    if isinstance(action, ChangePriority):
         before["priority"] = row.priority.name
-    if isinstance(asked, SaveCheckpoint) and run is not None and task is not None:
+    if isinstance(action, SaveCheckpoint) and run is not None and task is not None:
         before["checkpoint"] = digest(run.checkpoints.get(task.position))
     return before
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL, reopen
+from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL
 from mainspring.core.model.batch import BulkOperationKind
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.shard.actions import stop_requests
@@ -12,13 +12,12 @@ from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_LIST_REBUILT = "the source of its list was restarted"
 
 
 def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
     """Restart `task` now, and the others by a bulk operation."""
     row = run.run
-    if row.failed_task == task.id or row.failed_task is None or turn.memory.runs.find(row.failed_task) is None:
+    if row.failed_task == task.id or turn.memory.runs.find(row.failed_task or "") is None:
         row.failed_task = None
     row.because = why
     turn.mark(run)
@@ -70,7 +69,7 @@ def remove_replaced(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
     if task.worker_id is not None:
         stop_requests.request(turn, task, StopKind.CANCEL, by=by, why=progress.REPLACED)
     else:
-        progress.cancel(turn, run, task, by=by, because=progress.REPLACED, cause=None)
+        progress.cancel(turn, run, task, by=by, because=progress.REPLACED)
 
 
 def withdraw_stop(turn: Turn, task: Task, retried: str) -> None:
@@ -98,21 +97,16 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
     if task.state not in FINAL:
         return
     turn.touch(task)
-    start = task.state
     fan_out = run.fan_out_of(task)
     was_over = fan_out is None or not fan_out.open
-    task.priority = run.run.priority
-    turn.batch.transitions.append(reopen(task, now=turn.now, by=by, because=because))
-    turn.recount(task, start)
+    progress.restart(turn, run, task, by=by, because=because)
     if fan_out is not None:
         fan_out.open += 1
         fan_out.gathered = None
     if was_over:
         _wait_again(turn, run, task if fan_out is None else run.tasks[fan_out.position], by)
     _replace_created(turn, run, task, by)
-    run.waiting[task.position] = progress.count_waiting(run, task.position)
-    if not run.waiting[task.position]:
-        progress.free(turn, run, task)
+    progress.count_again(turn, run, task)
 
 
 def _wait_again(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
@@ -135,8 +129,9 @@ def _replace_created(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
         return
     changed = run.dynamic_tasks.take_back(run.job, task.position)
     _clear_replaced_failure(turn, run)
-    for position in changed:
-        _count_again(turn, run, position)
+    for position in changed:  # a task that lost a dependency may be ready now
+        if position < len(run.tasks) and run.tasks[position].state not in FINAL:
+            progress.count_again(turn, run, run.tasks[position])
     _replace_lists_from(turn, run, task, by)
 
 
@@ -153,7 +148,7 @@ def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> Non
         if template.state is S.FAILED:
             run.run.failed_task = None if run.run.failed_task == template.id else run.run.failed_task
             turn.mark(run)
-            reopen_task(turn, run, template, by=by, because=_LIST_REBUILT)
+            reopen_task(turn, run, template, by=by, because=progress.LIST_REBUILT)
         return
     turn.replace(template)
     _clear_replaced_failure(turn, run)
@@ -162,9 +157,9 @@ def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> Non
     if template.state in FINAL:
         progress.start_over(turn, run, template)
     elif template.worker_id is not None:
-        stop_requests.request(turn, template, StopKind.CANCEL, by=by, why=_LIST_REBUILT)
+        stop_requests.request(turn, template, StopKind.CANCEL, by=by, why=progress.LIST_REBUILT)
     else:
-        progress.cancel(turn, run, template, by=by, because=_LIST_REBUILT, cause=None)
+        progress.cancel(turn, run, template, by=by, because=progress.LIST_REBUILT)
     _replace_lists_from(turn, run, template, by)
 
 
@@ -174,13 +169,3 @@ def _clear_replaced_failure(turn: Turn, run: RunMemory) -> None:
     if failed is not None and run.is_replaced(failed):
         run.run.failed_task = None
         turn.mark(run)
-
-
-def _count_again(turn: Turn, run: RunMemory, position: int) -> None:
-    """A task lost a dependency that an output had added: it may be ready now."""
-    if position >= len(run.tasks) or run.tasks[position].state in FINAL:
-        return
-    task = run.tasks[position]
-    run.waiting[position] = progress.count_waiting(run, position)
-    if task.state is S.PENDING and not run.waiting[position] and task.due_at is None:
-        progress.free(turn, run, task)

@@ -44,14 +44,14 @@ def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: ti
     """
     stop, kill_at = task.stop, turn.now + grace
     if stop is None or stop.kind is StopKind.HOLD:
-        asked = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
+        changed = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
     elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _REQUEUING):
-        asked = replace(stop, kill_at=min(kill_at, stop.kill_at))
+        changed = replace(stop, kill_at=min(kill_at, stop.kill_at))
     else:
-        asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
-    if asked == stop:
+        changed = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
+    if changed == stop:
         return False
-    _record(turn, task, asked)
+    _record(turn, task, changed)
     return True
 
 
@@ -72,7 +72,7 @@ def signal(turn: Turn, task: Task) -> None:
     worker = turn.memory.workers.get(task.worker_id or "")
     if worker is None or task.stop is None or task.attempt_id is None:
         return
-    if task.state is TaskState.ASSIGNED and worker.wants is not None:
+    if task.state is TaskState.ASSIGNED and worker.claim_slots is not None:
         turn.memory.claims.recall(task.attempt_id)
     elif task.state is TaskState.ASSIGNED:
         turn.send(worker, Recall((task.attempt_id,)))

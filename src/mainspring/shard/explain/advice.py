@@ -167,17 +167,12 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
     capacities = [
         _least(worker.total if is_too_big else worker.free_for(case.task.id), left)
         for worker in case.memory.workers.values()
-        if _takes(case, worker)
+        if _obstacle_kinds(case, worker) <= _SIZE
     ]
     capacity = _most(capacities, asked)
     if capacity is not None and capacity != asked:
         says = words.ask_for_less(asked, capacity)
         yield _Candidate(kind=SuggestionKind.CHANGE, says=says, hypothesis=_asking_for(asked, capacity))
-
-
-def _takes(case: _Case, worker: Worker) -> bool:
-    """Return whether only size keeps a worker from taking the task."""
-    return _obstacle_kinds(case, worker) <= _SIZE
 
 
 def _obstacle_kinds(case: _Case, worker: Worker) -> set[ObstacleKind]:
@@ -348,12 +343,12 @@ def _cleared(case: _Case) -> Iterator[_Candidate]:
 
 
 _Find = Callable[[_Case], Iterator[_Candidate]]
-_ROOM: tuple[_Find, ...] = (_smaller, _unconstrained, _promoted, _uncordoned, _more_workers)
+_FOR_CAPACITY: tuple[_Find, ...] = (_smaller, _unconstrained, _promoted, _uncordoned, _more_workers)
 _CANDIDATES: dict[Reason, tuple[_Find, ...]] = {
-    Reason.NO_WORKER_CAPACITY: _ROOM,
-    Reason.PRIORITY_QUEUE_WAIT: _ROOM,
-    Reason.FAIR_SHARE: _ROOM,
-    Reason.PREEMPTED: _ROOM,
+    Reason.NO_WORKER_CAPACITY: _FOR_CAPACITY,
+    Reason.PRIORITY_QUEUE_WAIT: _FOR_CAPACITY,
+    Reason.FAIR_SHARE: _FOR_CAPACITY,
+    Reason.PREEMPTED: _FOR_CAPACITY,
     Reason.FRAGMENTED: (_smaller, _in_one_piece, _promoted, _uncordoned, _more_workers),
     Reason.TOO_BIG: (_smaller, _more_workers),
     Reason.NO_MATCHING_WORKER: (_unconstrained, _uncordoned, _more_workers),

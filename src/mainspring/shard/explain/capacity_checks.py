@@ -6,6 +6,7 @@ decides by: strict priority, then `sharing.rank`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -60,9 +61,9 @@ def oversized(context: TaskContext) -> GateBlock | None:
 def _describe_unmatched(context: TaskContext, found: WorkerMatches) -> Finding:
     memory = context.memory
     if not memory.workers:
-        nobody = Expected.unknown("the pool has no workers")
+        unknown = Expected.unknown("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
-        return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
+        return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=unknown)
     lacking, similar = matching.lacks(memory, found)
     if not lacking:
         similar = found.why
@@ -115,7 +116,7 @@ def _describe_too_big(context: TaskContext, found: WorkerMatches) -> Finding:
     )
 
 
-# room
+# capacity
 
 
 def fragmented(context: TaskContext) -> GateBlock | None:
@@ -125,14 +126,12 @@ def fragmented(context: TaskContext) -> GateBlock | None:
     found = context.match_workers()
     reserving = found.reserving()
     if reserving:
-        tasks = [
-            task for worker in reserving for task in map(context.memory.runs.find, worker.reserved) if task is not None
-        ]
+        reserved = (task_id for worker in reserving for task_id in worker.reserved)
+        tasks = list(filter(None, map(context.memory.runs.find, reserved)))
         is_above = bool(tasks) and all(task.priority < context.task.priority for task in tasks)
         reason = Reason.PRIORITY_QUEUE_WAIT if is_above else Reason.NO_WORKER_CAPACITY
-        return GateBlock(
-            words.PIECE, reason, found.why, partial(_describe_reserved, context, reason, len(reserving), tasks)
-        )
+        describe = partial(_describe_reserved, context, reason, len(reserving), tasks)
+        return GateBlock(words.PIECE, reason, found.why, describe)
     if context.shape.resources.fits(found.free):
         return GateBlock(words.PIECE, Reason.FRAGMENTED, found.why, partial(_describe_fragmented, context, found))
     return None
@@ -171,12 +170,8 @@ def outranked(context: TaskContext) -> GateBlock | None:
         return None
     count = sum(competing.tasks for _, competing in competing_queues)
     why = words.behind_priority(count, context.task.priority, is_all=not context.diagnosis.has_omitted)
-    return GateBlock(
-        words.PRIORITY,
-        Reason.PRIORITY_QUEUE_WAIT,
-        why,
-        partial(_describe_outranked, context, competing_queues, count, why),
-    )
+    describe = partial(_describe_outranked, context, competing_queues, count, why)
+    return GateBlock(words.PRIORITY, Reason.PRIORITY_QUEUE_WAIT, why, describe)
 
 
 def _describe_outranked(
@@ -211,20 +206,16 @@ def outshared(context: TaskContext) -> GateBlock | None:
     if not first:
         return None
     first.sort(key=lambda one: (one[0], one[1].tenant))
-    return GateBlock(
-        words.SHARE,
-        Reason.FAIR_SHARE,
-        f"{task.tenant} is at {context.diagnosis.part_of_share(task.tenant):.0%} of its fair share, others go first",
-        partial(_describe_outshared, context, mine, first),
-    )
+    why = f"{task.tenant} is at {context.diagnosis.part_of_share(task.tenant):.0%} of its fair share, others go first"
+    return GateBlock(words.SHARE, Reason.FAIR_SHARE, why, partial(_describe_outshared, context, mine, first))
 
 
 def _describe_outshared(
     context: TaskContext, mine: fair_share.Rank, first: list[tuple[fair_share.Rank, CompetingQueue]]
 ) -> Finding:
-    waiting: dict[str, int] = {}
+    waiting = Counter[str]()
     for _, competing in first:
-        waiting[competing.tenant] = waiting.get(competing.tenant, 0) + competing.tasks
+        waiting[competing.tenant] += competing.tasks
     share = context.diagnosis.part_of_share
     ahead = [
         (tenant, f"{tenant} (at {share(tenant):.0%} of its fair share, {count:,} waiting)")
@@ -246,9 +237,8 @@ def lacking_capacity(context: TaskContext) -> GateBlock | None:
     if context.task.reserved is None and not context.is_parked():
         return None
     found = context.match_workers()
-    return GateBlock(
-        words.CAPACITY, Reason.NO_WORKER_CAPACITY, found.why, partial(_describe_lacking_capacity, context, found)
-    )
+    describe = partial(_describe_lacking_capacity, context, found)
+    return GateBlock(words.CAPACITY, Reason.NO_WORKER_CAPACITY, found.why, describe)
 
 
 def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Finding:
@@ -264,29 +254,29 @@ def _describe_lacking_capacity(context: TaskContext, found: WorkerMatches) -> Fi
     workers = found.lacking_capacity()
     free, total = getattr(found.free, name), sum(getattr(worker.total, name) for worker in workers)
     ahead = queue_position(context)
-    next_room = _next_room(context, found)
+    next_capacity = _next_capacity(context, found)
     says = format_part(name, free, total)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.no_free_capacity(says, ahead, task.priority, next_room),
+        verdict=words.no_free_capacity(says, ahead, task.priority, next_capacity),
         says=f"{says} free",
         blockers=_holders(context, found),
         numbers={"ahead": float(ahead), "free": float(free), "total": float(total), "is_feasible": float(len(workers))}
-        | ({} if next_room is None else {"next_room_seconds": next_room}),
+        | ({} if next_capacity is None else {"next_room_seconds": next_capacity}),
     )
 
 
 def _describe_reservation(context: TaskContext) -> Finding:
-    memory, room = context.memory, context.task.reserved
-    assert room is not None
-    worker = memory.workers.get(room.worker)
+    memory, reserved = context.memory, context.task.reserved
+    assert reserved is not None
+    worker = memory.workers.get(reserved.worker)
     leases = [] if worker is None else list(worker.leases.values())
     tasks = [task for lease in leases for task in lease.members.values()]
     going = [task for task in tasks if task.stop is not None and task.stop.for_task == context.task.id] or tasks
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.reserved(room.worker, room.why),
-        says=f"reserved on {room.worker}",
+        verdict=words.reserved(reserved.worker, reserved.why),
+        says=f"reserved on {reserved.worker}",
         blockers=named(holder(memory, task, context.now) for task in going),
     )
 
@@ -294,9 +284,9 @@ def _describe_reservation(context: TaskContext) -> Finding:
 def queue_position(context: TaskContext) -> int:
     """Return how many tasks of its queue are before it."""
     queues, task = context.memory.queues, context.task
-    for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, context.shape, _MAX_POSITION)):
+    for position, (_, other) in enumerate(queues.peek(task.priority, task.tenant, context.shape, _MAX_POSITION)):
         if other is task:
-            return place
+            return position
     return queues.count_before(task, context.shape)
 
 
@@ -307,11 +297,11 @@ def _scarce(context: TaskContext, found: WorkerMatches) -> str:
 
 
 def _leases(found: WorkerMatches) -> Iterator[Lease]:
-    leases = (lease for matched in found.here() for lease in matched.worker.leases.values())
+    leases = (lease for matched in found.available() for lease in matched.worker.leases.values())
     return islice(leases, _MAX_LEASES)
 
 
-def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
+def _next_capacity(context: TaskContext, found: WorkerMatches) -> float | None:
     """Seconds until the first lease that would free enough usually ends; None if unknown."""
     memory, seconds_left = context.memory, remaining_seconds(context.memory, context.now)
     first: float | None = None
@@ -328,5 +318,5 @@ def _next_room(context: TaskContext, found: WorkerMatches) -> float | None:
 def _holders(context: TaskContext, found: WorkerMatches) -> Blockers:
     """The tasks that hold the capacity, the first to finish first."""
     tasks = [task for lease in _leases(found) for task in islice(lease.members.values(), 1)]
-    count = sum(len(matched.worker.leases) for matched in found.here())
+    count = sum(len(matched.worker.leases) for matched in found.available())
     return soonest(context.memory, tasks, context.now, count)

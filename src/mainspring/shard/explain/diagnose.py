@@ -47,7 +47,9 @@ def diagnose(
     if task is None:
         return None
     if task.state in FINAL:
-        return replace(_ended(memory, task, now), by=BY_LEADER, batch=batch, age_seconds=age_seconds)
+        cause = None if task.cause is None else memory.runs.find(task.cause)
+        ended = from_rows.of_ended_task(task, memory.runs[task.run_id].job.spec.name, now, cause)
+        return replace(ended, by=BY_LEADER, batch=batch, age_seconds=age_seconds)
     context = DiagnosisContext(memory, now).context_of(task)
     found = _lagging(age_seconds) if age_seconds > STALE_SECONDS else _find_reason(context)
     return Diagnosis(
@@ -117,9 +119,3 @@ def _lagging(age_seconds: float) -> Finding:
         expected=Expected.unknown("the scheduler is behind"),
         numbers={"lag_seconds": age_seconds},
     )
-
-
-def _ended(memory: ShardMemory, task: Task, now: datetime) -> Diagnosis:
-    job = memory.runs[task.run_id].job.spec.name
-    cause = None if task.cause is None else memory.runs.find(task.cause)
-    return from_rows.of_ended_task(task, job, now, cause)

@@ -61,7 +61,7 @@ class DiagnosisContext:
     def __init__(self, memory: ShardMemory, now: datetime) -> None:
         self.memory = memory
         self.now = now
-        self.lines = 0
+        self.queues_explained = 0
         """How many queues have been explained."""
         self._checks_left = _MAX_CHECKS
         self._matches: dict[Shape, WorkerMatches] = {}

@@ -64,14 +64,8 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float | None
     """Until the task starts; None: it does not, as far as is known."""
-    placed: int
     by_throughput: bool = False
     forecast: Forecast
-
-
-def forecast_start(snapshot: Snapshot) -> Expected:
-    """Return when the task of a snapshot is expected to start, as things are."""
-    return _forecast_start(snapshot, NO_CHANGES)
 
 
 def what_if(snapshot: Snapshot, hypothesis: Hypothesis) -> Outcome:
@@ -140,7 +134,7 @@ def _expect(snapshot: Snapshot, hypothesis: Hypothesis, found: Diagnosis | None)
     """Forecast a task that does not start now. Without a matching worker, the diagnosis says whether one may come."""
     if found is not None and found.expected is not None and found.reason in _NO_WORKER:
         return found.expected
-    return _forecast_start(snapshot, hypothesis)
+    return forecast_start(snapshot, hypothesis)
 
 
 def _victim(snapshot: Snapshot, task: Task) -> Victim:
@@ -152,14 +146,12 @@ def _victim(snapshot: Snapshot, task: Task) -> Victim:
     )
 
 
-def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
+def forecast_start(snapshot: Snapshot, hypothesis: Hypothesis = NO_CHANGES) -> Expected:
+    """Return when the task of a snapshot is expected to start with these changes."""
     is_other = hypothesis.changes_task() or hypothesis.workers
     if not is_other and snapshot.coverage.workers and not snapshot.coverage.could_take:
-        return (
-            Expected.unknown(f"{_format_infeasible(snapshot)}; {snapshot.coverage.arrival}")
-            if snapshot.coverage.arrival
-            else Expected.never(_format_infeasible(snapshot))
-        )
+        basis, arrival = _format_infeasible(snapshot), snapshot.coverage.arrival
+        return Expected.unknown(f"{basis}; {arrival}") if arrival else Expected.never(basis)
     starts: list[_Start] = []
     work, least, most = 0, _MIN_FORECASTS, _MAX_FORECASTS
     if snapshot.coverage.is_long_queue():
@@ -172,8 +164,8 @@ def _forecast_start(snapshot: Snapshot, hypothesis: Hypothesis) -> Expected:
         if unknown_result is not None:
             return unknown_result
         starts.append(start)
-        work += start.forecast.turns + start.placed
-        if not start.seconds and not start.placed:
+        work += start.forecast.turns + start.forecast.placed
+        if not start.seconds and not start.forecast.placed:
             break
     return _range(snapshot, starts)
 
@@ -194,12 +186,10 @@ def _run_forecast(forecast: Forecast) -> _Start:
         is_over = forecast.is_still() or not forecast.step()
     coverage, passed = forecast.snapshot.coverage, (forecast.now - forecast.snapshot.at).total_seconds()
     if forecast.has_started() and (coverage.is_complete or coverage.ahead <= forecast.placed):
-        return _Start(seconds=passed * coverage.part, placed=forecast.placed, forecast=forecast)
+        return _Start(seconds=passed * coverage.part, forecast=forecast)
     if is_over or not passed or not forecast.placed:
-        return _Start(seconds=None, placed=forecast.placed, forecast=forecast)
-    return _Start(
-        seconds=_by_throughput(forecast, passed), placed=forecast.placed, by_throughput=True, forecast=forecast
-    )
+        return _Start(seconds=None, forecast=forecast)
+    return _Start(seconds=_by_throughput(forecast, passed), by_throughput=True, forecast=forecast)
 
 
 def _by_throughput(forecast: Forecast, passed: float) -> float | None:
@@ -230,19 +220,18 @@ def _range(snapshot: Snapshot, starts: list[_Start]) -> Expected:
 
 def _format_basis(snapshot: Snapshot, starts: list[_Start], by_throughput: bool) -> str:
     forecast, coverage = starts[-1].forecast, snapshot.coverage
-    said = (
-        [f"from the usual durations of {count_of(forecast.known_durations, 'running task')}"]
-        if forecast.known_durations
-        else []
-    )
-    before = coverage.ahead if by_throughput else sum(start.placed for start in starts) // len(starts)
+    parts: list[str] = []
+    if forecast.known_durations:
+        parts.append(f"from the usual durations of {count_of(forecast.known_durations, 'running task')}")
+    before = coverage.ahead if by_throughput else sum(start.forecast.placed for start in starts) // len(starts)
     before -= 0 if by_throughput or not before else 1
-    said += [f"{'about ' if by_throughput else ''}{before:,} before it"] if before else []
+    if before:
+        parts.append(f"{'about ' if by_throughput else ''}{before:,} before it")
     if by_throughput:
-        said.append(f"from the throughput of the first {forecast.placed:,}")
+        parts.append(f"from the throughput of the first {forecast.placed:,}")
     if coverage.part < 1:
-        said.append(f"from a sample of {len(snapshot.workers):,} of {coverage.workers:,} workers")
-    return "; ".join(said) or "from the rules that block it"
+        parts.append(f"from a sample of {len(snapshot.workers):,} of {coverage.workers:,} workers")
+    return "; ".join(parts) or "from the rules that block it"
 
 
 def _unknown_start(forecast: Forecast) -> Expected:

@@ -124,7 +124,7 @@ class Forecast:
         """Let the queue of the task under diagnosis be checked in the next turn, as it is within a second."""
         mine = self.mine()
         shape = self.memory.shape(mine)
-        self.memory.queues.starved.check_now(mine.priority, self.memory.life, lambda other: other == shape)
+        self.memory.queues.starved.check_now(mine.priority, self.memory.shard_time, lambda other: other == shape)
 
     def settle(self) -> None:
         """Run turns until the shard waits for time to pass."""
@@ -178,7 +178,7 @@ class Forecast:
         self._starts, self._events = [], []
         self.turns += 1
         passed = (self.now - self._last_turn).total_seconds()
-        self.memory.timers.life += max(0.0, passed - MAX_TURN_SECONDS)
+        self.memory.timers.shard_time += max(0.0, passed - MAX_TURN_SECONDS)
         self._last_turn = self.now
         self._apply_effects(self.shard.handle(events, now=self.now))
 
@@ -347,7 +347,7 @@ def _shares_of_others(snapshot: Snapshot) -> dict[str, int]:
     ledger, groups = snapshot.gates.ledger, snapshot.gates.rules.groups
     return {
         limit: max(0, groups[limit].most - ledger.shares.get(limit, 0))
-        for limit, wanted in ledger.asked.items()
+        for limit, wanted in ledger.requested.items()
         if limit in groups and groups[limit].per_seconds is None and wanted > ledger.shares.get(limit, 0)
     }
 

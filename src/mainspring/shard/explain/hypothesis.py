@@ -15,7 +15,7 @@ from mainspring.core.explain.what_if import NO_CHANGES, ExtraWorkers, Hypothesis
 from mainspring.core.fairness.quotas import Quota, QuotaRow
 from mainspring.core.fairness.sharing_rules import SharingRules
 from mainspring.core.limits.concurrency_groups import limit_of
-from mainspring.core.model.resources import Resources
+from mainspring.core.model.resources import NAMES, Resources
 from mainspring.core.model.worker import WorkerStatus
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import events as happened
@@ -77,18 +77,11 @@ def _with_task(snapshot: Snapshot, run: CopiedRun, hypothesis: Hypothesis) -> Co
 
 
 def _changed(shape: Shape, hypothesis: Hypothesis) -> Shape:
-    was = shape.resources
-    resources = Resources(
-        _or_current(hypothesis.cpu_millis, was.cpu_millis), _or_current(hypothesis.memory_bytes, was.memory_bytes),
-        _or_current(hypothesis.gpus, was.gpus), _or_current(hypothesis.disk_bytes, was.disk_bytes),
-    )  # fmt: skip
+    changes = {name: amount for name in NAMES if (amount := getattr(hypothesis, name)) is not None}
+    resources = replace(shape.resources, **changes)
     labels = tuple(pair for pair in shape.labels if pair[0] not in hypothesis.without_labels)
     zone = shape.zone if hypothesis.zone is None else hypothesis.zone or None
     return replace(shape, resources=resources, labels=labels, zone=zone)
-
-
-def _or_current(said: int | None, was: int) -> int:
-    return was if said is None else said
 
 
 def _with_rules(rules: SharingRules, hypothesis: Hypothesis, tenant: str, now: datetime) -> SharingRules:

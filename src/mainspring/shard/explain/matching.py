@@ -58,25 +58,23 @@ class WorkerMatches(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return whether all matching workers are unavailable: cordoned or silent."""
         return bool(self.matches) and all(matched.kinds & _UNAVAILABLE for matched in self.matches)
 
-    def here(self) -> Iterator[WorkerMatch]:
+    def available(self) -> Iterator[WorkerMatch]:
         """Matching workers that accept tasks."""
         return (matched for matched in self.matches if not matched.kinds & _UNAVAILABLE)
 
     def reserving(self) -> list[Worker]:
         """Workers with free capacity that is reserved for others."""
-        return [matched.worker for matched in self.here() if matched.kinds == {ObstacleKind.RESERVED}]
+        return [matched.worker for matched in self.available() if matched.kinds == {ObstacleKind.RESERVED}]
 
     def lacking_capacity(self) -> list[Worker]:
         """Workers that lack only capacity."""
-        return [matched.worker for matched in self.here() if matched.kinds <= _CAPACITY]
+        return [matched.worker for matched in self.available() if matched.kinds <= _CAPACITY]
 
     @cached_property
     def free(self) -> Resources:
         """Total free capacity of these. Cached, as many queues ask."""
-        total = ZERO_RESOURCES
-        for worker in self.lacking_capacity():
-            total += largest_of((worker.free, ZERO_RESOURCES))
-        return total
+        free = (largest_of((worker.free, ZERO_RESOURCES)) for worker in self.lacking_capacity())
+        return sum(free, start=ZERO_RESOURCES)
 
     def most_free(self) -> Resources:
         """The most of each resource that is free on one of them."""
@@ -136,7 +134,7 @@ def _free_on(workers: Sequence[Worker], found: Sequence[Sequence[Obstacle]]) -> 
 
 def may_still_come(memory: ShardMemory) -> bool:
     """Return whether there may be workers that have not reported to this leader yet."""
-    is_young = memory.life < SETTLED_SECONDS
+    is_young = memory.shard_time < SETTLED_SECONDS
     return is_young or any(one.status is WorkerStatus.EXPECTED for one in memory.workers.values())
 
 

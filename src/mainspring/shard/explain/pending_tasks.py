@@ -113,7 +113,7 @@ def _upstream(context: TaskContext) -> Finding:
         cause = None if decision.cause is None else context.memory.runs.find(decision.cause)
         return Finding(
             reason=Reason.DEPENDENCY_NOT_READY,
-            verdict=words.never_ready(decision.because, None if cause is None else _when(cause), now),
+            verdict=words.never_ready(decision.because, None if cause is None else cause.ended_at or cause.since, now),
             says=_format_upstream(run, task),
             expected=Expected.never(decision.because),
             blockers=named([] if cause is None else [_blocker(context.memory, cause, now)]),
@@ -123,12 +123,11 @@ def _upstream(context: TaskContext) -> Finding:
     if not open_ones:
         return _undecided(context)
     names = [_format_upstream_task(context.memory, one, now) for one in open_ones]
-    expected = _forecast_start(context)
     return Finding(
         reason=Reason.WAITING_UPSTREAM,
         verdict=words.waiting_for_upstream(waits, total, names),
         says=_format_upstream(run, task),
-        expected=expected,
+        expected=_forecast_start(context),
         blockers=named([_blocker(context.memory, one, now) for one in open_ones], waits),
         numbers={"waiting": float(waits), "upstream": float(total)},
     )
@@ -150,10 +149,8 @@ def _undecided(context: TaskContext) -> Finding:
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:
     """The open upstream tasks; of a fan-out the first open one."""
     for parent in islice(run.parents(task.position), _MAX_PARENTS):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        places = (parent,) if fan_out is None else islice(fan_out.members(), _MAX_PARENTS)
-        made = (run.tasks[place] for place in places if place < len(run.tasks))
-        first = next((one for one in made if one.state not in FINAL), None)
+        created = (run.tasks[position] for position in islice(run.created_at(parent), _MAX_PARENTS))
+        first = next((one for one in created if one.state not in FINAL), None)
         if first is not None:
             yield first
 
@@ -173,10 +170,6 @@ def _format_upstream_task(memory: ShardMemory, task: Task, now: datetime) -> str
 def _blocker(memory: ShardMemory, task: Task, now: datetime) -> Blocker:
     says = _format_upstream_task(memory, task, now)
     return Blocker("task", task.id, says, task.tenant, task.priority)
-
-
-def _when(task: Task) -> datetime:
-    return task.ended_at or task.since
 
 
 # when the upstream tasks end

@@ -31,23 +31,20 @@ _MOVED = frozenset({StopKind.PREEMPT, StopKind.EVICT})
 def pool_status(memory: ShardMemory, now: datetime, tenant: str | None = None) -> PoolStatus:
     """The status of the pool; with `tenant`, details are of that tenant only."""
     ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
-    used = ZERO_RESOURCES
-    for use in memory.leases.use.values():
-        used += use
     return PoolStatus(
         pool=memory.shard,
         at=now,
         workers=len(ready),
         capacity=memory.workers.capacity,
-        used=used,
+        used=sum(memory.leases.use.values(), start=ZERO_RESOURCES),
         dispatch_paused_from=memory.queues.suspended_from,
         queued=_queued(memory),
         tenants=_tenants(memory, now, tenant),
-        queues=_lines(memory, now, tenant),
+        queues=_queue_statuses(memory, now, tenant),
         reservations=heapq.nsmallest(
             MAX_ROWS,
-            (room for room in _kept(memory) if tenant in {None, room.tenant}),
-            key=lambda room: (room.priority, room.until),
+            (reservation for reservation in _reservations(memory) if tenant in {None, reservation.tenant}),
+            key=lambda reservation: (reservation.priority, reservation.until),
         ),
         stopping=sum(task.stop is not None and task.stop.kind in _MOVED for task in memory.attempts.values()),
     )
@@ -116,9 +113,9 @@ def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape 
     return "" if limit is None else gates.format_excess(memory, tenant, limit, now)
 
 
-def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[QueueStatus]:
+def _queue_statuses(memory: ShardMemory, now: datetime, only: str | None) -> list[QueueStatus]:
     """The waiting queues; reasons are computed only for those that are returned."""
-    queues = (line for line in memory.queues.queues() if only in {None, line.tenant})
+    queues = (queue for queue in memory.queues.queues() if only in {None, queue.tenant})
     blocked = (
         blocked_task
         for blocked_task in memory.queues.blocked.queues()
@@ -132,16 +129,16 @@ def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[QueueSt
     ]
 
 
-def _place(line: QueueSummary | BlockedRun) -> tuple[Priority, datetime]:
-    if isinstance(line, QueueSummary):
-        return line.priority, line.since
-    return line.first.task.priority, line.first.task.since
+def _place(queue: QueueSummary | BlockedRun) -> tuple[Priority, datetime]:
+    if isinstance(queue, QueueSummary):
+        return queue.priority, queue.since
+    return queue.first.task.priority, queue.first.task.since
 
 
-def _of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueStatus:
-    reason, why = of_queue(diagnosis, line)
+def _of_queue(diagnosis: DiagnosisContext, queue: QueueSummary) -> QueueStatus:
+    reason, why = of_queue(diagnosis, queue)
     return QueueStatus(
-        priority=line.priority, tenant=line.tenant, wants=str(line.shape), waiting=line.length, since=line.since,
+        priority=queue.priority, tenant=queue.tenant, wants=str(queue.shape), waiting=queue.length, since=queue.since,
         why=why, reason=reason,
     )  # fmt: skip
 
@@ -154,7 +151,7 @@ def _of_blocked(diagnosis: DiagnosisContext, blocked_task: BlockedRun) -> QueueS
     )  # fmt: skip
 
 
-def _kept(memory: ShardMemory) -> Iterator[ReservationStatus]:
+def _reservations(memory: ShardMemory) -> Iterator[ReservationStatus]:
     for reserved in memory.queues.reserved.values():
         for task in reserved.values():
             if task.reserved is not None:

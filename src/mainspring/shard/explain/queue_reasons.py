@@ -45,22 +45,22 @@ class QueueReason(NamedTuple):
 _NEXT = QueueReason(None, "")
 
 
-def of_queue(diagnosis: DiagnosisContext, line: QueueSummary) -> QueueReason:
+def of_queue(diagnosis: DiagnosisContext, queue: QueueSummary) -> QueueReason:
     """Find the reason of the oldest task of a queue."""
     queues = diagnosis.memory.queues
-    front = queues.front(line.priority, line.tenant, line.shape)
+    front = queues.front(queue.priority, queue.tenant, queue.shape)
     if front is None:
         return _NEXT
-    diagnosis.lines += 1
-    parked = queues.parked.get(line.shape)
+    diagnosis.queues_explained += 1
+    parked = queues.parked.get(queue.shape)
     otherwise = _NEXT if parked is None else QueueReason(Reason.NO_WORKER_CAPACITY, parked)
-    if diagnosis.lines > _MAX_QUEUES:
+    if diagnosis.queues_explained > _MAX_QUEUES:
         return otherwise
-    context = diagnosis.context_of(front[2], line.shape)
+    context = diagnosis.context_of(front[2], queue.shape)
     block = held_by_rules(context)
     if block is None and parked is not None:
         shapes = diagnosis.shapes_known()
-        if line.shape not in shapes and len(shapes) >= _MAX_SHAPES:
+        if queue.shape not in shapes and len(shapes) >= _MAX_SHAPES:
             return otherwise
         block = held_by_capacity(context)
     return otherwise if block is None else QueueReason(block.reason, block.why)
@@ -105,21 +105,17 @@ def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part])
 def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
     """Queued tasks. With stale entries no more are counted than there are tasks."""
     diagnosis = DiagnosisContext(memory, now)
-    for line in memory.queues.queues():
-        front = memory.queues.front(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
+    for queue in memory.queues.queues():
+        front = memory.queues.front(queue.priority, queue.tenant, queue.shape) if only in {None, queue.tenant} else None
         if front is not None:
-            reason = of_queue(diagnosis, line).reason or Reason.PRIORITY_QUEUE_WAIT
-            count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
-            yield _Part(reason, count, line.since, front[2])
+            reason = of_queue(diagnosis, queue).reason or Reason.PRIORITY_QUEUE_WAIT
+            count = min(queue.length, memory.queues.depth.get((queue.priority, queue.tenant), 0))
+            yield _Part(reason, count, queue.since, front[2])
     for blocked_task in memory.queues.blocked.queues():
         task = blocked_task.first.task
         if only in {None, task.tenant}:
-            yield _Part(
-                of_blocked(diagnosis, blocked_task.first) or Reason.PRIORITY_QUEUE_WAIT,
-                blocked_task.length,
-                task.since,
-                task,
-            )
+            reason = of_blocked(diagnosis, blocked_task.first) or Reason.PRIORITY_QUEUE_WAIT
+            yield _Part(reason, blocked_task.length, task.since, task)
 
 
 def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:

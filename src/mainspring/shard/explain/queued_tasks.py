@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import STALE_SECONDS, Blocker, Expected, Gate, GateState, Reason
 from mainspring.core.model.task import Preemptor
-from mainspring.shard.explain import capacity_checks as room
+from mainspring.shard.explain import capacity_checks as capacity
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import TaskContext
 from mainspring.shard.explain.findings import Blockers, Finding, lease_count, named
@@ -25,7 +25,8 @@ _BY_RULES: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
     rules.over_quota, rules.grouped,
 )  # fmt: skip
 _BY_CAPACITY: tuple[Callable[[TaskContext], GateBlock | None], ...] = (
-    room.unmatched, room.oversized, room.fragmented, room.outranked, room.outshared, room.lacking_capacity,
+    capacity.unmatched, capacity.oversized, capacity.fragmented, capacity.outranked, capacity.outshared,
+    capacity.lacking_capacity,
 )  # fmt: skip
 _FOR_CAPACITY = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.PRIORITY_QUEUE_WAIT, Reason.FAIR_SHARE})
 
@@ -117,7 +118,7 @@ def _preempted(context: TaskContext, found: Finding, winner: Preemptor) -> Findi
     """The task was preempted, and no worker has had capacity since."""
     task = context.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
-    place = room.queue_position(context) + 1
+    place = capacity.queue_position(context) + 1
     verdict = words.preempted(
         task.since, ran, saved=task.position in context.run.checkpoints, place=place, now=context.now
     )

@@ -63,14 +63,14 @@ def frozen(context: TaskContext) -> GateBlock | None:
 
 
 def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
-    until = row.until
+    ends = Expected.unknown("someone has to unfreeze it")
+    if row.until is not None:
+        ends = Expected.at(row.until, "the freeze ends then")
     return Finding(
         reason=Reason.FROZEN,
         verdict=words.frozen(row, context.now),
         says=f"since {format_clock(row.since, context.now)}",
-        expected=Expected.unknown("someone has to unfreeze it")
-        if until is None
-        else Expected.at(until, "the freeze ends then"),
+        expected=ends,
         blockers=named([_person(row)]),
         numbers={"frozen_seconds": (context.now - row.since).total_seconds()},
     )

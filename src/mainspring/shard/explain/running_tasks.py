@@ -7,7 +7,7 @@ from mainspring.core.explain.diagnosis import Blocker, Reason
 from mainspring.core.explain.from_rows import failure_of
 from mainspring.core.lifecycle import timeouts
 from mainspring.core.model.alerts import AlertKind
-from mainspring.core.model.task import StopKind, StopRequest, Task, TaskState
+from mainspring.core.model.task import StopKind, StopRequest, TaskState
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.shard.explain.diagnosis_context import TaskContext
 from mainspring.shard.explain.findings import Finding, blocking_task, elapsed, named, usual
@@ -51,13 +51,13 @@ def quarantined(context: TaskContext) -> Finding:
 
 
 def _is_silent(context: TaskContext, worker: Worker) -> bool:
-    quiet = context.memory.life - worker.last_heartbeat
+    quiet = context.memory.shard_time - worker.last_heartbeat
     return worker.status is not WorkerStatus.READY or quiet >= context.memory.scheduler_settings.suspect_after_seconds
 
 
 def _silent(context: TaskContext, worker: Worker) -> Finding:
     memory = context.memory
-    quiet = memory.life - worker.last_heartbeat
+    quiet = memory.shard_time - worker.last_heartbeat
     left = max(0.0, memory.scheduler_settings.lost_after_seconds - quiet)
     return Finding(
         reason=Reason.WORKER_LOST,
@@ -91,13 +91,12 @@ def _starting(context: TaskContext, worker: Worker) -> Finding:
     task, memory, now = context.task, context.memory, context.now
     waited = 0.0 if task.assigned_at is None else (now - task.assigned_at).total_seconds()
     lease = memory.leases[task.lease_id or ""]
-    before = _first(list(lease.members.values()), task)
-    if before is not None and before.state is S.RUNNING:
-        count = list(lease.members.values()).index(task)
+    members = list(lease.members.values())
+    if members[0] is not task and members[0].state is S.RUNNING:
         return Finding(
             reason=None,
-            verdict=words.behind_in_group(worker.id, count),
-            blockers=named([blocking_task(memory, before, "runs first")]),
+            verdict=words.behind_in_group(worker.id, members.index(task)),
+            blockers=named([blocking_task(memory, members[0], "runs first")]),
         )
     if waited < _SLOW_START_SECONDS:
         return Finding(reason=None, verdict=words.starting(worker.id, waited), numbers={"assigned_seconds": waited})
@@ -112,30 +111,23 @@ def _starting(context: TaskContext, worker: Worker) -> Finding:
     )
 
 
-def _first(members: list[Task], task: Task) -> Task | None:
-    """The task of a lease that runs before this one."""
-    return members[0] if members and members[0] is not task else None
-
-
 def _running(context: TaskContext, worker: Worker) -> Finding:
     task, memory = context.task, context.memory
     ran, known, attempt = elapsed(task, context.now), usual(memory, task), task.attempt_id or ""
-    attempt_progress = memory.attempts.details(attempt).progress
-    silent = ran if attempt_progress is None else memory.life - attempt_progress.moved
+    moved = memory.attempts.details(attempt).progress
+    silent = ran if moved is None else memory.shard_time - moved.moved
     middle, highest = (None, None) if known is None else (known.middle, known.highest)
     numbers = {"running_seconds": ran, "silent_seconds": silent}
     if known is not None:
         numbers |= {"usual_seconds": known.middle, "highest_seconds": known.highest}
-    if attempt_progress is not None and attempt_progress.percent is not None:
-        numbers["percent"] = attempt_progress.percent
+    if moved is not None and moved.percent is not None:
+        numbers["percent"] = moved.percent
     ruled_out = (words.NOT_THE_QUEUE, words.WORKER_ANSWERS)
     is_late = highest is not None and ran > max(highest, _MIN_SLOW_SECONDS)
     if _is_stuck(context, ran, silent, highest, is_late=is_late):
         verdict = words.stuck(ran, highest, silent)
         return Finding(reason=Reason.STUCK, verdict=verdict, ruled_out=ruled_out, numbers=numbers)
-    progress = (
-        "" if attempt_progress is None else words.format_progress(attempt_progress.percent, attempt_progress.note)
-    )
+    progress = "" if moved is None else words.format_progress(moved.percent, moved.note)
     if is_late or AlertKind.RUNNING_LONG in memory.attempts.details(attempt).alerts:
         verdict = words.runs_slowly(ran, middle, progress)
         return Finding(reason=Reason.RUNNING_SLOW, verdict=verdict, ruled_out=ruled_out, numbers=numbers)

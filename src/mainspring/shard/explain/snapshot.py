@@ -119,7 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     shard: str
     scheduler_settings: SchedulerSettings
-    life: float
+    shard_time: float
     runs: tuple[CopiedRun, ...]
     workers: tuple[Worker, ...]
     """Without leases and reservations."""
@@ -156,7 +156,7 @@ def memory_of(snapshot: Snapshot) -> ShardMemory:
 
 def fill(memory: ShardMemory, snapshot: Snapshot) -> None:
     """Fill an empty memory from a snapshot."""
-    memory.timers.life = snapshot.life
+    memory.timers.shard_time = snapshot.shard_time
     memory.queues.starved.max_logged = 0
     memory.timers.advance(snapshot.at)
     memory.set_rules(snapshot.gates.rules)
@@ -198,11 +198,11 @@ def discard_memory(memory: ShardMemory) -> None:
     vars(memory).clear()
 
 
-def copy_book(ledger: LimitLedger) -> LimitLedger:
+def copy_ledger(ledger: LimitLedger) -> LimitLedger:
     """Return an independent copy."""
     other = LimitLedger()
     other.use, other.runs, other.shares = dict(ledger.use), dict(ledger.runs), dict(ledger.shares)
-    other.stamps, other.targets, other.asked = dict(ledger.stamps), dict(ledger.targets), dict(ledger.asked)
+    other.stamps, other.targets, other.requested = dict(ledger.stamps), dict(ledger.targets), dict(ledger.requested)
     other.rate_budgets = {limit: copy(rate_budget) for limit, rate_budget in ledger.rate_budgets.items()}
     other.not_before, other.freed = dict(ledger.not_before), set(ledger.freed)
     other.parked = {limit: set(shapes) for limit, shapes in ledger.parked.items()}
@@ -236,7 +236,7 @@ def copy_worker(worker: Worker) -> Worker:
     return Worker(
         id=worker.id, session=worker.session, total=worker.total, labels=dict(worker.labels), zone=worker.zone,
         status=worker.status, last_heartbeat=worker.last_heartbeat, refused=set(worker.refused), hold=worker.hold,
-        hold_why=worker.hold_why, leaving=worker.leaving, wants=worker.wants,
+        hold_why=worker.hold_why, leaving=worker.leaving, claim_slots=worker.claim_slots,
     )  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -
         task = tasks.get(task_id)
         if task is not None:
             lease.members[attempt] = task
-            memory.hold(attempt, task)
+            memory.add_attempt(attempt, task)
     memory.leases.attach(lease, memory.workers[lease.worker_id])
     if lease.recalled:
         memory.leases.recall(lease)
@@ -268,7 +268,7 @@ def _queue(memory: ShardMemory, snapshot: Snapshot, tasks: Mapping[str, Task]) -
 
 
 def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
-    memory.limits.ledger = copy_book(gates.ledger)
+    memory.limits.ledger = copy_ledger(gates.ledger)
     memory.leases.load_usage(gates.use, gates.lease_counts, gates.recent_usage)
     memory.workers.set_capacity(gates.capacity)
     memory.limits.failures.load(gates.failure_counts)
@@ -277,12 +277,12 @@ def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
         memory.queues.park_faulty(shape, fault)
     for shape, why in gates.parked.items():
         memory.queues.park_for_capacity(shape, why)
-    for line, starved in gates.starved_queues.items():
-        memory.queues.starved.restore(line, copy(starved))
-        memory.queues.starved.wake(max(starved.due, memory.life))
+    for queue_key, starved in gates.starved_queues.items():
+        memory.queues.starved.restore(queue_key, copy(starved))
+        memory.queues.starved.wake(max(starved.due, memory.shard_time))
     for tenant, throttle in gates.throttles.items():
-        memory.limits.set_throttle(tenant, copy_throttle(throttle))
-        memory.timers.set_after(max(0.0, throttle.due - memory.life), TimerKind.THROTTLE, tenant)
+        memory.limits.throttles[tenant] = copy_throttle(throttle)
+        memory.timers.set_after(max(0.0, throttle.due - memory.shard_time), TimerKind.THROTTLE, tenant)
     for circuit in gates.job_breakers:
         memory.limits.job_breakers.open[circuit.subject] = copy(circuit)
     for limit, until in memory.limits.ledger.not_before.items():

@@ -21,7 +21,7 @@ from mainspring.core.lifecycle.states import HELD_BY_WORKER
 from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
-from mainspring.core.placement.feasibility import ObstacleKind, is_feasible, obstacles
+from mainspring.core.placement.feasibility import is_feasible
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.protocol.errors import Broken
 from mainspring.shard.explain import matching
@@ -32,7 +32,7 @@ from mainspring.shard.explain.snapshot import (
     Coverage,
     Gates,
     Snapshot,
-    copy_book,
+    copy_ledger,
     copy_throttle,
     copy_worker,
 )
@@ -67,17 +67,6 @@ _LATELY = (15.0, 30.0, 60.0, 120.0)
 _MIN_ARRIVALS, _MAX_ARRIVALS = 5, 200
 _UNAVAILABLE = frozenset({WorkerStatus.LOST, WorkerStatus.GONE})
 _UNDER_WAY = HELD_BY_WORKER | {TaskState.QUEUED}
-_TEMPORARY = frozenset(
-    {
-        ObstacleKind.NO_CAPACITY,
-        ObstacleKind.RESERVED,
-        ObstacleKind.HELD,
-        ObstacleKind.UNCLAIMED,
-        ObstacleKind.NOT_READY,
-        ObstacleKind.APART,
-    }
-)
-"""Obstacles that may pass soon."""
 
 
 def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
@@ -88,16 +77,16 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
     shape = memory.shape(task)
     runs = CopiedRuns(memory)
     ahead = count_ahead(memory, task)
-    lines = _Queues(memory, task, shape, is_long_queue=ahead >= LONG_QUEUE)
+    queues = _Queues(memory, task, shape, is_long_queue=ahead >= LONG_QUEUE)
     workers, could_take = _choose_workers(memory, task, shape)
     mine = runs.take(task)
     leases = [_copy_lease(runs, lease) for worker in workers for lease in worker.leases.values()]
     kept = [one for tasks in memory.queues.reserved.values() for one in tasks.values()][:MAX_WAITING]
-    waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.queues.blocked.has(one)}
-    order = sorted(waiting.values(), key=lambda one: (one.since, lines.arrivals.get(one.id, lines.latest)))
+    waiting = {one.id: one for one in (*queues.tasks, *kept) if not memory.queues.blocked.has(one)}
+    order = sorted(waiting.values(), key=lambda one: (one.since, queues.arrivals.get(one.id, queues.latest)))
     queue = tuple(map(runs.take, order))
     blocked = tuple(_copy_blocked(memory, task, runs))
-    omitted = {runs.take(last): many for last, many in lines.omitted}
+    omitted = {runs.take(last): many for last, many in queues.omitted}
     arrived, per_second = _arrivals(memory, runs, now)
     newcomers = tuple(runs.take(one) for one in arrived if runs.has(one))
     copied, names = runs.finish()
@@ -107,7 +96,7 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
         at=now,
         shard=memory.shard,
         scheduler_settings=replace(memory.scheduler_settings, decisions_sampled_per_1000=0),
-        life=memory.life,
+        shard_time=memory.shard_time,
         runs=copied,
         workers=tuple(map(copy_worker, workers)),
         held={
@@ -123,7 +112,7 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
             if (saved_at := memory.attempts.details(attempt).saved_at) is not None
         },
         departed=tuple(memory.workers.recent.recent(now))[::-1],
-        gates=_copy_gates(memory, lines, {one.tenant for one in waiting.values()} | {task.tenant}, names),
+        gates=_copy_gates(memory, queues, {one.tenant for one in waiting.values()} | {task.tenant}, names),
         names=names,
         duration_samples=runs.duration_samples,
         newcomers=newcomers,
@@ -132,7 +121,7 @@ def take_snapshot(memory: ShardMemory, task_id: str, now: datetime) -> Snapshot:
             workers=all_workers,
             part=len(workers) / max(1, all_workers, len(workers)),
             ahead=ahead,
-            is_complete=lines.is_complete,
+            is_complete=queues.is_complete,
             omitted=omitted,
             could_take=could_take,
             arrival="" if could_take else matching.arrival(memory, shape, now),
@@ -171,7 +160,7 @@ class _Queues:
     def __init__(self, memory: ShardMemory, task: Task, shape: Shape, *, is_long_queue: bool) -> None:
         self._memory, self._task, self.shape = memory, task, shape
         self.is_complete = True
-        self.lines: dict[QueueKey, None] = {}
+        self.keys: dict[QueueKey, None] = {}
         self.tasks: list[Task] = []
         self.arrivals: dict[str, int] = {}
         """By task: its arrival number."""
@@ -190,15 +179,13 @@ class _Queues:
         self._take(lower, int(_OF_LOWER * most))
 
     def _take(self, priorities: list[Priority], most: int) -> None:
-        lines = [line for priority in priorities for line in self._queues_of(priority)]
-        if len(lines) > _MAX_QUEUES:
-            self.is_complete = self.is_complete and not any(
-                line[0] <= self._task.priority for line in lines[_MAX_QUEUES:]
-            )
-            lines = lines[:_MAX_QUEUES]
-        each = min(self._longest, max(1, most // max(1, len(lines))))
-        for line in lines:
-            self._take_queue(line, each)
+        keys = [key for priority in priorities for key in self._queues_of(priority)]
+        if len(keys) > _MAX_QUEUES:
+            self.is_complete = self.is_complete and not any(key[0] <= self._task.priority for key in keys[_MAX_QUEUES:])
+            keys = keys[:_MAX_QUEUES]
+        each = min(self._longest, max(1, most // max(1, len(keys))))
+        for key in keys:
+            self._take_queue(key, each)
 
     def _queues_of(self, priority: Priority) -> Iterator[QueueKey]:
         """The queues of a priority: of each tenant its oldest, those of the task's own tenant first."""
@@ -224,9 +211,9 @@ class _Queues:
             shapes = [mine, *(shape for shape in shapes if shape != mine)]
         return [(priority, tenant, shape) for shape in shapes]
 
-    def _take_queue(self, line: QueueKey, most: int) -> None:
-        priority, tenant, shape = line
-        self.lines[line] = None
+    def _take_queue(self, key: QueueKey, most: int) -> None:
+        priority, tenant, shape = key
+        self.keys[key] = None
         entries = self._memory.queues.peek(priority, tenant, shape, most)
         self.arrivals.update((task.id, arrival) for arrival, task in entries)
         self.latest = max(self.latest, *(arrival + 1 for arrival, _ in entries[-1:]), 0)
@@ -302,10 +289,7 @@ def _could_take(memory: ShardMemory, task: Task, shape: Shape, worker: Worker) -
         return False
     if not (shape.labels or shape.zone or shape.affinity or memory.limits.zones or worker.refused):
         return True
-    return all(
-        one.kind in _TEMPORARY
-        for one in obstacles(shape, worker, affinity_of(memory, task, shape), "", memory.limits.zones)
-    )
+    return is_feasible(shape, worker, affinity_of(memory, task, shape), memory.limits.zones)
 
 
 def _spread(workers: list[Worker], most: int) -> list[Worker]:
@@ -333,18 +317,18 @@ def _copy_blocked(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator
         tasks = [blocked_task.task for blocked_task in memory.queues.blocked.waiting(subject, each)]
         if mine is not None and subject == mine[0] and task not in tasks:
             tasks.append(task)
-        said = memory.queues.blocked.subject_of(tasks[0]) if tasks else None
-        if said is not None:
-            yield CopiedBlocked(subject=subject, why=said[1], tasks=tuple(map(runs.take, tasks)))
+        found = memory.queues.blocked.subject_of(tasks[0]) if tasks else None
+        if found is not None:
+            yield CopiedBlocked(subject=subject, why=found[1], tasks=tuple(map(runs.take, tasks)))
 
 
-def _copy_gates(memory: ShardMemory, lines: _Queues, tenants: set[str], names: dict[str, str]) -> Gates:
-    shapes = dict.fromkeys([lines.shape, *(line[2] for line in lines.lines)])
+def _copy_gates(memory: ShardMemory, queues: _Queues, tenants: set[str], names: dict[str, str]) -> Gates:
+    shapes = dict.fromkeys([queues.shape, *(key[2] for key in queues.keys)])
     here = {true: mine for mine, true in names.items()}
     known = memory.queues.starved.known()
     return Gates(
         rules=memory.rules,
-        ledger=copy_book(memory.limits.ledger),
+        ledger=copy_ledger(memory.limits.ledger),
         failure_counts=tuple(
             row for tenant in sorted(tenants) for row in memory.limits.failures.rows(memory.shard, tenant)
         ),
@@ -357,9 +341,9 @@ def _copy_gates(memory: ShardMemory, lines: _Queues, tenants: set[str], names: d
         faulty_shapes=dict(memory.queues.faulty),
         parked={shape: memory.queues.parked[shape] for shape in shapes if shape in memory.queues.parked},
         starved_queues={
-            line: replace(known[line], head=here.get(known[line].head, "")) for line in lines.lines if line in known
+            key: replace(known[key], head=here.get(known[key].head, "")) for key in queues.keys if key in known
         },
-        ready_queues=tuple(line for line in memory.queues.ready() if line in lines.lines),
+        ready_queues=tuple(key for key in memory.queues.ready() if key in queues.keys),
         suspended_from=memory.queues.suspended_from,
         use=dict[str, Resources](memory.leases.use),
         lease_counts=dict(memory.leases.counts),

@@ -45,8 +45,8 @@ class CopiedRuns:
     def take(self, task: Task) -> str:
         """Copy this task, too; return its id in the copy."""
         positions_of = self._places.setdefault(task.run_id, {})
-        place = positions_of.setdefault(task.position, len(positions_of))
-        return task_id(task.run_id, place)
+        new_position = positions_of.setdefault(task.position, len(positions_of))
+        return task_id(task.run_id, new_position)
 
     def has_any(self, run: RunMemory) -> bool:
         """Return whether a task of this run is copied."""
@@ -85,9 +85,9 @@ class CopiedRuns:
 
     def _copy(self, run: RunMemory, positions_of: dict[int, int], names: dict[str, str]) -> CopiedRun:
         tasks, waiting = list[Task](), list[int]()
-        for position, place in positions_of.items():
+        for position, new_position in positions_of.items():
             task = run.tasks[position]
-            tasks.append(self._copy_task(task, place))
+            tasks.append(self._copy_task(task, new_position))
             names[tasks[-1].id] = task.id
             waiting.append(run.waiting[position] if task.state is TaskState.PENDING else 0)
             self._add_durations(run, run.spec(position))
@@ -103,9 +103,9 @@ class CopiedRuns:
             self._jobs[key] = _small_job(run, positions_of)
         return self._jobs[key]
 
-    def _copy_task(self, task: Task, place: int) -> Task:
+    def _copy_task(self, task: Task, new_position: int) -> Task:
         mine = replace(task)
-        mine.id, mine.position = task_id(task.run_id, place), place
+        mine.id, mine.position = task_id(task.run_id, new_position), new_position
         mine.origin = mine.output = mine.error = None
         return mine
 
@@ -119,18 +119,15 @@ class CopiedRuns:
 def _small_job(run: RunMemory, positions_of: dict[int, int]) -> Job:
     specs, shapes, upstream = list[TaskSpec](), list[Shape](), list[tuple[int, ...]]()
     downstream: list[list[int]] = [[] for _ in positions_of]
-    for position, place in positions_of.items():
+    for position, new_position in positions_of.items():
         spec, is_over = run.spec(position), run.tasks[position].state in FINAL
         specs.append(TaskSpec(name=spec.name, expected_seconds=spec.expected_seconds))
         shapes.append(run.shape(position))
-        needs = (
-            ()
-            if is_over
-            else tuple(positions_of[one] for one in _copied_upstreams(run, position) if one in positions_of)
-        )
+        copied = () if is_over else islice(_upstreams(run, position), 4 * _UPSTREAMS)
+        needs = tuple(positions_of[one] for one in copied if one in positions_of)
         upstream.append(needs)
         for parent in needs:
-            downstream[parent].append(place)
+            downstream[parent].append(new_position)
     return Job(
         id=run.job.id, spec=run.job.spec, tasks=tuple(specs), upstream=tuple(upstream),
         downstream=tuple(map(tuple, downstream)), conditions={}, shapes=tuple(shapes), templates=frozenset(),
@@ -140,15 +137,7 @@ def _small_job(run: RunMemory, positions_of: dict[int, int]) -> Job:
 
 def _upstreams(run: RunMemory, position: int) -> Iterator[int]:
     """The existing upstream tasks; a fan-out stands for all of its tasks."""
-    for parent in run.parents(position):
-        fan_out = None if run.dynamic_tasks is None else run.dynamic_tasks.fan_outs.get(parent)
-        members = (parent,) if fan_out is None else fan_out.members()
-        yield from (one for one in members if one < len(run.tasks))
-
-
-def _copied_upstreams(run: RunMemory, position: int) -> Iterator[int]:
-    """Those upstream that were, or may have been, copied."""
-    return islice(_upstreams(run, position), 4 * _UPSTREAMS)
+    return (member for parent in run.parents(position) for member in run.created_at(parent))
 
 
 def _follows(run: RunMemory, position: int) -> bool:

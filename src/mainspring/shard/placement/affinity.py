@@ -43,10 +43,10 @@ def affinity_of(memory: ShardMemory, task: Task, shape: Shape) -> Affinity:
 
 def _affinity_workers(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...] | None:
     """Eligible are those of these workers that are here. If all are gone, the affinity is void."""
-    named = (run.tasks[place] for name in shape.affinity for place in run.positions_of(name))
+    named = (run.tasks[position] for name in shape.affinity for position in run.positions_of(name))
     ran = dict.fromkeys(task.ran_on for task in islice(named, _MAX_AFFINITY_TASKS) if task.ran_on is not None)
     here = tuple(worker for worker in ran if worker in memory.workers)
-    if here or memory.life >= memory.scheduler_settings.lost_after_seconds:
+    if here or memory.shard_time >= memory.scheduler_settings.lost_after_seconds:
         return here or None
     return tuple(ran) or None
 
@@ -59,16 +59,12 @@ def _anti_affinity_workers(run: RunMemory, task: Task, shape: Shape) -> frozense
 
 
 def _upstream_workers(run: RunMemory, task: Task) -> Iterator[str]:
-    for parent in islice(_upstream(run, task), _MAX_UPSTREAMS):
-        if parent < len(run.tasks):
-            worker = run.tasks[parent].ran_on
+    upstream = (member for parent in run.parents(task.position) for member in run.members_at(parent))
+    for position in islice(upstream, _MAX_UPSTREAMS):
+        if position < len(run.tasks):
+            worker = run.tasks[position].ran_on
             if worker is not None:
                 yield worker
-
-
-def _upstream(run: RunMemory, task: Task) -> Iterator[int]:
-    for parent in run.parents(task.position):
-        yield from run.members_at(parent)
 
 
 def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:

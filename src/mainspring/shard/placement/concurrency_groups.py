@@ -53,7 +53,7 @@ def admits_run(turn: Turn, run: RunMemory, shape: Shape) -> GroupRow | None:
         _request(turn, group, turn.memory.queues.blocked.count_runs(group.limit) + 1, turn.memory.free_slots(shape))
         return group
     ledger.enter(run)
-    spend(turn.memory, limits)
+    ledger.spend(limits)
     return None
 
 
@@ -86,19 +86,14 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
     return None
 
 
-def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
-    """Spend one start of each of these limits that is a rate."""
-    memory.limits.ledger.spend(limits)
-
-
 def share_granted(turn: Turn, event: ShareGranted) -> None:
     """The shard's share of a limit has changed."""
     ledger = turn.memory.limits.ledger
     if event.stamp != ledger.stamps.get(event.limit, 0):
         return
     ledger.shares[event.limit] = event.granted
-    if event.granted >= ledger.asked.get(event.limit, 0):
-        ledger.asked.pop(event.limit, None)
+    if event.granted >= ledger.requested.get(event.limit, 0):
+        ledger.requested.pop(event.limit, None)
     ledger.freed.add(event.limit)
 
 
@@ -117,17 +112,16 @@ def share_wanted(turn: Turn, event: ShareWanted) -> None:
 def rate_granted(turn: Turn, event: RateGranted) -> None:
     """Starts were granted under a rate limit."""
     ledger, group = turn.memory.limits.ledger, turn.memory.rules.groups.get(event.limit)
-    ledger.asked.pop(event.limit, None)
+    ledger.requested.pop(event.limit, None)
     if group is None or group.per_seconds is None:
         return
+    more_at = event.more_at
     if event.amount:
         until = turn.now + timedelta(seconds=USABLE_FRACTION * group.per_seconds)
-        ledger.rate_budgets[event.limit] = RateBudget(
-            left=ledger.rate_left(event.limit, turn.now) + event.amount, until=until
-        )
+        budget = RateBudget(left=ledger.rate_left(event.limit, turn.now) + event.amount, until=until)
+        ledger.rate_budgets[event.limit] = budget
         ledger.freed.add(event.limit)
-    more_at = event.more_at
-    if not event.amount and (more_at is None or more_at <= turn.now):  # the reply may have been delayed
+    elif more_at is None or more_at <= turn.now:  # the reply may have been delayed
         more_at = turn.now + timedelta(seconds=_RETRY_SECONDS)
     if more_at is not None and more_at > turn.now:
         _wait(turn.memory, event.limit, more_at)
@@ -135,19 +129,20 @@ def rate_granted(turn: Turn, event: RateGranted) -> None:
 
 def limit_due(turn: Turn, timer: TimerDue) -> None:
     """More of a limit can be requested."""
-    due = turn.memory.limits.ledger.not_before.get(timer.subject)
+    ledger = turn.memory.limits.ledger
+    due = ledger.not_before.get(timer.subject)
     if due is not None and due <= turn.now:
-        del turn.memory.limits.ledger.not_before[timer.subject]
-        turn.memory.limits.ledger.freed.add(timer.subject)
+        del ledger.not_before[timer.subject]
+        ledger.freed.add(timer.subject)
 
 
 def apply_freed(turn: Turn) -> None:
     """Retry what waits for limits that may have been freed, and lower shares that others need."""
-    memory = turn.memory
-    for limit in memory.limits.ledger.take_freed():
-        if limit in memory.limits.ledger.targets:
+    ledger = turn.memory.limits.ledger
+    for limit in ledger.take_freed():
+        if limit in ledger.targets:
             _lower(turn, limit)
-        memory.queues.unpark(memory.limits.ledger.parked.pop(limit, ()))
+        turn.memory.queues.unpark(ledger.parked.pop(limit, ()))
         _release(turn, limit)
 
 
@@ -157,30 +152,31 @@ def _release(turn: Turn, limit: str) -> None:
     Of a rate one run more: it requests starts once there is capacity, since unused grants are lost.
     """
     memory, group = turn.memory, turn.memory.rules.groups.get(limit)
-    runs = memory.queues.blocked.count_runs(limit)
+    blocked = memory.queues.blocked
+    runs = blocked.count_runs(limit)
     if not runs:
         return
-    many = runs if group is None else left(memory, group, turn.now)
+    count = runs if group is None else left(memory, group, turn.now)
     if group is not None and group.per_seconds is not None:
-        memory.queues.blocked.release(limit, many + 1)
-    elif many > 0:
-        memory.queues.blocked.release(limit, many)
+        blocked.release(limit, count + 1)
+    elif count > 0:
+        blocked.release(limit, count)
     elif group is not None:
         _request(turn, group, runs, 0)
 
 
-def rule(memory: ShardMemory, groups: Mapping[str, GroupRow]) -> None:
+def apply_rules(memory: ShardMemory, before: Mapping[str, GroupRow]) -> None:
     """Apply changed groups: what was known of a changed group is requested again."""
-    ledger, now = memory.limits.ledger, memory.rules.groups
-    for limit in {*groups, *now, *ledger.parked}:
-        was, row = groups.get(limit), now.get(limit)
+    ledger, groups = memory.limits.ledger, memory.rules.groups
+    for limit in {*before, *groups, *ledger.parked}:
+        was, row = before.get(limit), groups.get(limit)
         if was == row:
             continue
         if row is None or (was is not None and row.version <= was.version):
             ledger.shares.pop(limit, None)
             ledger.rate_budgets.pop(limit, None)
             ledger.targets.pop(limit, None)
-        ledger.asked.pop(limit, None)
+        ledger.requested.pop(limit, None)
         ledger.not_before.pop(limit, None)
         ledger.freed.add(limit)
 
@@ -225,18 +221,18 @@ def _request(turn: Turn, group: GroupRow, waiting: int, free_slots: int) -> None
     if ledger.not_before.get(limit, turn.now) > turn.now:
         return
     if group.per_seconds is not None:
-        if limit not in ledger.asked:
-            ledger.asked[limit] = min(group.most, waiting, free_slots)
-            turn.batch.effects.append(RequestRate(limit, ledger.asked[limit]))
+        if limit not in ledger.requested:
+            ledger.requested[limit] = min(group.most, waiting, free_slots)
+            turn.batch.effects.append(RequestRate(limit, ledger.requested[limit]))
         return
     wanted = min(group.most, ledger.use.get(limit, 0) + waiting)
-    if wanted > max(ledger.shares.get(limit, 0), ledger.asked.get(limit, 0)):
+    if wanted > max(ledger.shares.get(limit, 0), ledger.requested.get(limit, 0)):
         _request_share(turn, limit, wanted)
 
 
 def _request_share(turn: Turn, limit: str, wanted: int) -> None:
     ledger = turn.memory.limits.ledger
-    ledger.asked[limit] = wanted
+    ledger.requested[limit] = wanted
     turn.batch.effects.append(RequestShare(limit, wanted, ledger.stamps.get(limit, 0)))
 
 
@@ -249,10 +245,10 @@ def _lower(turn: Turn, limit: str) -> None:
         del ledger.targets[limit]
     if lower >= share:
         return
-    if limit in ledger.asked:
-        ledger.asked[limit] = lower
+    if limit in ledger.requested:
+        ledger.requested[limit] = lower
     _write_share(turn, limit, lower)
-    ledger.asked.pop(limit, None)
+    ledger.requested.pop(limit, None)
     _wait(turn.memory, limit, turn.now + timedelta(seconds=_YIELD_SECONDS))
 
 
@@ -263,8 +259,8 @@ def _write_share(turn: Turn, limit: str, granted: int) -> None:
     ledger.shares[limit] = granted
     ledger.stamps[limit] = ledger.stamps.get(limit, 0) + 1
     turn.save_share(lowered(limit, memory.shard, granted))
-    if limit in ledger.asked:
-        _request_share(turn, limit, ledger.asked[limit])
+    if limit in ledger.requested:
+        _request_share(turn, limit, ledger.requested[limit])
 
 
 def _wait(memory: ShardMemory, limit: str, until: datetime) -> None:

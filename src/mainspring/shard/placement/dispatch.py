@@ -41,7 +41,7 @@ def place(turn: Turn, only: Shape | None = None) -> bool:
     """
     claims.return_recalled(turn)
     is_done = _place_all(turn, only)
-    claims.settle(turn)
+    claims.reply_to_claims(turn)
     return is_done
 
 
@@ -68,18 +68,20 @@ def _place_levels(turn: Turn, only: Shape | None) -> None:
     for priority in Priority:
         if memory.queues.suspended_from is not None and priority >= memory.queues.suspended_from:
             return
-        _place_reserved(turn, priority, only)
         _place_level(turn, priority, only, wake_count)
         if preemption.preempt(turn, priority, only):
-            _place_reserved(turn, priority, only)
             _place_level(turn, priority, only, wake_count)
         if turn.spent() or memory.queues.wake_count != wake_count:
             return
 
 
 def _place_level(turn: Turn, priority: Priority, only: Shape | None, wake_count: int) -> None:
-    """Give one lease at a time to the first tenant in order. Tenants that may not start anything are skipped."""
+    """Place ready reservations; then give one lease at a time to the first tenant in order.
+
+    Tenants that may not start anything are skipped.
+    """
     memory = turn.memory
+    _place_reserved(turn, priority, only)
     heads = QueueHeads(memory.queues, priority, only)
     tenants = TenantOrder(turn, priority, heads, memory.queues.tenants(priority, only=only))
     while heads.any_left() and not turn.spent() and memory.queues.wake_count == wake_count:
@@ -124,11 +126,11 @@ def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Non
         for other in memory.queues.also_full(priority, shape) if shape.run else ():
             memory.queues.park_for_capacity(other, why)
         _recall_group_for(turn, priority, shape)
-        memory.queues.starved.mark_starved((priority, tenant, shape), memory.life)
+        memory.queues.starved.mark_starved((priority, tenant, shape), memory.shard_time)
         return
     if shape.groups and not concurrency_groups.admits_shape(turn, tenant, shape):
         return
-    size = _group_size(turn, priority, tenant, shape) if worker.wants is None else 1
+    size = _group_size(turn, priority, tenant, shape) if worker.claim_slots is None else 1
     tasks = memory.queues.take(priority, tenant, shape, size)
     tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
     if memory.limits.job_breakers.open:
@@ -149,8 +151,7 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
     def choose_for(shape: Shape, affinity: Affinity) -> Worker | None:
         return choose(
             shape, memory.workers.open, turn.random, priority=priority, affinity=affinity, task_id=head.id,
-            zones=memory.limits.zones,
-            shortlists=turn.shortlists,
+            zones=memory.limits.zones, shortlists=turn.shortlists,
         )  # fmt: skip
 
     worker = choose_for(shape, affinity_of(memory, head, shape))
@@ -187,15 +188,15 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
         task.assigned_at = turn.now
         _forget_start(task)
         turn.move(task, S.ASSIGNED, by="shard", because=f"placed on {worker.id}")
-        memory.hold(attempt_id, task)
+        memory.add_attempt(attempt_id, task)
         lease.members[attempt_id] = task
         group.append(_assignment(memory, task, attempt_id, shape.resources.memory_bytes))
     memory.open_lease(lease)
-    concurrency_groups.spend(memory, shape.groups)
+    memory.limits.ledger.spend(shape.groups)
     failure_throttle.started(memory, lease.tenant, len(tasks))
     capacity = shape.resources
     offer = Offer(capacity.cpu_millis, capacity.memory_bytes, capacity.gpus, capacity.disk_bytes)
-    if worker.wants is not None:
+    if worker.claim_slots is not None:
         claims.deliver_claimed(turn, worker, lease, group[0], offer)
         return
     memory.timers.set_after(memory.scheduler_settings.assignment_timeout_seconds, TimerKind.RECEIPT, lease.id)
@@ -214,9 +215,8 @@ def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: 
     run = memory.runs[task.run_id]
     spec = run.spec(task.position)
     given, failed = inputs.inputs(run, task.position)
-    item, origin, window = None, None, run.run.window_at
-    if task.origin is not None and run.fan_out_of(task) is not None:
-        item, origin = fan_out.item(run, task), task.origin
+    item, window = fan_out.item(run, task), run.run.window_at
+    origin = None if item is None else task.origin
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),

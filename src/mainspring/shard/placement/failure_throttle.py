@@ -18,17 +18,17 @@ def max_starts(turn: Turn, tenant: str) -> int | None:
     if not memory.limits.failures.has(tenant):
         return None
     if not is_exhausted(memory, tenant, turn.now):
-        memory.limits.end_throttle(tenant)
+        memory.limits.throttles.pop(tenant, None)
         return None
     throttle = memory.limits.throttles.get(tenant)
     if throttle is None:
         per_second = memory.scheduler_settings.throttled_starts_per_second
-        bucket = TokenBucket(Rate(per_second=per_second, burst=per_second), memory.life)
-        throttle = memory.limits.set_throttle(tenant, Throttle(bucket=bucket))
-    left = throttle.bucket.left(memory.life)
-    if not left and throttle.due <= memory.life:
+        bucket = TokenBucket(Rate(per_second=per_second, burst=per_second), memory.shard_time)
+        throttle = memory.limits.throttles[tenant] = Throttle(bucket=bucket)
+    left = throttle.bucket.left(memory.shard_time)
+    if not left and throttle.due <= memory.shard_time:
         seconds = throttle.bucket.seconds_to(1)
-        throttle.due = memory.life + seconds
+        throttle.due = memory.shard_time + seconds
         memory.timers.set_after(seconds, TimerKind.THROTTLE, tenant)
     return left
 
@@ -48,7 +48,7 @@ def is_exhausted(memory: ShardMemory, tenant: str, now: datetime) -> bool:
 def is_throttled(memory: ShardMemory, tenant: str, now: datetime) -> bool:
     """Whether a throttled tenant may start nothing right now."""
     throttle = memory.limits.throttles.get(tenant)
-    return throttle is not None and is_exhausted(memory, tenant, now) and not throttle.bucket.left(memory.life)
+    return throttle is not None and is_exhausted(memory, tenant, now) and not throttle.bucket.left(memory.shard_time)
 
 
 def describe(memory: ShardMemory, tenant: str, now: datetime) -> str:

@@ -48,11 +48,11 @@ class TenantOrder:
         self._turn = turn
         self._priority = priority
         self._heads = heads
-        self._past = turn.memory.leases.recent_usage[priority]
+        self._recent_usage = turn.memory.leases.recent_usage[priority]
         self._guaranteed = turn.memory.limits.guaranteed_tenants & tenants
         self._ranked = [self._entry(tenant) for tenant in self._guaranteed]
         heapq.heapify(self._ranked)
-        self._line = iter(self._past.least_used_first(tenants))
+        self._unranked = iter(self._recent_usage.least_used_first(tenants))
         self._seen: list[str] = []
         """Tenants visited so far that have leases."""
         self._new = self._next_new()
@@ -74,7 +74,7 @@ class TenantOrder:
         """Re-rank the head tenant after it was served or its head queue changed."""
         if self._new is not None and self._is_new_next():
             if self._new in self._turn.memory.leases.counts:
-                self._past.serve(self._new)
+                self._recent_usage.serve(self._new)
                 self._seen.append(self._new)
                 self._new = self._next_new()
         else:
@@ -83,7 +83,7 @@ class TenantOrder:
     def _next_new(self) -> str | None:
         """The next tenant without leases and guarantees. None: there are no more, and all others are ranked."""
         lease_counts = self._turn.memory.leases.counts
-        for tenant in self._line:
+        for tenant in self._unranked:
             if tenant not in lease_counts and tenant not in self._guaranteed:
                 return tenant
             self._seen.append(tenant)
@@ -96,7 +96,7 @@ class TenantOrder:
     def _is_new_next(self) -> bool:
         if self._new is None:
             return False
-        return not self._ranked or self._ranked[0][0] >= (True, 0.0, self._past.of(self._new))
+        return not self._ranked or self._ranked[0][0] >= (True, 0.0, self._recent_usage.of(self._new))
 
     def _entry(self, tenant: str) -> tuple[Rank, str]:
         """Rank a tenant with what it would place next."""

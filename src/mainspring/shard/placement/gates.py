@@ -62,19 +62,18 @@ def exceeds_alone(memory: ShardMemory, tenant: str, shape: Shape, now: datetime)
 def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
     """Those of these dequeued tasks whose runs may start tasks. The others are blocked."""
     memory = turn.memory
-    looks_at_jobs = bool(memory.limits.frozen_jobs or memory.rules.policies)
+    has_job_rules = bool(memory.limits.frozen_jobs or memory.rules.policies)
     admitted = []
     for task in tasks:
         run = memory.runs[task.run_id]
-        hindrance = blocking_rule(memory, run, turn.now) if looks_at_jobs else None
-        if hindrance is not None:
-            turn.block(*hindrance, task, shape)
-            continue
-        group = concurrency_groups.admits_run(turn, run, shape) if run.job.spec.groups else None
-        if group is not None:
-            turn.block(group.limit, concurrency_groups.describe(group), task, shape)
-            continue
-        admitted.append(task)
+        block = blocking_rule(memory, run, turn.now) if has_job_rules else None
+        if block is None and run.job.spec.groups:
+            group = concurrency_groups.admits_run(turn, run, shape)
+            block = None if group is None else (group.limit, concurrency_groups.describe(group))
+        if block is None:
+            admitted.append(task)
+        else:
+            turn.block(*block, task, shape)
     return admitted
 
 

@@ -63,12 +63,12 @@ def preempt(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
     """Make capacity for the starved queues of a priority; True if something may be placed now."""
     memory = turn.memory
     if memory.queues.parked:
-        memory.queues.starved.sweep(priority, memory.life, memory.queues.parked_queues)
+        memory.queues.starved.sweep(priority, memory.shard_time, memory.queues.parked_queues)
     budget = SearchBudget()
     freed = _take_over(turn, priority, only, budget)
-    for queue_key in memory.queues.starved.pop_due(priority, memory.life, QUEUES_PER_TURN):
+    for queue_key in memory.queues.starved.pop_due(priority, memory.shard_time, QUEUES_PER_TURN):
         if turn.spent() or not budget.left or (only is not None and queue_key[2] != only):
-            memory.queues.starved.defer(queue_key, memory.life)
+            memory.queues.starved.defer(queue_key, memory.shard_time)
         else:
             freed = _check_queue(turn, queue_key, budget) or freed
     _set_alarm(memory)
@@ -82,8 +82,8 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
     if head is None or shape not in memory.queues.parked:
         memory.queues.starved.forget(queue_key)
         return False
-    starved = memory.queues.starved.starved(queue_key, head.id, memory.life)
-    waited, freed = memory.life - starved.since, False
+    starved = memory.queues.starved.starved(queue_key, head.id, memory.shard_time)
+    waited, freed = memory.shard_time - starved.since, False
     found: tuple[Mode, Plan] | None = None
     over = frozenset(_takeable_reservations(memory, priority))
     cluster = _view_pool(turn, over, budget)
@@ -93,19 +93,17 @@ def _check_queue(turn: Turn, queue_key: QueueKey, budget: SearchBudget) -> bool:
         if task.reserved is not None:
             continue
         waits_for_capacity = _waits_for_capacity(turn, task, shape)
-        found = (
-            _find_plan(turn, task, over, replace(cluster, use=_lasting_usage(turn)), found)
-            if waits_for_capacity
-            else None
-        )
+        before, found = found, None
+        if waits_for_capacity:
+            found = _find_plan(turn, task, over, replace(cluster, use=_lasting_usage(turn)), before)
         if found is None:
             if waits_for_capacity and task is head and waited >= memory.scheduler_settings.reserve_after_seconds:
                 starvation_guard.reserve_for_next(turn, task, shape)
-            _look_again(memory, queue_key, waited)
+            _schedule_check(memory, queue_key, waited)
             return freed
         freed = _execute(turn, task, *found) or freed
     if len(tasks) == most:
-        memory.queues.starved.defer(queue_key, memory.life, memory.life)
+        memory.queues.starved.defer(queue_key, memory.shard_time, memory.shard_time)
     else:
         memory.queues.starved.forget(queue_key)
     return freed
@@ -117,29 +115,20 @@ def _take_over(turn: Turn, priority: Priority, only: Shape | None, budget: Searc
     Queues that they could help are checked now. A reservation that is not ready is exchanged for one that is; True if
     any was.
     """
-    memory, freed = turn.memory, False
-    over = (
-        frozenset(_takeable_reservations(memory, priority))
-        if memory.queues.starved.changed_workers
-        else frozenset[str]()
-    )
-    for worker in [memory.workers[name] for name in memory.queues.starved.changed_workers if name in memory.workers]:
+    memory, queues, freed = turn.memory, turn.memory.queues, False
+    changed = list(queues.starved.changed_workers)
+    over = frozenset(_takeable_reservations(memory, priority) if changed else ())
+    for worker in filter(None, map(memory.workers.get, changed)):
         if over.isdisjoint(worker.reserved):
             continue
-        capacity = worker.free
-        for task_id, reserved in worker.reserved.items():
-            capacity += reserved if task_id in over else ZERO_RESOURCES
-        memory.queues.starved.check_now(priority, memory.life, partial(_fits, capacity))
-        queue_keys = [
-            queue_key
-            for queue_key in memory.queues.reserved
-            if queue_key[0] is priority and only in (None, queue_key[2])
-        ]
-        for queue_key in queue_keys:
-            if _fits(capacity, queue_key[2]) and not turn.spent():
+        takeable = (reserved for task_id, reserved in worker.reserved.items() if task_id in over)
+        fits = partial(_fits, sum(takeable, start=worker.free))
+        queues.starved.check_now(priority, memory.shard_time, fits)
+        for queue_key in [key for key in queues.reserved if key[0] is priority and only in (None, key[2])]:
+            if fits(queue_key[2]) and not turn.spent():
                 freed = _exchange(turn, queue_key, worker, _view_pool(turn, over, budget), over) or freed
     if priority is Priority.P2:
-        memory.queues.starved.clear_changed_workers()
+        queues.starved.clear_changed_workers()
     return freed
 
 
@@ -152,11 +141,9 @@ def _exchange(turn: Turn, queue_key: QueueKey, worker: Worker, cluster: ClusterV
     memory, shape, freed = turn.memory, queue_key[2], False
     for task in list(memory.queues.reserved[queue_key].values()):
         reserved = None if task.reserved is None else memory.workers.get(task.reserved.worker)
-        if (
-            reserved is None
-            or reservations.is_ready(memory, task, reserved)
-            or not _waits_for_capacity(turn, task, shape)
-        ):
+        if reserved is None or reservations.is_ready(memory, task, reserved):
+            continue
+        if not _waits_for_capacity(turn, task, shape):
             continue
         plan = _plan_at_once(memory, task, worker, cluster, over)
         if plan is None:
@@ -178,25 +165,21 @@ def _plan_at_once(
     return plan if plan is not None and wanted.may_take(worker) else None
 
 
-def _look_again(memory: ShardMemory, queue_key: QueueKey, waited: float) -> None:
+def _schedule_check(memory: ShardMemory, queue_key: QueueKey, waited: float) -> None:
     """Schedule the next check of a queue: soon after a change, otherwise with a backoff that grows with its wait."""
     after = memory.scheduler_settings.reserve_after_seconds
     delay = after - waited if waited < after else max(RECHECK_SECONDS, waited)
-    memory.queues.starved.defer(queue_key, memory.life + min(RECHECK_SECONDS, delay), memory.life + delay)
+    memory.queues.starved.defer(queue_key, memory.shard_time + min(RECHECK_SECONDS, delay), memory.shard_time + delay)
 
 
 def _waits_for_capacity(turn: Turn, task: Task, shape: Shape) -> bool:
     """Whether a task waits for capacity and nothing else."""
     memory, run = turn.memory, turn.memory.runs[task.run_id]
-    if (
-        shape in memory.queues.faulty
-        or memory.waits_for_group(shape)
-        or run.subject() in memory.limits.job_breakers.open
-    ):
+    if shape in memory.queues.faulty or memory.limits.ledger.waits(shape):
         return False
-    if not run.may_place(task) or gates.blocking_rule(memory, run, turn.now) is not None:
+    if run.subject() in memory.limits.job_breakers.open or not run.may_place(task):
         return False
-    if gates.passes_over(turn, task.priority, task.tenant):
+    if gates.blocking_rule(memory, run, turn.now) is not None or gates.passes_over(turn, task.priority, task.tenant):
         return False
     reserved = _reserved_beside(memory, task)
     if gates.exceeds(memory, task.priority, task.tenant, shape, turn.now, reserved) is not None:
@@ -253,17 +236,11 @@ def _mode(turn: Turn, task: Task, shape: Shape) -> Mode:
     memory = turn.memory
     if task.priority is Priority.P0:
         return Mode.PREEMPT
-    quota = memory.rules.quota(task.tenant, turn.now)
-    use = sum(
-        _reserved_beside(memory, task), start=memory.leases.use.get(task.tenant, ZERO_RESOURCES) + shape.resources
-    )
-    if is_guaranteed(quota, use):
+    use = memory.leases.use.get(task.tenant, ZERO_RESOURCES) + shape.resources
+    if is_guaranteed(memory.rules.quota(task.tenant, turn.now), sum(_reserved_beside(memory, task), start=use)):
         return Mode.RECLAIM
-    if (
-        task.priority is Priority.P1
-        and memory.scheduler_settings.defragment
-        and shape.resources.fits(_free_total(memory))
-    ):
+    may_defragment = task.priority is Priority.P1 and memory.scheduler_settings.defragment
+    if may_defragment and shape.resources.fits(_free_total(memory)):
         return Mode.DEFRAGMENT
     return Mode.TAKE_OVER
 
@@ -309,10 +286,7 @@ def _reserved_beside(memory: ShardMemory, task: Task) -> list[Resources]:
 
 
 def _free_total(memory: ShardMemory) -> Resources:
-    total = ZERO_RESOURCES
-    for worker in memory.workers.open.all[:MAX_EXAMINED]:
-        total += worker.free
-    return total
+    return sum((worker.free for worker in memory.workers.open.all[:MAX_EXAMINED]), start=ZERO_RESOURCES)
 
 
 def _seconds_lost(turn: Turn, lease: Lease) -> float:
@@ -324,15 +298,13 @@ def _execute(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
     """Preempt the victims, and reserve their capacity; True if the task fits at once."""
     memory = turn.memory
     decision_log.preempts(turn, task, mode, plan)
-    for task_id in plan.reservations:
-        other = memory.runs.find(task_id)
+    for other in map(memory.runs.find, plan.reservations):
         if other is not None:
-            waited = (
-                memory.scheduler_settings.reserve_after_seconds if other.reserved and other.reserved.yields else 0.0
-            )
+            is_starving = other.reserved is not None and other.reserved.yields
+            waited = memory.scheduler_settings.reserve_after_seconds if is_starving else 0.0
             reservations.release(turn, other)
             queue_key = (other.priority, other.tenant, memory.shape(other))
-            memory.queues.starved.mark_starved_since(queue_key, other.id, waited, memory.life)
+            memory.queues.starved.mark_starved_since(queue_key, other.id, waited, memory.shard_time)
     winner = _preemptor(memory, task)
     why = _WHY[mode].format(winner=winner)
     grace = timedelta(seconds=memory.scheduler_settings.preemption_grace_seconds)
@@ -342,9 +314,9 @@ def _execute(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
                 stop_requests.request(
                     turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, preempted_for=winner
                 )
-    moved = len(plan.victims)
-    say = f"{moved} lease{'s' if moved > 1 else ''} preempted for it" if moved else "capacity is already being released"
-    reservations.reserve(turn, task, plan.worker, say, yields=mode is Mode.TAKE_OVER)
+    count = len(plan.victims)
+    why = f"{count} lease{'s' if count > 1 else ''} preempted for it" if count else "capacity is already being released"
+    reservations.reserve(turn, task, plan.worker, why, yields=mode is Mode.TAKE_OVER)
     return reservations.is_ready(memory, task, plan.worker)
 
 
@@ -357,4 +329,4 @@ def _set_alarm(memory: ShardMemory) -> None:
     """Set a timer for the next check that must not be missed."""
     due = memory.queues.starved.set_alarm()
     if due is not None:
-        memory.timers.set_after(due - memory.life, TimerKind.RESERVATION, "")
+        memory.timers.set_after(due - memory.shard_time, TimerKind.RESERVATION, "")

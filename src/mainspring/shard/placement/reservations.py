@@ -1,13 +1,12 @@
 """Reservations (PLC-6): capacity that is being freed, and kept for the waiting task that it is freed for.
 
-    QUEUED ──keep──► QUEUED, reserved ──capacity free────► ASSIGNED
-       ▲                  │
-       └───give back──────┘   placed elsewhere, cancelled, paused; expired; the worker is lost, cordoned or too small
+    QUEUED ──reserve──► QUEUED, reserved ──capacity free────► ASSIGNED
+       ▲                     │
+       └───release───────────┘   placed elsewhere, cancelled, paused; expired; the worker is lost, cordoned or too small
 
 A reservation is in the task's row (`Task.reserved`), so that a new leader keeps it, and on the worker
-(`Worker.reserved`),
-where it counts as used for all other tasks. A task has at most one. Tasks of a queue are interchangeable: the first
-reservation that is ready goes to the oldest of them.
+(`Worker.reserved`), where it counts as used for all other tasks. A task has at most one. Tasks of a queue are
+interchangeable: the first reservation that is ready goes to the oldest of them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from mainspring.shard.state.memory import ShardMemory
     from mainspring.shard.turn import Turn
 
-_ROOM = frozenset({ObstacleKind.NO_CAPACITY, ObstacleKind.RESERVED})
+_LACK_OF_CAPACITY = frozenset({ObstacleKind.NO_CAPACITY, ObstacleKind.RESERVED})
 
 
 def reserve(turn: Turn, task: Task, worker: Worker, why: str, *, yields: bool = False) -> None:
@@ -117,7 +116,8 @@ def may_take(memory: ShardMemory, task: Task) -> Callable[[Worker], bool]:
     affinity = affinity_of(memory, task, shape)
 
     def lacks_only_capacity(worker: Worker) -> bool:
-        return all(one.kind in _ROOM for one in obstacles(shape, worker, affinity, task.id, memory.limits.zones))
+        found = obstacles(shape, worker, affinity, task.id, memory.limits.zones)
+        return all(obstacle.kind in _LACK_OF_CAPACITY for obstacle in found)
 
     return lacks_only_capacity
 
@@ -141,4 +141,4 @@ def _release_and_mark(turn: Turn, task_id: str) -> None:
     if task is not None and task.reserved is not None:
         release(turn, task)
         if task.state is TaskState.QUEUED:
-            memory.queues.starved.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.life)
+            memory.queues.starved.mark_starved((task.priority, task.tenant, memory.shape(task)), memory.shard_time)

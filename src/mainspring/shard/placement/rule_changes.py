@@ -16,16 +16,16 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
 
-def rule(turn: Turn, event: RulesChanged) -> None:
+def apply_rules(turn: Turn, event: RulesChanged) -> None:
     """Apply changed rules."""
     memory = turn.memory
     before, zones = memory.rules, memory.limits.zones
     memory.set_rules(event.rules)
-    concurrency_groups.rule(memory, before.groups)
+    concurrency_groups.apply_rules(memory, before.groups)
     if memory.limits.zones != zones:
         memory.queues.wake(lambda _: True, may_try=lambda shape: shape not in memory.queues.faulty)
     _release_blocked(turn)
-    _release(turn)
+    _recall_blocked(turn)
     watch(memory, turn.now)
 
 
@@ -54,7 +54,7 @@ def _release_blocked(turn: Turn) -> None:
             memory.queues.blocked.release(subject)
 
 
-def _release(turn: Turn) -> None:
+def _recall_blocked(turn: Turn) -> None:
     memory = turn.memory
     if not (memory.rules.freezes or memory.rules.policies):
         return

@@ -1,6 +1,6 @@
 """Starvation guard: reserve capacity for the next tenant on a worker that empties over time (PLC-4, PLC-6).
 
-Otherwise small tasks of others would take every bit that becomes free, and a large task would wait for ever.
+Otherwise small tasks of others would take every bit that becomes free, and a large task would wait forever.
 """
 
 from __future__ import annotations

@@ -18,15 +18,8 @@ _Step = TypeVar("_Step", bound=Event)
 class WorkQueue(deque[_Step]):
     """Steps to be done, in order, as the events that do them."""
 
-    def take(self, step: _Step) -> None:
-        """Remove a step. It is the first one, unless events are applied one at a time."""
-        if self and self[0] == step:
-            self.popleft()
-        else:
-            self.discard(step)
-
     def discard(self, step: _Step) -> None:
-        """Remove a step, if it is in the queue."""
+        """Remove a step, if it is in the queue. It is the first one, unless events are applied one at a time."""
         if step in self:
             self.remove(step)
 

@@ -156,18 +156,16 @@ def restore_dynamic_tasks(job: Job, tasks: Sequence[Task], bulk_operations: Sequ
         if operation.kind in (BulkOperationKind.FAN_OUT, BulkOperationKind.GROW)
     }
     for position in sorted(job.templates):
-        if position < len(tasks) and _is_fanned_out(tasks[position]):
-            _restore_fan_out(found, tasks, tasks[position], begins)
+        origin = tasks[position].origin if position < len(tasks) else None
+        if origin is not None and not origin.replaced:
+            _restore_fan_out(found, tasks, tasks[position], origin, begins)
     _restore_expansions(found, job, tasks, begins)
     return found
 
 
-def _is_fanned_out(template: Task) -> bool:
-    return template.origin is not None and not template.origin.replaced
-
-
-def _restore_fan_out(found: DynamicTasks, tasks: Sequence[Task], template: Task, begins: dict[str, int]) -> None:
-    origin = template.origin or Origin(template.position, template.generation, 0, 1)
+def _restore_fan_out(
+    found: DynamicTasks, tasks: Sequence[Task], template: Task, origin: Origin, begins: dict[str, int]
+) -> None:
     key = (template.position, origin.generation)
     first = found.first_positions.setdefault(key, begins.get(template.id, template.position))
     fan_out = found.fan_outs[template.position] = FanOut(
@@ -182,17 +180,17 @@ def _restore_fan_out(found: DynamicTasks, tasks: Sequence[Task], template: Task,
 
 def _restore_expansions(found: DynamicTasks, job: Job, tasks: Sequence[Task], begins: dict[str, int]) -> None:
     """Restore expansions in the order in which they were added: a later one may depend on an earlier one."""
-    line: list[tuple[int, int]] = []
+    expansions: list[tuple[int, int]] = []
 
     def note(position: int) -> None:
         if position < len(tasks) and tasks[position].state is TaskState.SUCCEEDED:
-            heapq.heappush(line, (_first(found, tasks[position], begins), position))
+            heapq.heappush(expansions, (_first(found, tasks[position], begins), position))
 
     for position, spec in enumerate(job.tasks):
         if spec.grows:
             note(position)
-    while line:
-        first, position = heapq.heappop(line)
+    while expansions:
+        first, position = heapq.heappop(expansions)
         parent_task = tasks[position]
         found.first_positions[position, parent_task.generation] = first
         found.add(job, position, first, read_expansion(parent_task.output))

@@ -35,10 +35,10 @@ class Leases(Registry[Lease]):
         self.recent_usage = {priority: RecentUsage() for priority in Priority}
         """By tenant: recent usage, which orders tenants with equal shares."""
 
-    def open(self, lease: Lease, worker: Worker, life: float) -> None:
+    def open(self, lease: Lease, worker: Worker, shard_time: float) -> None:
         """Add a lease, and count its resources as used."""
         self.attach(lease, worker)
-        lease.since = life
+        lease.since = shard_time
         self._use[lease.tenant] = self._use.get(lease.tenant, ZERO_RESOURCES) + lease.shape.resources
         self._counts[lease.tenant] = self._counts.get(lease.tenant, 0) + 1
 
@@ -49,14 +49,16 @@ class Leases(Registry[Lease]):
         worker.used += lease.shape.resources
         self._count_holder(lease, 1)
 
-    def close(self, lease: Lease, worker: Worker, capacity: Resources, *, life: float, weight: float) -> None:
+    def close(self, lease: Lease, worker: Worker, capacity: Resources, *, shard_time: float, weight: float) -> None:
         """Remove a lease whose last attempt has ended, and charge its tenant for it."""
         resources, tenant = lease.shape.resources, lease.tenant
         del self._by_id[lease.id], worker.leases[lease.id]
         self._stopping.pop(lease.id, None)
         self._count_holder(lease, -1)
         worker.used -= resources
-        self.recent_usage[lease.priority].add(tenant, resources, capacity, seconds=life - lease.since, weight=weight)
+        self.recent_usage[lease.priority].add(
+            tenant, resources, capacity, seconds=shard_time - lease.since, weight=weight
+        )
         if self._counts[tenant] == 1:
             del self._use[tenant], self._counts[tenant]
         else:

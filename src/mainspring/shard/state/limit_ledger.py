@@ -41,14 +41,14 @@ class LimitLedger:
         self.targets: dict[str, int] = {}
         """Target of a share that is being lowered, as usage allows."""
         self.rate_budgets: dict[str, RateBudget] = {}
-        self.asked: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
         """Requests without a reply, or not granted in full."""
         self.not_before: dict[str, datetime] = {}
         """Nothing is requested before that time."""
         self.parked: dict[str, set[Shape]] = {}
         """Shapes that wait for a limit."""
         self.freed: set[str] = set()
-        """Limits of which a part may have become free since the last check."""
+        """Limits of which a part may have become free since the last check, or more has to be requested."""
 
     def load(self, shares: Iterable[ShareRow]) -> None:
         """Load the shares granted to this shard from rows."""
@@ -63,12 +63,8 @@ class LimitLedger:
         self.parked.setdefault(limit, set()).add(shape)
 
     def waits(self, shape: Shape) -> bool:
-        """Whether a shape is parked because a limit of it is exhausted."""
+        """Whether a shape is parked because a limit of it is exhausted: capacity does not help."""
         return any(shape in self.parked.get(limit, ()) for limit in shape.groups)
-
-    def mark_freed(self, limits: Iterable[str]) -> None:
-        """A part of these limits may have become free, or more has to be requested."""
-        self.freed.update(limits)
 
     def take_freed(self) -> list[str]:
         """Return the limits of which a part may have become free, each once."""
@@ -116,7 +112,7 @@ def limits_of(run: RunMemory) -> tuple[str, ...]:
     return tuple(limit_of(run.run.tenant, name) for name in dict.fromkeys(run.job.spec.groups))
 
 
-def is_in(run: RunMemory) -> bool:
+def is_admitted(run: RunMemory) -> bool:
     """Whether a task of a run has been placed since its adoption, according to its rows.
 
     A restarted run was adopted again: tasks that ended before do not count.

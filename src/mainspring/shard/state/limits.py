@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from mainspring.core.fairness.freezes import FreezeKind
@@ -35,8 +33,7 @@ class Limits:
     def __init__(self, settings: SchedulerSettings) -> None:
         self.ledger = LimitLedger()
         self.failures = FailureCounts()
-        self._throttles: dict[str, Throttle] = {}
-        self.throttles: Mapping[str, Throttle] = self._throttles
+        self.throttles: dict[str, Throttle] = {}
         """By tenant, for those over their failure budget."""
         self.retries = RetryRateLimiter(settings.retries_per_second, settings.same_signature_retries_per_second)
         self.signature_breakers = SignatureBreakers()
@@ -53,16 +50,7 @@ class Limits:
         self.zones = () if rules.pool is None else rules.pool.zones
         """Zones whose workers get work; empty: all."""
 
-    def retune(self, settings: SchedulerSettings) -> None:
+    def apply_settings(self, settings: SchedulerSettings) -> None:
         """Apply changed settings."""
         self.retries.retune(settings.retries_per_second, settings.same_signature_retries_per_second)
-        self._throttles.clear()
-
-    def set_throttle(self, tenant: str, throttle: Throttle) -> Throttle:
-        """Throttle a tenant."""
-        self._throttles[tenant] = throttle
-        return throttle
-
-    def end_throttle(self, tenant: str) -> None:
-        """Stop throttling a tenant, if it is."""
-        self._throttles.pop(tenant, None)
+        self.throttles.clear()

@@ -57,23 +57,23 @@ class ShardMemory:
         self.durations = DurationStats()
 
     @property
-    def life(self) -> float:
+    def shard_time(self) -> float:
         """Shard time in seconds."""
-        return self.timers.life
+        return self.timers.shard_time
 
     @property
     def rules(self) -> SharingRules:
         """The sharing rules in force."""
         return self.limits.rules
 
-    def retune(self, scheduler_settings: SchedulerSettings) -> None:
+    def apply_settings(self, scheduler_settings: SchedulerSettings) -> None:
         """Apply changed settings.
 
         A timer set under the old settings still fires once. Its subject is then judged by the new ones, except an
         assignment that is not acknowledged. Paced runs start with full buckets.
         """
         self.scheduler_settings = scheduler_settings
-        self.limits.retune(scheduler_settings)
+        self.limits.apply_settings(scheduler_settings)
         for run in self.runs.values():
             run.buckets.clear()
 
@@ -96,7 +96,7 @@ class ShardMemory:
 
     # attempts and leases
 
-    def hold(self, attempt_id: str, task: Task) -> None:
+    def add_attempt(self, attempt_id: str, task: Task) -> None:
         """Add an attempt of a task that a worker holds."""
         self.attempts.add(attempt_id, task)
         self.runs[task.run_id].live[task.position] = task
@@ -104,8 +104,8 @@ class ShardMemory:
     def open_lease(self, lease: Lease) -> None:
         """Add a lease whose attempts are held, and count its resources as used."""
         worker = self.workers[lease.worker_id]
-        self.leases.open(lease, worker, self.life)
-        worker.wants = worker.wants and worker.wants - 1
+        self.leases.open(lease, worker, self.shard_time)
+        worker.claim_slots = worker.claim_slots and worker.claim_slots - 1
         self.limits.ledger.take(lease.shape.groups)
         self.workers.open.update(worker)
 
@@ -123,7 +123,7 @@ class ShardMemory:
             return
         worker = self.workers[lease.worker_id]
         weight = self.rules.weight(lease.tenant)
-        self.leases.close(lease, worker, self.workers.capacity, life=self.life, weight=weight)
+        self.leases.close(lease, worker, self.workers.capacity, shard_time=self.shard_time, weight=weight)
         self.queues.retry_tenant(lease.tenant)
         self.limits.ledger.release(lease.shape.groups)
         self.refresh(worker)
@@ -132,13 +132,13 @@ class ShardMemory:
 
     def add_worker(self, worker_id: str) -> Worker:
         """Add a worker that is not known."""
-        return self.workers.add(worker_id, self.life)
+        return self.workers.add(worker_id, self.shard_time)
 
     def refresh(self, worker: Worker) -> None:
         """Update the index of open workers after a change of a worker, and wake parked shapes that now fit."""
         if self.workers.open.update(worker) and self.queues.parked:
             zones = self.limits.zones
-            self.queues.wake(lambda kind: not obstacles(kind, worker, zones=zones), may_try=self._waits_for_capacity)
+            self.queues.wake(lambda shape: not obstacles(shape, worker, zones=zones), may_try=self._waits_for_capacity)
         if worker.reserved:
             self._note_ready(worker)
 
@@ -146,20 +146,16 @@ class ShardMemory:
         """Estimate how many tasks of a shape fit now, given that one does."""
         return max(1, self.workers.open.free_cpu_millis // max(1, shape.resources.cpu_millis))
 
-    def waits_for_group(self, shape: Shape) -> bool:
-        """Whether a shape is parked because a group of it is full: capacity does not help."""
-        return self.limits.ledger.waits(shape)
-
     def mark_starved_if_parked(self, task: Task, shape: Shape) -> None:
         """A task joined a queue that may have been skipped for lack of capacity: it may be entitled to some."""
-        if self.waits_for_group(shape):
-            self.limits.ledger.mark_freed(shape.groups)  # more may have to be requested
+        if self.limits.ledger.waits(shape):
+            self.limits.ledger.freed.update(shape.groups)  # more may have to be requested
         elif shape in self.queues.parked:
-            self.queues.starved.mark_starved((task.priority, task.tenant, shape), self.life)
+            self.queues.starved.mark_starved((task.priority, task.tenant, shape), self.shard_time)
 
     def _waits_for_capacity(self, shape: Shape) -> bool:
         """Whether a parked shape waits for capacity and nothing else."""
-        return shape not in self.queues.faulty and not self.waits_for_group(shape)
+        return shape not in self.queues.faulty and not self.limits.ledger.waits(shape)
 
     def _note_ready(self, worker: Worker) -> None:
         """Record queues whose reservation on this worker can be used now."""

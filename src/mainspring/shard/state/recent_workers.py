@@ -1,4 +1,4 @@
-"""Recently connected workers and their resources: one may come back, so a task does not count as waiting for ever.
+"""Recently connected workers and their resources: one may come back, so a task does not count as waiting forever.
 
 Kept for a day, up to a maximum. A new leader knows those that it misses itself, and no others.
 """

@@ -132,12 +132,14 @@ class RunMemory(msgspec.Struct, kw_only=True):
 
     def positions_of(self, name: str) -> Iterator[int]:
         """Positions of the created tasks of a name; for a fan-out all of its members."""
-        named = (
-            self.dynamic_tasks.names if self.dynamic_tasks is not None and self.dynamic_tasks.names else self.job.named
-        )
-        position = named.get(name)
+        added = None if self.dynamic_tasks is None else self.dynamic_tasks.names
+        position = (added or self.job.named).get(name)
         if position is not None:
-            yield from (place for place in self.members_at(position) if place < len(self.tasks))
+            yield from self.created_at(position)
+
+    def created_at(self, position: int) -> Iterator[int]:
+        """The same, of the tasks that have been created."""
+        return (member for member in self.members_at(position) if member < len(self.tasks))
 
     def is_replaced(self, task: Task) -> bool:
         """Whether the creator of this task was started again: the task has to end, and nothing waits for it."""
@@ -158,23 +160,23 @@ class RunMemory(msgspec.Struct, kw_only=True):
         """Whether dynamic tasks are being created."""
         return any(kind in DYNAMIC_KINDS for kind, _ in self.bulk_operations)
 
-    def position_of(self, place: str) -> int | None:
+    def position_of(self, suffix: str) -> int | None:
         """Position of the task whose id has this suffix: creator, generation, index."""
-        words = place.split(".")
-        if self.dynamic_tasks is None or len(words) != 3 or not all(word.isdigit() for word in words):
+        numbers = suffix.split(".")
+        if self.dynamic_tasks is None or len(numbers) != 3 or not all(map(str.isdigit, numbers)):
             return None
-        parent, generation, index = map(int, words)
+        parent, generation, index = map(int, numbers)
         first = self.dynamic_tasks.first_positions.get((parent, generation))
-        position = None if first is None else first + index
-        is_there = position is not None and position < len(self.tasks)
-        return position if is_there and self.tasks[position or 0].id.endswith(f".{place}") else None
+        if first is None or first + index >= len(self.tasks):
+            return None
+        return first + index if self.tasks[first + index].id.endswith(f".{suffix}") else None
 
     # state
 
-    def finish(self) -> RunProgress:
-        """The inputs, besides task states, that decide the run's state."""
+    def state(self) -> RunState:
+        """The run's state, derived."""
         run = self.run
-        return RunProgress(
+        progress = RunProgress(
             policy=self.job.spec.on_failure,
             paused=self.is_suspended(),
             cancelled=run.cancelled_by is not None,
@@ -182,10 +184,7 @@ class RunMemory(msgspec.Struct, kw_only=True):
             complete=not self.bulk_operations and len(self.tasks) == run.task_count,
             delayed=self.delayed,
         )
-
-    def state(self) -> RunState:
-        """The run's state, derived."""
-        return derive_run_state(self.counts, self.finish())
+        return derive_run_state(self.counts, progress)
 
     def is_stopped(self) -> bool:
         """Whether no task of this run may ever start again: unstarted tasks are cancelled."""

@@ -45,33 +45,33 @@ class StarvedQueues:
         """When a timer should fire, as far as known."""
         self._swept = -1.0
         """When queues of parked shapes were last marked."""
+        self._is_new = False
+        """Whether queues were added since then: there may be others of the same shape."""
         self._changed_workers: dict[str, None] = {}
         self.changed_workers: Mapping[str, None] = self._changed_workers
         """Workers with reservations of which a part may have become free."""
-        self._is_new = False
-        """Whether queues were added since then: there may be others of the same shape."""
         self._logged_at: dict[Shape, float] = {}
         """When each shape was last logged, oldest first."""
         self.max_logged = _MAX_LOGGED
         """Zero for forecasts, which have no decision log."""
 
-    def mark_starved(self, queue_key: QueueKey, life: float) -> None:
+    def mark_starved(self, queue_key: QueueKey, shard_time: float) -> None:
         """Mark a queue as starved. A queue that waits for its next check keeps its time."""
         if queue_key not in self._known:
-            self._known[queue_key] = StarvedQueue(since=life, due=life)
-            self._put(queue_key, life)
+            self._known[queue_key] = StarvedQueue(since=shard_time, due=shard_time)
+            self._put(queue_key, shard_time)
             self._is_new = True
 
-    def mark_starved_since(self, queue_key: QueueKey, head: str, waited: float, life: float) -> None:
+    def mark_starved_since(self, queue_key: QueueKey, head: str, waited: float, shard_time: float) -> None:
         """Mark a queue whose head lost its reservation to another task after waiting this long."""
-        self.mark_starved(queue_key, life)
+        self.mark_starved(queue_key, shard_time)
         starved = self._known[queue_key]
-        starved.head, starved.since = head, life - waited
-        if starved.due > life:
-            self.defer(queue_key, life)
+        starved.head, starved.since = head, shard_time - waited
+        if starved.due > shard_time:
+            self.defer(queue_key, shard_time)
 
     def sweep(
-        self, priority: Priority, life: float, parked: Callable[[Iterable[Priority]], Iterable[QueueKey]]
+        self, priority: Priority, shard_time: float, parked: Callable[[Iterable[Priority]], Iterable[QueueKey]]
     ) -> None:
         """Mark the queues of parked shapes as starved: one queue parks the shape for all.
 
@@ -79,15 +79,15 @@ class StarvedQueues:
         """
         if priority is Priority.P0:
             swept: tuple[Priority, ...] = (Priority.P0,)
-        elif life >= self._swept + RECHECK_SECONDS:
-            self._swept, self._is_new = life, False
+        elif shard_time >= self._swept + RECHECK_SECONDS:
+            self._swept, self._is_new = shard_time, False
             swept = (Priority.P1, Priority.P2)
         else:
             if self._is_new:
                 self.wake(self._swept + RECHECK_SECONDS)
             return
         for queue_key in parked(swept):
-            self.mark_starved(queue_key, life)
+            self.mark_starved(queue_key, shard_time)
 
     def note_changed_worker(self, worker_id: str) -> None:
         """Capacity of a worker with reservations may have become free."""
@@ -129,11 +129,11 @@ class StarvedQueues:
         if wake_at is not None:
             self.wake(wake_at)
 
-    def check_now(self, priority: Priority, life: float, could_help: Callable[[Shape], bool]) -> None:
+    def check_now(self, priority: Priority, shard_time: float, could_help: Callable[[Shape], bool]) -> None:
         """Check the queues of a priority now that a change could help."""
         for queue_key, starved in self._known.items():
-            if queue_key[0] is priority and starved.due > life and could_help(queue_key[2]):
-                self.defer(queue_key, life)
+            if queue_key[0] is priority and starved.due > shard_time and could_help(queue_key[2]):
+                self.defer(queue_key, shard_time)
 
     def wake(self, at: float) -> None:
         """Make sure that there is a turn at that time."""
@@ -143,31 +143,31 @@ class StarvedQueues:
         """Remove a queue that is no longer starved."""
         self._known.pop(queue_key, None)
 
-    def starved(self, queue_key: QueueKey, head: str, life: float) -> StarvedQueue:
+    def starved(self, queue_key: QueueKey, head: str, shard_time: float) -> StarvedQueue:
         """State of a queue with this head; its wait restarts if the head has changed."""
         starved = self._known[queue_key]
         if starved.head != head:
-            starved.head, starved.since = head, life
+            starved.head, starved.since = head, shard_time
         return starved
 
-    def pop_due(self, priority: Priority, life: float, most: int) -> list[QueueKey]:
+    def pop_due(self, priority: Priority, shard_time: float, most: int) -> list[QueueKey]:
         """Queues to check now. The caller defers or removes each."""
         heap, found = self._due[priority], dict[QueueKey, None]()
-        while heap and heap[0][0] <= life and len(found) < most:
+        while heap and heap[0][0] <= shard_time and len(found) < most:
             due, _, queue_key = heapq.heappop(heap)
             known = self._known.get(queue_key)
             if known is not None and known.due == due:
                 found[queue_key] = None
         return list(found)
 
-    def should_log(self, shape: Shape, life: float) -> bool:
+    def should_log(self, shape: Shape, shard_time: float) -> bool:
         """Whether to log now that a shape found no capacity; marks it as logged."""
-        told = self._logged_at
-        while told and life - next(iter(told.values())) >= _LOG_EVERY_SECONDS:
-            del told[next(iter(told))]
-        if shape in told or len(told) >= self.max_logged:
+        logged_at = self._logged_at
+        while logged_at and shard_time - next(iter(logged_at.values())) >= _LOG_EVERY_SECONDS:
+            del logged_at[next(iter(logged_at))]
+        if shape in logged_at or len(logged_at) >= self.max_logged:
             return False
-        told[shape] = life
+        logged_at[shape] = shard_time
         return True
 
     def _put(self, queue_key: QueueKey, due: float) -> None:

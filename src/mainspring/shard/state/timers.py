@@ -60,11 +60,11 @@ class Timers:
 class ShardTimers:
     """Shard time, and the timers of both clocks.
 
-    1. `life` advances with the store's clock, at most `MAX_TURN_SECONDS` per turn, and never goes back.
+    1. `shard_time` advances with the store's clock, at most `MAX_TURN_SECONDS` per turn, and never goes back.
     """
 
     def __init__(self, is_stale: Callable[[TimerDue], bool]) -> None:
-        self.life = 0.0
+        self.shard_time = 0.0
         """Shard time in seconds."""
         self.last_turn: datetime | None = None
         self.at = Timers(is_stale)
@@ -74,7 +74,7 @@ class ShardTimers:
 
     def advance(self, now: datetime) -> None:
         """Advance shard time to a time of the store's clock."""
-        self.life += self._since_last_turn(now)
+        self.shard_time += self._since_last_turn(now)
         self.last_turn = now
 
     def set_at(self, due_at: datetime, kind: TimerKind, subject: str, stamp: int = 0) -> None:
@@ -83,18 +83,18 @@ class ShardTimers:
 
     def set_after(self, seconds: float, kind: TimerKind, subject: str, stamp: int = 0) -> None:
         """Set a timer after a number of seconds of shard time."""
-        self.after.set(self.life + seconds, TimerDue(kind=kind, subject=subject, stamp=stamp))
+        self.after.set(self.shard_time + seconds, TimerDue(kind=kind, subject=subject, stamp=stamp))
 
     def pop_due(self, now: datetime, most: int) -> list[TimerDue]:
         """Remove and return the timers that have fired."""
-        return self.at.pop_due(_seconds(now), most) + self.after.pop_due(self.life, most)
+        return self.at.pop_due(_seconds(now), most) + self.after.pop_due(self.shard_time, most)
 
     def seconds_to_next(self, now: datetime) -> float | None:
         """Seconds until the next timer; None if there is none."""
         at, after = self.at.next_due(), self.after.next_due()
         waits = [] if at is None else [at - _seconds(now)]
         if after is not None:
-            waits.append(after - self.life - self._since_last_turn(now))
+            waits.append(after - self.shard_time - self._since_last_turn(now))
         return max(0.0, min(waits)) if waits else None
 
     def _since_last_turn(self, now: datetime) -> float:

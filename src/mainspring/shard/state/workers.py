@@ -40,11 +40,11 @@ class Workers(Registry[Worker]):
         """Load the rows of cordoned workers."""
         self._cordoned.update((row.id, row) for row in cordoned)
 
-    def add(self, worker_id: str, life: float) -> Worker:
+    def add(self, worker_id: str, shard_time: float) -> Worker:
         """Add a worker that is not known. A cordon still applies."""
         row = self._cordoned.get(worker_id)
-        wants = 0 if is_claimant(worker_id) else None
-        worker = self._by_id[worker_id] = Worker(id=worker_id, last_heartbeat=life, wants=wants)
+        claim_slots = 0 if is_claimant(worker_id) else None
+        worker = self._by_id[worker_id] = Worker(id=worker_id, last_heartbeat=shard_time, claim_slots=claim_slots)
         if row is not None:
             worker.hold, worker.hold_why = Hold(row.hold), row.hold_why
         return worker

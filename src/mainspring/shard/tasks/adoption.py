@@ -77,18 +77,15 @@ def restore_run(
         run.bulk_operations[operation.kind, operation.parent] = operation
         if row.held is None:
             memory.backlog.add(BulkOperationStep(run_id=row.id, kind=operation.kind, parent=operation.parent))
-        retried = (
-            memory.runs.find(operation.parent)
-            if operation.kind is BulkOperationKind.REOPEN and operation.parent
-            else None
-        )
-        if retried is not None:
-            reopen.record_descendants(run, retried)
+        if operation.kind is BulkOperationKind.REOPEN:
+            retried = memory.runs.find(operation.parent)
+            if retried is not None:
+                reopen.record_descendants(run, retried)
     for position, task in enumerate(tasks):
         run.waiting.append(0 if task.state in FINAL else progress.count_waiting(run, position))
         if task.state not in FINAL:
             _restore_task(memory, run, task, now)
-    if job.spec.groups and limit_ledger.is_in(run):
+    if job.spec.groups and limit_ledger.is_admitted(run):
         memory.limits.ledger.enter(run)
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:
@@ -127,16 +124,14 @@ def _restore_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: st
     """A worker holds this attempt according to the rows: expect the worker, and count its capacity as used."""
     if worker_id not in memory.workers:
         memory.add_worker(worker_id)
-    memory.hold(attempt_id, task)
+    memory.add_attempt(attempt_id, task)
     lease = memory.leases.get(lease_id)
-    if lease is not None:
-        lease.members[attempt_id] = task
-        memory.leases.update_priority(lease)
-        memory.leases.note_stopping(task)
-        return
-    lease = Lease(
-        id=lease_id, worker_id=worker_id, tenant=task.tenant, priority=task.priority, shape=memory.shape(task),
-        members={attempt_id: task}, received=True,
-    )  # fmt: skip
-    memory.open_lease(lease)
+    if lease is None:
+        lease = Lease(
+            id=lease_id, worker_id=worker_id, tenant=task.tenant, priority=task.priority, shape=memory.shape(task),
+            members={}, received=True,
+        )  # fmt: skip
+        memory.open_lease(lease)
+    lease.members[attempt_id] = task
+    memory.leases.update_priority(lease)
     memory.leases.note_stopping(task)

@@ -30,69 +30,62 @@ _RETRIED = frozenset({FailureClass.TRANSIENT, FailureClass.RESOURCE, FailureClas
 
 def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
     """Record a success and its duration; close the circuit breaker that it probed."""
-    memory, now = turn.memory, turn.now
+    memory, limits, trail = turn.memory, turn.memory.limits, task.trail
     if task.started_at is not None:
-        took = (now - task.started_at).total_seconds()
-        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
-    memory.limits.job_breakers.succeeded(run.subject(), now.timestamp())
-    trail = task.trail
-    if trail is not None:
-        if trail.signature in memory.limits.signature_breakers.open:
-            _close(turn, SIGNATURE, memory.limits.signature_breakers.close(trail.signature))
-        if trail.is_probe:
-            _close(turn, JOB, memory.limits.job_breakers.close(run.subject()))
+        took = (turn.now - task.started_at).total_seconds()
+        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.shard_time)
+    limits.job_breakers.succeeded(run.subject(), turn.now.timestamp())
+    if trail is not None and trail.signature in limits.signature_breakers.open:
+        _close(turn, SIGNATURE, limits.signature_breakers.close(trail.signature))
+    if trail is not None and trail.is_probe:
+        _close(turn, JOB, limits.job_breakers.close(run.subject()))
 
 
 def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
     """Record a failure of an attempt or of a dependency."""
     if failure.kind is FailureClass.INFRASTRUCTURE:
         return
-    memory, now = turn.memory, turn.now.timestamp()
+    limits, now = turn.memory.limits, turn.now.timestamp()
     if failure.kind in _RETRIED:
-        circuit = memory.limits.signature_breakers.failed(failure.signature, failure.summary, now)
-        if circuit is not None:
-            _open(turn, SIGNATURE, circuit)
-        if failure.signature in memory.limits.signature_breakers.open:
+        _open(turn, SIGNATURE, limits.signature_breakers.failed(failure.signature, failure.summary, now))
+        if failure.signature in limits.signature_breakers.open:
             return  # A common failure says nothing about the job.
-    circuit = memory.limits.job_breakers.failed(run.subject(), now)
-    if circuit is not None:
-        _open(turn, JOB, circuit)
+    _open(turn, JOB, limits.job_breakers.failed(run.subject(), now))
 
 
 def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
     """Whether an open circuit breaker holds a ready task: it is delayed then. If not, the task may be a probe."""
-    memory, now = turn.memory, turn.now.timestamp()
-    job = memory.limits.job_breakers.open.get(run.subject())
-    if job is not None:
-        if memory.limits.job_breakers.allows(job.subject, now):
-            _probe(turn, task, JOB, job)
+    limits, now = turn.memory.limits, turn.now.timestamp()
+    circuit = limits.job_breakers.open.get(run.subject())
+    if circuit is not None:
+        if limits.job_breakers.allows(circuit.subject, now):
+            _probe(turn, task, JOB, circuit)
             return False
-        _defer(turn, task, memory.limits.job_breakers.held_until(job.subject, turn.random.random(), now), JOB, job)
+        _defer(turn, task, limits.job_breakers.held_until(circuit.subject, turn.random.random(), now), JOB, circuit)
         return True
     signature = task.trail.signature if task.trail is not None else ""
-    signature_breakers = memory.limits.signature_breakers.open.get(signature)
-    if signature_breakers is None:
+    circuit = limits.signature_breakers.open.get(signature)
+    if circuit is None:
         return False
-    if memory.limits.signature_breakers.allows(signature, now):
-        _probe(turn, task, SIGNATURE, signature_breakers)
+    if limits.signature_breakers.allows(signature, now):
+        _probe(turn, task, SIGNATURE, circuit)
         return False
     due = now + RETRY_HOLD_SECONDS * (0.5 + turn.random.random())
-    _defer(turn, task, memory.limits.retries.take(due, signature, now=now), SIGNATURE, signature_breakers)
+    _defer(turn, task, limits.retries.take(due, signature, now=now), SIGNATURE, circuit)
     return True
 
 
 def may_be_placed(turn: Turn, task: Task) -> bool:
     """Whether the circuit breaker of its job lets a queued task start; if not, it is delayed."""
-    memory = turn.memory
-    job = memory.limits.job_breakers.open.get(memory.runs[task.run_id].subject())
-    if job is None or (task.trail is not None and task.trail.is_probe):
+    breakers, now = turn.memory.limits.job_breakers, turn.now.timestamp()
+    circuit = breakers.open.get(turn.memory.runs[task.run_id].subject())
+    if circuit is None or (task.trail is not None and task.trail.is_probe):
         return True
-    now = turn.now.timestamp()
-    if memory.limits.job_breakers.allows(job.subject, now):
-        _probe(turn, task, JOB, job)
+    if breakers.allows(circuit.subject, now):
+        _probe(turn, task, JOB, circuit)
         return True
-    due = memory.limits.job_breakers.held_until(job.subject, turn.random.random(), now)
-    turn.move(task, TaskState.PENDING, by="shard", because=_say(JOB, job))
+    due = breakers.held_until(circuit.subject, turn.random.random(), now)
+    turn.move(task, TaskState.PENDING, by="shard", because=_explain_hold(JOB, circuit))
     turn.delay(task, _instant(due))
     return False
 
@@ -120,7 +113,7 @@ def circuit_due(turn: Turn, timer: TimerDue) -> None:
         if is_idle(circuit, now):
             _close(turn, kind, circuits.close(timer.subject))
         else:
-            _watch(memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
+            _watch(memory, circuit)
 
 
 def restore(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> None:
@@ -133,13 +126,14 @@ def restore(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> N
         )  # fmt: skip
         circuits = memory.limits.job_breakers if row.kind == JOB else memory.limits.signature_breakers
         circuits.open[row.subject] = circuit
-        _watch(memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
+        _watch(memory, circuit)
 
 
-def _open(turn: Turn, kind: str, circuit: CircuitBreaker) -> None:
-    turn.save_breaker(_row(turn, kind, circuit))
-    turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now))
-    _watch(turn.memory, circuit, circuit.last_seen_at + IDLE_CLOSE_SECONDS)
+def _open(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
+    if circuit is not None:
+        turn.save_breaker(_row(turn, kind, circuit))
+        turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now))
+        _watch(turn.memory, circuit)
 
 
 def _close(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
@@ -148,8 +142,10 @@ def _close(turn: Turn, kind: str, circuit: CircuitBreaker | None) -> None:
         turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now, resolved=True))
 
 
-def _watch(memory: ShardMemory, circuit: CircuitBreaker, at: float) -> None:
-    memory.timers.set_at(_instant(at), TimerKind.CIRCUIT, circuit.subject, int(circuit.opened_at))
+def _watch(memory: ShardMemory, circuit: CircuitBreaker) -> None:
+    """Set a timer for the time when a circuit breaker has been idle for long."""
+    idle_at = _instant(circuit.last_seen_at + IDLE_CLOSE_SECONDS)
+    memory.timers.set_at(idle_at, TimerKind.CIRCUIT, circuit.subject, int(circuit.opened_at))
 
 
 def _probe(turn: Turn, task: Task, kind: str, circuit: CircuitBreaker) -> None:
@@ -160,13 +156,13 @@ def _probe(turn: Turn, task: Task, kind: str, circuit: CircuitBreaker) -> None:
 
 def _defer(turn: Turn, task: Task, due: float, kind: str, circuit: CircuitBreaker) -> None:
     turn.touch(task)
-    task.because = _say(kind, circuit)
+    task.because = _explain_hold(kind, circuit)
     turn.delay(task, _instant(due))
 
 
-def _say(kind: str, circuit: CircuitBreaker) -> str:
-    what = circuit.subject if kind == JOB else "failures with this signature"
-    return f"on hold: the circuit breaker for {what} is open ({circuit.because})"
+def _explain_hold(kind: str, circuit: CircuitBreaker) -> str:
+    subject = circuit.subject if kind == JOB else "failures with this signature"
+    return f"on hold: the circuit breaker for {subject} is open ({circuit.because})"
 
 
 def _row(turn: Turn, kind: str, circuit: CircuitBreaker) -> BreakerRow:

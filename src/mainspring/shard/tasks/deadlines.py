@@ -88,9 +88,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
             _watch(turn.memory, run, now + _NEXT_TURN)
             return
         turn.deadline_checks_left -= min(row.task_count, MAX_EXAMINED)
-        outlook = run_forecast(turn.memory, run, now)
-        if outlook is None:
-            return
+        outlook = run_forecast(turn.memory, run, row.finish_by, now)
         if outlook.is_at_risk:
             _at_risk(turn, run, outlook)
         else:
@@ -98,22 +96,19 @@ def due(turn: Turn, timer: TimerDue) -> None:
     _watch(turn.memory, run, check_at)
 
 
-def run_forecast(memory: ShardMemory, run: RunMemory, now: datetime) -> DeadlineForecast | None:
-    """Forecast the end of a run; None if it has no deadline."""
+def run_forecast(memory: ShardMemory, run: RunMemory, finish_by: datetime, now: datetime) -> DeadlineForecast:
+    """Forecast the end of a run with a deadline."""
     row = run.run
-    if row.finish_by is None:
-        return None
     edges = sum(map(len, run.job.downstream)) if row.task_count <= MAX_EXAMINED else 0
     if row.task_count > MAX_EXAMINED or edges > MAX_EDGES:
         usual = _usual(memory, run, "", None)
         elapsed = 0.0 if row.adopted_at is None else max(0.0, (now - row.adopted_at).total_seconds())
-        return forecast_deadline(
-            {0: remaining_seconds(usual, elapsed=elapsed)}, lambda _: (), finish_by=row.finish_by, now=now
-        )
-    return forecast_deadline(_left(memory, run, now), run.children, finish_by=row.finish_by, now=now)
+        left = {0: remaining_seconds(usual, elapsed=elapsed)}
+        return forecast_deadline(left, lambda _: (), finish_by=finish_by, now=now)
+    return forecast_deadline(_seconds_left(memory, run, now), run.children, finish_by=finish_by, now=now)
 
 
-def _left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float | None]:
+def _seconds_left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float | None]:
     """Remaining seconds of each task that has not ended, including those not created yet."""
     known: dict[str, float | None] = {}
     left: dict[int, float | None] = {}

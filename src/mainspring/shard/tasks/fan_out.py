@@ -42,7 +42,7 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
         items = _items(run, task.position)
     except ExpressionFailed as error:
         return Decision(state=S.FAILED, because=f"its list can't be evaluated: {error}")
-    count, limit = len(items), _most(turn, run)
+    count, limit = len(items), _max_fan_out(turn, run)
     if not count:
         return Decision(state=S.SKIPPED, because="skipped: its list is empty")
     if run.run.task_count + count - 1 > MAX_TASKS:
@@ -71,17 +71,17 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
 def expand(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
     """Apply the output of a task that has not ended yet; return what is wrong with it, if anything."""
     dynamic_tasks = _dynamic_tasks(run)
-    surroundings = ExpansionContext(
+    context = ExpansionContext(
         positions=dynamic_tasks.positions(run.job),
         parent_task=task.position,
         task_count=run.run.task_count,
-        max_tasks=_most(turn, run),
+        max_tasks=_max_fan_out(turn, run),
         parents=run.parents,
         below=run.below,
-        can_wait=lambda position: _why_not_later(run, position),
+        can_wait=lambda position: _why_no_more_dependencies(run, position),
     )
     try:
-        adds = expansion.check(output, surroundings, _LIMITS)
+        adds = expansion.check(output, context, _LIMITS)
     except Refused as error:
         shown = "; ".join(f"{fault.where}: {fault.why}" for fault in error.faults[:_MAX_FAULTS_SHOWN])
         more = f"; and {len(error.faults) - _MAX_FAULTS_SHOWN} more" if len(error.faults) > _MAX_FAULTS_SHOWN else ""
@@ -110,36 +110,26 @@ def item(run: RunMemory, task: Task) -> str | None:
     found = run.fan_out_of(task)
     if found is None or task.origin is None:
         return None
-    return _items_again(run, found)[task.origin.index]
+    return _restored_items(run, found)[task.origin.index]
 
 
 def label(run: RunMemory, found: FanOut, index: int) -> str:
     """Label of member `index` of a fan-out."""
-    given = label_of(run.spec(found.position).label, _items_again(run, found)[index], index, found.labels)
+    given = label_of(run.spec(found.position).label, _restored_items(run, found)[index], index, found.labels)
     found.labels.add(given)
     return given
 
 
-def stopped_at_limit(run: RunMemory) -> list[Task]:
-    """Tasks whose fan-out exceeds the limit, waiting for a person."""
-    if run.dynamic_tasks is None:
-        return []
-    made = (run.tasks[position] for position in sorted(run.job.templates) if position < len(run.tasks))
-    return [
-        task
-        for task in made
-        if task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit is not None
-    ]
-
-
 def resolve_limit_alert(turn: Turn, run: RunMemory) -> None:
     """Resolve the alerts of a run that the limit had paused: a person has decided."""
-    for task in stopped_at_limit(run):
-        limit = _most(turn, run)
-        turn.batch.outbox.append(alerts.fan_out_limit(task, 0, limit, turn.now, resolved=True))
+    for position in sorted(run.job.templates):
+        task = run.tasks[position] if position < len(run.tasks) else None
+        if task is not None and task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit:
+            limit = _max_fan_out(turn, run)
+            turn.batch.outbox.append(alerts.fan_out_limit(task, 0, limit, turn.now, resolved=True))
 
 
-def _most(turn: Turn, run: RunMemory) -> int:
+def _max_fan_out(turn: Turn, run: RunMemory) -> int:
     """Limit of a fan-out: that of the job, or the tenant's quota if it is lower."""
     allowed = turn.memory.rules.quota(run.run.tenant, turn.now).max_fan_out
     return run.job.spec.max_fan_out if allowed is None else min(allowed, run.job.spec.max_fan_out)
@@ -157,14 +147,14 @@ def _items(run: RunMemory, position: int) -> list[str]:
     return items_of(run.spec(position).for_each or "", outputs, run.run.params)
 
 
-def _items_again(run: RunMemory, found: FanOut) -> list[str]:
+def _restored_items(run: RunMemory, found: FanOut) -> list[str]:
     """The items, derived again after a takeover: their source has not changed."""
     if not found.items:
         found.items = _items(run, found.position)
     return found.items
 
 
-def _why_not_later(run: RunMemory, position: int) -> str | None:
+def _why_no_more_dependencies(run: RunMemory, position: int) -> str | None:
     """Why a task can't get more dependencies; None if it can."""
     if position >= len(run.tasks):
         return None

@@ -31,15 +31,16 @@ from mainspring.shard.tasks import fan_out as expansions
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_UNSUCCESSFUL = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
+_NOT_SUCCEEDED = FINAL - {S.SUCCEEDED}
 REPLACED = "its creator was restarted"
+LIST_REBUILT = "the source of its list was restarted"
 _READY = Decision(state=S.QUEUED, because="dependencies met")
 
 
 class Step(StrEnum):
     """Result of a step of work that may exceed a batch."""
 
-    OVER = "over"
+    DONE = "done"
     MORE = "more"
     """The turn's budget is used up."""
     LATER = "later"
@@ -119,6 +120,26 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
         ended(turn, run, task)
 
 
+def free_if_ready(turn: Turn, run: RunMemory, task: Task) -> None:
+    """Decide a task if it is PENDING, and waits for nothing."""
+    if task.state is S.PENDING and not run.waiting[task.position] and task.due_at is None:
+        free(turn, run, task)
+
+
+def count_again(turn: Turn, run: RunMemory, task: Task) -> None:
+    """Count the open upstream tasks of a task again, and decide it if there are none."""
+    run.waiting[task.position] = count_waiting(run, task.position)
+    free_if_ready(turn, run, task)
+
+
+def restart(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Make a final task PENDING again, at the current priority of its run."""
+    start = task.state
+    task.priority = run.run.priority
+    turn.batch.transitions.append(reopen(task, now=turn.now, by=by, because=because))
+    turn.recount(task, start)
+
+
 def retry_due(turn: Turn, timer: TimerDue) -> None:
     """End the delay of a task, unless it has changed since the timer was set."""
     task = turn.memory.runs.find(timer.subject)
@@ -140,9 +161,12 @@ def fault(message: str) -> str:
 
 
 def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Queue a task again, unless its run is suspended or its upstream tasks have changed."""
+    """Queue a task again, unless its run is stopped or suspended, or its upstream tasks have changed."""
+    if run.is_stopped():
+        cancel_unstarted(turn, run, task)
+        return
     if task.origin is not None and run.is_replaced(task):
-        cancel(turn, run, task, by=by, because=REPLACED, cause=None)
+        cancel(turn, run, task, by=by, because=REPLACED)
         return
     turn.move(task, S.QUEUED, by=by, because=because)
     if run.is_suspended():
@@ -158,15 +182,15 @@ def cancel_unstarted(turn: Turn, run: RunMemory, task: Task) -> None:
     """Cancel a task that no worker holds, for the reason that its run stopped."""
     row = run.run
     if row.cancelled_by is not None:
-        cancel(turn, run, task, by=row.cancelled_by, because="the run was cancelled", cause=None)
+        cancel(turn, run, task, by=row.cancelled_by, because="the run was cancelled")
     elif row.timed_out:
-        cancel(turn, run, task, by="shard", because="the run timed out", cause=None)
+        cancel(turn, run, task, by="shard", because="the run timed out")
     else:
         because = f"{row.failed_task} failed (fail_fast)"
         cancel(turn, run, task, by="shard", because=because, cause=row.failed_task)
 
 
-def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cause: str | None) -> None:
+def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cause: str | None = None) -> None:
     """End a task that no worker holds, without a result."""
     turn.touch(task)
     task.cause = cause
@@ -216,31 +240,23 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
         template.origin = None
         ended(turn, run, template)
         return
-    start = template.state
-    because = "the source of its list was restarted"
-    template.priority = run.run.priority
-    turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
-    turn.recount(template, start)
+    restart(turn, run, template, by="shard", because=LIST_REBUILT)
     template.origin = None
-    run.waiting[template.position] = count_waiting(run, template.position)
-    if not run.waiting[template.position]:
-        free(turn, run, template)
+    count_again(turn, run, template)
 
 
 def decide_again(turn: Turn, event: TaskUndecided) -> None:
     """Decide a task that was found while loading, if it is ready."""
-    turn.memory.backlog.undecided.take(event)
+    turn.memory.backlog.undecided.discard(event)
     run = turn.memory.runs.get(event.run_id)
-    if run is not None and not run.waiting[event.position]:
-        task = run.tasks[event.position]
-        if task.state is S.PENDING and task.due_at is None:
-            free(turn, run, task)
+    if run is not None:
+        free_if_ready(turn, run, run.tasks[event.position])
 
 
 def step(turn: Turn, event: PropagationStep) -> None:
     """Notify more children of an ended task. A held run is skipped until a person resumes it."""
     backlog, run = turn.memory.backlog, turn.memory.runs.get(event.run_id)
-    backlog.propagations.take(event)
+    backlog.propagations.discard(event)
     if run is None or run.run.held is not None or event.position not in run.propagations:
         return
     end = propagate(turn, run, event.position)
@@ -256,7 +272,7 @@ def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
     notified = run.propagations[position]
     ready = run.counts.get(S.QUEUED, 0)
     most = run_pacing.allowance(turn.memory, run, PacedOperation.READINESS, len(children) - notified)
-    end = Step.OVER
+    end = Step.DONE
     while notified < len(children):
         if turn.spent():
             end = Step.MORE
@@ -272,7 +288,7 @@ def propagate(turn: Turn, run: RunMemory, position: int) -> Step:
                 _notify_child(turn, run, child)
     if most is not None:
         run_pacing.charge(turn.memory, run, PacedOperation.READINESS, run.counts.get(S.QUEUED, 0) - ready)
-    if end is Step.OVER:
+    if end is Step.DONE:
         del run.propagations[position]
     else:
         run.propagations[position] = notified
@@ -284,8 +300,8 @@ def _notify_child(turn: Turn, run: RunMemory, position: int) -> None:
     if task.state in FINAL:
         return
     run.waiting[position] -= 1
-    if not run.waiting[position] and task.state is S.PENDING and task.due_at is None:
-        free(turn, run, task)
+    if not run.waiting[position]:
+        free_if_ready(turn, run, task)
 
 
 def _has_notified(run: RunMemory, parent: int, child: int) -> bool:
@@ -323,7 +339,7 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
     if not parents:
         return _READY
     conditions = run.conditions(task.position)
-    if conditions is None and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
+    if conditions is None and not any(run.counts.get(state) for state in _NOT_SUCCEEDED):
         return _READY
     upstreams: list[Upstream] = []
     for number in parents:
@@ -342,13 +358,13 @@ def decide_early(run: RunMemory, task: Task) -> Decision | None:
     For diagnosis. Other upstream results may change the reason, but never start the task.
     """
     conditions = run.conditions(task.position) or {}
-    if not conditions and not any(run.counts.get(state) for state in _UNSUCCESSFUL):
+    if not conditions and not any(run.counts.get(state) for state in _NOT_SUCCEEDED):
         return None
     over: list[Upstream] = []
     for number in run.parents(task.position):
-        made = (run.tasks[place] for place in run.members_at(number) if place < len(run.tasks))
+        made = (run.tasks[position] for position in run.created_at(number))
         when = conditions.get(number) if run.fan_out_at(number) is None else None
-        over += [_upstream(one, when) for one in made if one.state in _UNSUCCESSFUL or (when and one.state in FINAL)]
+        over += [_upstream(one, when) for one in made if one.state in _NOT_SUCCEEDED or (when and one.state in FINAL)]
     decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
     return None if decision.state is S.QUEUED else decision
 

@@ -31,7 +31,7 @@ def allowance(memory: ShardMemory, run: RunMemory, work: PacedOperation, wanted:
     """Number of tasks that may be created or become ready now; None: all, as no other run waits."""
     if wanted <= MIN_PART or not others_wait(memory, run):
         return None
-    return _bucket(memory, run, work).left(memory.life)
+    return _bucket(memory, run, work).left(memory.shard_time)
 
 
 def charge(memory: ShardMemory, run: RunMemory, work: PacedOperation, many: int) -> None:
@@ -45,8 +45,8 @@ def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
     queued = sum(depth for (priority, _), depth in memory.queues.depth.items() if priority <= row.priority)
     if queued > run.counts.get(TaskState.QUEUED, 0):
         return True
-    lines = (*(step.run_id for step in memory.backlog.bulk_operations), *memory.backlog.deferred)
-    return any(other != row.id and _is_as_important(memory, other, run) for other in lines)
+    waiting_runs = (*(step.run_id for step in memory.backlog.bulk_operations), *memory.backlog.deferred)
+    return any(other != row.id and _is_as_important(memory, other, run) for other in waiting_runs)
 
 
 def defer(memory: ShardMemory, run: RunMemory, work: PacedOperation, step: PropagationStep | BulkOperationStep) -> None:
@@ -64,7 +64,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 def _bucket(memory: ShardMemory, run: RunMemory, work: PacedOperation) -> TokenBucket:
     found = run.buckets.get(work)
     if found is None:
-        found = run.buckets[work] = TokenBucket(memory.scheduler_settings.pace(work), memory.life)
+        found = run.buckets[work] = TokenBucket(memory.scheduler_settings.pace(work), memory.shard_time)
     return found
 
 

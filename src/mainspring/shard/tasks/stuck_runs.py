@@ -40,21 +40,19 @@ def report_and_retry(turn: Turn, run: RunMemory) -> None:
     turn.mark(run)
     turn.batch.outbox.append(alerts.run_stuck(run.run, turn.now, turn.now))
     for task in [task for task in run.tasks if task.state is S.PENDING]:
-        run.waiting[task.position] = progress.count_waiting(run, task.position)
         if task.due_at is not None:
             turn.touch(task)
             task.due_at = None
             run.delayed -= 1
-        if not run.waiting[task.position] and task.state is S.PENDING:
-            progress.free(turn, run, task)
+        progress.count_again(turn, run, task)
 
 
 def explain(run: RunMemory) -> str:
     """Describe what the tasks of a run wait for."""
     waiting = [task for task in run.tasks if task.state not in FINAL]
-    said = [_explain_task(run, task) for task in waiting[:_MAX_TASKS_NAMED]]
+    explained = [_explain_task(run, task) for task in waiting[:_MAX_TASKS_NAMED]]
     more = f"; and {len(waiting) - _MAX_TASKS_NAMED} more" if len(waiting) > _MAX_TASKS_NAMED else ""
-    return "; ".join(said) + more if said else "it has no open tasks"
+    return "; ".join(explained) + more if explained else "it has no open tasks"
 
 
 def _explain_task(run: RunMemory, task: Task) -> str:

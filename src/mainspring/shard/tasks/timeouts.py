@@ -23,7 +23,7 @@ from mainspring.protocol.wire import Extended, Progress
 from mainspring.shard import alerts
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import ActionStatus
-from mainspring.shard.events import ExtendTask, ExtensionRequested, TimerDue, TimerKind
+from mainspring.shard.events import ExtendTask, TimerDue, TimerKind
 from mainspring.shard.state.attempts import AttemptProgress
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
@@ -71,67 +71,62 @@ def restore(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> N
 def restore_progress(memory: ShardMemory) -> None:
     """Keep monitoring the progress of attempts that reported it within this term."""
     for attempt in memory.attempts.with_progress():
-        task = memory.attempts[attempt]
-        spec = memory.runs[task.run_id].spec(task.position)
-        if task.state is TaskState.RUNNING and spec.stall_seconds is None:
-            _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.scheduler_settings))
+        _watch_progress(memory, memory.attempts[attempt])
 
 
-def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
+def progressed(memory: ShardMemory, task: Task, report: Progress) -> None:
     """Record the progress of an attempt, and when it last changed."""
-    known, note = memory.attempts.details(said.attempt).progress, said.note[:MAX_NOTE_CHARS]
-    if known is not None and (known.percent, known.note) == (said.percent, note):
+    known, note = memory.attempts.details(report.attempt).progress, report.note[:MAX_NOTE_CHARS]
+    if known is not None and (known.percent, known.note) == (report.percent, note):
         return
-    progress = AttemptProgress(percent=said.percent, note=note, moved=memory.life)
-    memory.attempts.record(said.attempt, progress=progress)
-    spec = memory.runs[task.run_id].spec(task.position)
-    if known is None and spec.stall_seconds is None and task.state is TaskState.RUNNING:
-        _set(memory, task, TimerKind.STALL, timeouts.stall_limit(spec, memory.scheduler_settings))
+    progress = AttemptProgress(percent=report.percent, note=note, moved=memory.shard_time)
+    memory.attempts.record(report.attempt, progress=progress)
+    if known is None:
+        _watch_progress(memory, task)
+
+
+def _watch_progress(memory: ShardMemory, task: Task) -> None:
+    """Start the stall limit of a task that reports progress, unless it had one from its start."""
+    if task.state is TaskState.RUNNING and memory.runs[task.run_id].spec(task.position).stall_seconds is None:
+        _set(memory, task, TimerKind.STALL, _stall_limit(memory, task))
 
 
 def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     """The soft limit has expired: send one alert, and set the hard limit."""
     task = _running(turn, timer)
-    if task is None or task.attempt_id is None:
+    if task is None:
         return
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
     soft = timeouts.limits(spec, task.trail, memory.scheduler_settings)[0] or 0.0
     _alert(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
     deadline = memory.attempts.details(task.attempt_id).deadline
-    hard = timeouts.hard_limit(spec, task.trail, memory.scheduler_settings)
-    left = deadline - memory.life if deadline is not None else hard - soft
+    left = deadline - memory.shard_time if deadline is not None else _hard_limit(memory, task) - soft
     _set(memory, task, TimerKind.TASK_LIMIT, left)
 
 
 def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
     """The hard limit may have expired: stop the task, unless it was extended or the setting is longer now."""
     task = _running(turn, timer)
-    if task is None or task.attempt_id is None:
+    if task is None:
         return
-    memory = turn.memory
-    deadline = memory.attempts.details(task.attempt_id).deadline or 0.0
-    if deadline > memory.life:
-        _set(memory, task, TimerKind.TASK_LIMIT, deadline - memory.life)
-        return
-    limit = timeouts.hard_limit(memory.runs[task.run_id].spec(task.position), task.trail, memory.scheduler_settings)
-    if deadline == 0 and _elapsed(turn, task) < limit:
-        _set(memory, task, TimerKind.TASK_LIMIT, limit - _elapsed(turn, task))
-        return
-    stop_requests.request(turn, task, StopKind.TIMEOUT, by="shard", why=f"it took longer than {limit:g} s")
+    left, limit = _seconds_left(turn, task), _hard_limit(turn.memory, task)
+    if left > 0:
+        _set(turn.memory, task, TimerKind.TASK_LIMIT, left)
+    else:
+        stop_requests.request(turn, task, StopKind.TIMEOUT, by="shard", why=f"it took longer than {limit:g} s")
 
 
 def stall_due(turn: Turn, timer: TimerDue) -> None:
     """Stop a task that has made no progress for the stall limit."""
     task = _running(turn, timer)
-    if task is None or task.attempt_id is None:
+    if task is None:
         return
     memory = turn.memory
-    limit = timeouts.stall_limit(memory.runs[task.run_id].spec(task.position), memory.scheduler_settings)
-    attempt_progress = memory.attempts.details(task.attempt_id).progress
-    if attempt_progress is not None and memory.life - attempt_progress.moved < limit:
-        _set(memory, task, TimerKind.STALL, attempt_progress.moved + limit - memory.life)
-        return
-    if task.stop is None:
+    limit = _stall_limit(memory, task)
+    progress = memory.attempts.details(task.attempt_id).progress
+    if progress is not None and memory.shard_time - progress.moved < limit:
+        _set(memory, task, TimerKind.STALL, progress.moved + limit - memory.shard_time)
+    elif task.stop is None:
         why = f"it made no progress for {limit:g} s"
         stop_requests.request(turn, task, StopKind.STALL, by="shard", why=why)
         _alert(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
@@ -145,28 +140,18 @@ def run_limit_due(turn: Turn, timer: TimerDue) -> None:
     turn.open_bulk_operation(run, BulkOperationKind.CANCEL, by="shard", why="the run timed out")
 
 
-def more_time(turn: Turn, event: ExtensionRequested) -> None:
-    """An attempt requests an extension: granted while it makes progress, up to a limit."""
-    memory = turn.memory
-    task = memory.attempts.get(event.attempt)
-    if task is None or task.worker_id != event.worker:
-        stop_requests.disown(turn, event.worker, event.attempt)
-        return
-    turn.send(memory.workers[event.worker], extend_attempt(turn, task, event.attempt, event.seconds))
-
-
 def extend_attempt(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
-    """Extend an attempt if allowed; return the time that it has left."""
-    run = turn.memory.runs[task.run_id]
-    refusal = _refuse_extension(turn, run, task)
+    """Extend an attempt while it makes progress, up to a limit; return the time that it has left."""
+    memory = turn.memory
+    refusal = _refuse_extension(memory, task)
     if not refusal:
-        spec, elapsed = run.spec(task.position), _elapsed(turn, task)
-        limit = timeouts.extended(spec, task.trail, turn.memory.scheduler_settings, elapsed=elapsed, seconds=seconds)
-        refusal = _set_hard_limit(turn, run, task, limit)
-    return Extended(attempt, _left(turn, run, task), refusal)
+        spec, elapsed = memory.runs[task.run_id].spec(task.position), _elapsed(turn, task)
+        limit = timeouts.extended(spec, task.trail, memory.scheduler_settings, elapsed=elapsed, seconds=seconds)
+        refusal = _set_hard_limit(turn, task, limit)
+    return Extended(attempt, max(0.0, _seconds_left(turn, task)), refusal)
 
 
-def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[ActionStatus, str]:
+def extend_task(turn: Turn, event: ExtendTask, _run: RunMemory, task: Task) -> tuple[ActionStatus, str]:
     """Extend a running task for a person; return the result."""
     if task.state is not TaskState.RUNNING:
         return ActionStatus.REFUSED, f"the task is {task.state}: only a running task can be extended"
@@ -175,47 +160,54 @@ def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[A
     if not 0 < event.seconds <= timeouts.MAX_SECONDS:
         return ActionStatus.REFUSED, f"must be more than 0 and at most {timeouts.MAX_SECONDS:.0f} seconds"
     limit = min(_elapsed(turn, task) + event.seconds, timeouts.MAX_SECONDS)
-    refusal = _set_hard_limit(turn, run, task, limit)
-    worker = turn.memory.workers.get(task.worker_id or "")
-    if worker is not None and task.attempt_id is not None and not refusal:
-        turn.send(worker, Extended(task.attempt_id, _left(turn, run, task)))
-    return (ActionStatus.ALREADY, refusal) if refusal else (ActionStatus.DONE, f"{_left(turn, run, task):.0f} s left")
+    refusal = _set_hard_limit(turn, task, limit)
+    if refusal:
+        return ActionStatus.ALREADY, refusal
+    left, worker = max(0.0, _seconds_left(turn, task)), turn.memory.workers.get(task.worker_id or "")
+    if worker is not None and task.attempt_id is not None:
+        turn.send(worker, Extended(task.attempt_id, left))
+    return ActionStatus.DONE, f"{left:.0f} s left"
 
 
-def _refuse_extension(turn: Turn, run: RunMemory, task: Task) -> str:
+def _refuse_extension(memory: ShardMemory, task: Task) -> str:
     """Why an attempt can't be extended; empty if it can."""
     if task.state is not TaskState.RUNNING:
         return f"it is {task.state}"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
         return f"it is being stopped: {task.stop.why}"
-    attempt_progress = turn.memory.attempts.details(task.attempt_id).progress
-    stall = timeouts.stall_limit(run.spec(task.position), turn.memory.scheduler_settings)
-    if attempt_progress is None:
+    progress, stall = memory.attempts.details(task.attempt_id).progress, _stall_limit(memory, task)
+    if progress is None:
         return "it has not reported progress"
-    if turn.memory.life - attempt_progress.moved >= stall:
-        return f"it has made no progress for {stall:g} s"
-    return ""
+    return f"it has made no progress for {stall:g} s" if memory.shard_time - progress.moved >= stall else ""
 
 
-def _set_hard_limit(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
+def _set_hard_limit(turn: Turn, task: Task, limit: float) -> str:
     """Raise the total time limit of a task; return why not, if it is no longer than the current one."""
-    now_allowed = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.scheduler_settings)
-    if limit <= now_allowed:
-        return f"its limit is already {now_allowed:g} s"
+    current = _hard_limit(turn.memory, task)
+    if limit <= current:
+        return f"its limit is already {current:g} s"
     left = limit - _elapsed(turn, task)
     turn.touch(task)
     task.trail = replace(task.trail or RetryState(), limit_seconds=limit)
-    turn.memory.attempts.record(task.attempt_id, deadline=turn.memory.life + left)
+    turn.memory.attempts.record(task.attempt_id, deadline=turn.memory.shard_time + left)
     return ""
 
 
-def _left(turn: Turn, run: RunMemory, task: Task) -> float:
-    """Seconds that an attempt may still run."""
+def _seconds_left(turn: Turn, task: Task) -> float:
+    """Seconds that an attempt may still run; not positive if its limit has expired."""
     deadline = turn.memory.attempts.details(task.attempt_id).deadline
-    if deadline is not None:
-        return max(0.0, deadline - turn.memory.life)
-    limit = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.scheduler_settings)
-    return max(0.0, limit - _elapsed(turn, task))
+    return (
+        _hard_limit(turn.memory, task) - _elapsed(turn, task) if deadline is None else deadline - turn.memory.shard_time
+    )
+
+
+def _hard_limit(memory: ShardMemory, task: Task) -> float:
+    spec = memory.runs[task.run_id].spec(task.position)
+    return timeouts.hard_limit(spec, task.trail, memory.scheduler_settings)
+
+
+def _stall_limit(memory: ShardMemory, task: Task) -> float:
+    return timeouts.stall_limit(memory.runs[task.run_id].spec(task.position), memory.scheduler_settings)
 
 
 def _elapsed(turn: Turn, task: Task) -> float:
@@ -225,7 +217,7 @@ def _elapsed(turn: Turn, task: Task) -> float:
 def _running(turn: Turn, timer: TimerDue) -> Task | None:
     """The task of a timer, unless it has changed since the timer was set."""
     task = turn.memory.runs.find(timer.subject)
-    return task if task is not None and task.seq == timer.stamp and task.worker_id is not None else None
+    return task if task is not None and task.seq == timer.stamp and task.attempt_id is not None else None
 
 
 def _alert(turn: Turn, task: Task, kind: AlertKind, summary: str) -> None:

@@ -6,8 +6,8 @@
                  (LIV-1)
                  └─ not started within the claim's own time, or recalled ──► QUEUED (LIV-3)
 
-1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.wants`). A claim gets
-   its reply from the first turn that has work for it, or when its wait time has expired; then it is closed.
+1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.claim_slots`). A claim
+   gets its reply from the first turn that has work for it, or when its wait time has expired; then it is closed.
 2. Nothing is sent to it. A stop request is in the task's row, and in the reply to the next heartbeat. Claimed work that
    it has not started can be recalled at any time: it asks before it starts.
 3. Its attempts are monitored one by one, not the worker itself. It is forgotten when it holds nothing and has claimed
@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.model.batch import LateResult
 from mainspring.core.model.resources import Resources, largest_of
 from mainspring.core.model.task import StopKind, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.protocol.errors import Broken
-from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progress, Stop
+from mainspring.protocol.wire import Assignment, Offer, Outcome, Progress, Stop
 from mainspring.shard.effects import ActionReply, ActionStatus, ClaimedAttempt
 from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
 from mainspring.shard.state.memory import ShardMemory
@@ -69,22 +68,19 @@ def deliver_claimed(turn: Turn, worker: Worker, lease: Lease, assignment: Assign
     memory.timers.set_after(claim.hold_seconds, TimerKind.RECEIPT, lease.id)
 
 
-def settle(turn: Turn) -> None:
+def reply_to_claims(turn: Turn) -> None:
     """Reply to claims that got work, and to those whose wait time has expired."""
-    memory = turn.memory
-    for claim in memory.claims.take_ready():
-        claimed = tuple(claim.claimed)
-        turn.batch.effects.append(
-            ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=claimed)
-        )
-        _count(memory, claim.worker)
+    for claim in turn.memory.claims.take_ready():
+        reply = ActionReply(claim.request_id, ActionStatus.DONE, worker=claim.worker, claimed=tuple(claim.claimed))
+        turn.batch.effects.append(reply)
+        _update_claim_slots(turn.memory, claim.worker)
 
 
-def drop(turn: Turn, event: ClaimAbandoned) -> None:
+def abandon(turn: Turn, event: ClaimAbandoned) -> None:
     """Queue the work of an abandoned claim again."""
     memory = turn.memory
     if memory.claims.close(event.claim) is not None:
-        _count(memory, event.worker)
+        _update_claim_slots(memory, event.worker)
     for attempt in event.attempts:
         task = memory.attempts.get(attempt)
         if task is not None and task.worker_id == event.worker and task.state is S.ASSIGNED:
@@ -96,8 +92,11 @@ def return_recalled(turn: Turn) -> None:
     for attempt in turn.memory.claims.take_recalled():
         task = turn.memory.attempts.get(attempt)
         if task is not None and task.state is S.ASSIGNED:
-            why = task.stop.why if task.stop is not None else ""
-            reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
+            _return_unstarted(turn, task, task.stop.why if task.stop is not None else "")
+
+
+def _return_unstarted(turn: Turn, task: Task, why: str) -> None:
+    reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
 
 
 def restore(memory: ShardMemory) -> None:
@@ -106,7 +105,7 @@ def restore(memory: ShardMemory) -> None:
     Recalled attempts that had not started are returned by the first turn.
     """
     for worker in memory.workers.values():
-        if worker.wants is None:
+        if worker.claim_slots is None:
             continue
         worker.status = WorkerStatus.READY
         _set_total(memory, worker, worker.total)
@@ -119,7 +118,7 @@ def restore(memory: ShardMemory) -> None:
                     memory.timers.set_after(seconds, TimerKind.RECEIPT, lease.id)
                     if task.stop is not None:
                         memory.claims.recall(attempt)
-        _count(memory, worker.id)
+        _update_claim_slots(memory, worker.id)
     for claim in memory.claims.open.values():
         _set_wait(memory, claim)
 
@@ -136,9 +135,12 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.lease_id is None:
         return
     lease = memory.leases[task.lease_id]
-    silent_seconds, most = memory.life - lease.last_heartbeat, memory.scheduler_settings.claim_heartbeat_timeout_seconds
+    silent_seconds, most = (
+        memory.shard_time - lease.last_heartbeat,
+        memory.scheduler_settings.claim_heartbeat_timeout_seconds,
+    )
     if silent_seconds < most:
-        _look_again(memory, task, most - silent_seconds)
+        _set_silence_timer(memory, task, most - silent_seconds)
     else:
         because = f"{NO_HEARTBEAT} {task.worker_id} for {silent_seconds:.0f} s"
         reports.lose(turn, task, because=because, worker_lost=True)
@@ -156,7 +158,7 @@ def claim(turn: Turn, event: ClaimWork) -> None:
         return
     opened = Claim(
         request_id=event.request_id, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
-        until=memory.life + event.wait_seconds,
+        until=memory.shard_time + event.wait_seconds,
     )  # fmt: skip
     memory.claims.add(opened)
     _update_worker(turn, event)
@@ -168,27 +170,25 @@ def claim(turn: Turn, event: ClaimWork) -> None:
 
 def _update_worker(turn: Turn, event: ClaimWork) -> None:
     """Update a worker from its claim; its row is written if something changed."""
-    memory = turn.memory
+    memory, offer = turn.memory, event.offer
     worker = memory.workers.get(event.worker)
-    is_new = worker is None
+    has_changed = worker is None
     if worker is None:
         worker = memory.add_worker(event.worker)
         worker.status = WorkerStatus.READY
         liveness.watch(turn, worker)
-    said = (event.labels, event.zone, event.version)
-    is_new = is_new or said != (worker.labels, worker.zone, worker.version)
-    before = worker.total
-    if event.offer is None:
+    before = (worker.labels, worker.zone, worker.version)
+    worker.labels, worker.zone, worker.version = after = (event.labels, event.zone, event.version)
+    has_changed = has_changed or before != after
+    if offer is None:
         _set_total(memory, worker, worker.used + _for_claims(memory.claims.wanted(worker.id)))
     else:
-        offer = event.offer
+        total = worker.total
         _set_total(memory, worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
-        is_new = is_new or worker.total != before
-    if said != (worker.labels, worker.zone, worker.version):
-        worker.labels, worker.zone, worker.version = said
-    worker.last_heartbeat = memory.life
-    _count(memory, worker.id)
-    if is_new:
+        has_changed = has_changed or worker.total != total
+    worker.last_heartbeat = memory.shard_time
+    _update_claim_slots(memory, worker.id)
+    if has_changed:
         turn.save_worker(worker)
 
 
@@ -203,11 +203,11 @@ def _for_claims(count: int) -> Resources:
     return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
 
 
-def _count(memory: ShardMemory, worker_id: str) -> None:
+def _update_claim_slots(memory: ShardMemory, worker_id: str) -> None:
     """Update the number of tasks that a worker claims."""
     worker = memory.workers.get(worker_id)
     if worker is not None:
-        worker.wants = memory.claims.wanted(worker_id)
+        worker.claim_slots = memory.claims.wanted(worker_id)
         memory.refresh(worker)
 
 
@@ -220,7 +220,7 @@ def start(turn: Turn, event: ClaimStarted) -> None:
         turn.respond(event, ActionStatus.ALREADY)
     elif task.stop is not None or not turn.memory.runs[task.run_id].may_start():
         why = task.stop.why if task.stop is not None else "its run may not start tasks"
-        reports.give_back(turn, task, because=f"recalled before {event.worker} started it: {why}")
+        _return_unstarted(turn, task, why)
         turn.respond(event, ActionStatus.REFUSED, f"the attempt was recalled: {why}")
     else:
         reports.start(turn, task)
@@ -247,13 +247,11 @@ def heartbeat(turn: Turn, event: ClaimHeartbeat) -> None:
         return
     if event.percent is not None or event.note is not None:
         timeouts.progressed(memory, task, Progress(event.attempt, event.percent, event.note or ""))
-    extended: Extended | None = None
-    if event.extend_seconds is not None:
-        extended = timeouts.extend_attempt(turn, task, event.attempt, event.extend_seconds)
-    told = None
-    if stop is not None:
-        told = Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
-    turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=told, extended=extended))
+    extended, requested = None, event.extend_seconds
+    if requested is not None:
+        extended = timeouts.extend_attempt(turn, task, event.attempt, requested)
+    signal = None if stop is None else Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
+    turn.batch.effects.append(ActionReply(event.request_id, ActionStatus.DONE, stop=signal, extended=extended))
 
 
 def end(turn: Turn, event: ClaimEnded) -> None:
@@ -261,11 +259,7 @@ def end(turn: Turn, event: ClaimEnded) -> None:
     task = _held(turn, event, event.attempt)
     if task is None:
         if event.is_late:
-            turn.batch.late.append(
-                LateResult(
-                    attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
-                )
-            )
+            reports.keep_late_result(turn, event)
         turn.respond(event, ActionStatus.REFUSED, _NOT_HELD)
         return
     stops = task.stop is not None and task.stop.kind is not StopKind.HOLD
@@ -273,7 +267,7 @@ def end(turn: Turn, event: ClaimEnded) -> None:
     ended = AttemptEnded(
         worker=event.worker, session="", attempt=event.attempt, outcome=outcome, output=event.output, error=event.error
     )
-    reports.settle(turn, task, ended)
+    reports.apply_result(turn, task, ended)
     turn.respond(event, ActionStatus.DONE)
 
 
@@ -283,21 +277,21 @@ def _held(turn: Turn, event: ClaimCall, attempt: str) -> Task | None:
     task = memory.attempts.get(attempt)
     if task is None or task.worker_id != event.worker or task.lease_id is None:
         return None
-    memory.leases[task.lease_id].last_heartbeat = memory.workers[event.worker].last_heartbeat = memory.life
+    memory.leases[task.lease_id].last_heartbeat = memory.workers[event.worker].last_heartbeat = memory.shard_time
     return task
 
 
 def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
     """Set a timer for the silence of a started attempt."""
-    lease.last_heartbeat = memory.life
+    lease.last_heartbeat = memory.shard_time
     if task.state is S.RUNNING:
-        _look_again(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
+        _set_silence_timer(memory, task, memory.scheduler_settings.claim_heartbeat_timeout_seconds)
 
 
-def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
+def _set_silence_timer(memory: ShardMemory, task: Task, seconds: float) -> None:
     memory.timers.set_after(seconds, TimerKind.CLAIM_SILENCE, task.id, task.seq)
 
 
 def _set_wait(memory: ShardMemory, claim: Claim) -> None:
-    seconds = max(0.0, claim.until - memory.life)
+    seconds = max(0.0, claim.until - memory.shard_time)
     memory.timers.set_after(seconds, TimerKind.CLAIM, str(claim.request_id))

@@ -53,7 +53,7 @@ def _drain(turn: Turn, event: WorkerAction) -> bool:
     for task in _tasks_on(turn, event.worker):
         if task.state is TaskState.ASSIGNED:
             stop_requests.request(
-                turn, task, StopKind.HOLD, by=event.by, why=f"{event.worker} is draining: {_say(event)}"
+                turn, task, StopKind.HOLD, by=event.by, why=f"{event.worker} is draining: {_reason(event)}"
             )
     return changed
 
@@ -63,7 +63,7 @@ def _evict(turn: Turn, event: WorkerAction) -> bool:
     asked = False
     for task in _tasks_on(turn, event.worker):
         if task.stop is None or task.stop.kind is StopKind.HOLD:
-            why = f"evicted from {event.worker}: {_say(event)}"
+            why = f"evicted from {event.worker}: {_reason(event)}"
             stop_requests.request(turn, task, StopKind.EVICT, by=event.by, why=why)
             asked = True
     return asked
@@ -75,7 +75,7 @@ def _set_cordon(turn: Turn, event: WorkerAction, hold: Hold) -> bool:
         return False
     memory = turn.memory
     worker, row = memory.workers.get(event.worker), memory.workers.cordoned.get(event.worker)
-    why = _say(event) if hold else ""
+    why = _reason(event) if hold else ""
     if worker is not None:
         worker.hold, worker.hold_why = hold, why
         if hold:
@@ -98,5 +98,5 @@ def _tasks_on(turn: Turn, worker_id: str) -> Iterator[Task]:
         yield from [task for lease in worker.leases.values() for task in lease.members.values()]
 
 
-def _say(event: WorkerAction) -> str:
+def _reason(event: WorkerAction) -> str:
     return f"{event.why} ({event.by})" if event.why else f"by {event.by}"

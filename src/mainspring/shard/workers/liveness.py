@@ -12,8 +12,8 @@ the turn closes, after all events that have arrived until then: a turn stays ope
 HTTP workers are never suspect and never lost: their attempts are, one by one (`shard/workers/claims.py`). One that
 holds nothing, and has claimed nothing for long, is forgotten.
 
-Seconds are shard time (`ShardMemory.life`): a stall of the shard or an outage expires nothing. The limits are settings
-(`core/model/settings.py`).
+Seconds are shard time (`ShardMemory.shard_time`): a stall of the shard or an outage expires nothing. The limits are
+settings (`core/model/settings.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def register(turn: Turn, event: happened.WorkerRegistered) -> None:
     offer = event.offer
     memory.workers.set_total(worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
     worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
-    worker.status, worker.last_heartbeat, worker.refused = WorkerStatus.READY, memory.life, set()
+    worker.status, worker.last_heartbeat, worker.refused = WorkerStatus.READY, memory.shard_time, set()
     worker.leaving = False
     memory.workers.recent.forget(worker.id)
     turn.send(worker, Welcome(event.session, memory.scheduler_settings.lost_after_seconds))
@@ -57,20 +57,20 @@ def register(turn: Turn, event: happened.WorkerRegistered) -> None:
     turn.save_worker(worker)
 
 
-def retune(turn: Turn, event: happened.SettingsChanged) -> None:
+def apply_settings(turn: Turn, event: happened.SettingsChanged) -> None:
     """Apply changed settings, and tell all workers the limit if it has changed: their own limits follow it."""
     before, after = turn.memory.scheduler_settings, event.scheduler_settings
-    turn.memory.retune(after)
+    turn.memory.apply_settings(after)
     if before.lost_after_seconds == after.lost_after_seconds:
         return
     for worker in turn.memory.workers.values():
-        if worker.session and worker.wants is None:
+        if worker.session and worker.claim_slots is None:
             turn.send(worker, Welcome(worker.session, after.lost_after_seconds))
 
 
 def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     """Carry over what can't be loaded from rows when the memory is reloaded within a term: mainly worker reports."""
-    after.timers.life = before.life
+    after.timers.shard_time = before.shard_time
     after.runs.carry_over(before.runs)
     after.queues.suspended_from = before.queues.suspended_from
     after.limits.retries = before.limits.retries
@@ -107,7 +107,7 @@ def note_heartbeat(turn: Turn, event: happened.WorkerEvent) -> bool:
     if worker is None or worker.session != event.session:
         turn.batch.effects.append(CloseLink(event.worker, event.session))
         return False
-    worker.last_heartbeat = turn.memory.life
+    worker.last_heartbeat = turn.memory.shard_time
     if worker.status is WorkerStatus.SUSPECT:
         worker.status = WorkerStatus.READY
         turn.memory.refresh(worker)
@@ -133,24 +133,22 @@ def remove_gone(turn: Turn, event: happened.WorkerGone) -> None:
 def watch(turn: Turn, worker: Worker) -> None:
     """Set a timer for a worker's silence."""
     if turn.memory.workers.watch(worker):
-        _look_again(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
+        _set_silence_timer(turn, worker, turn.memory.scheduler_settings.suspect_after_seconds)
 
 
 def silence_due(turn: Turn, timer: happened.TimerDue) -> None:
     """Check whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
-    silent_seconds, scheduler_settings = turn.memory.life - worker.last_heartbeat, turn.memory.scheduler_settings
-    if worker.wants is not None:
+    silent_seconds, scheduler_settings = turn.memory.shard_time - worker.last_heartbeat, turn.memory.scheduler_settings
+    if worker.claim_slots is not None:
         _forget_idle(turn, worker, silent_seconds)
     elif silent_seconds >= scheduler_settings.lost_after_seconds:
         _mark_lost(turn, worker)
     elif silent_seconds >= scheduler_settings.suspect_after_seconds:
-        if worker.status is WorkerStatus.READY:
-            worker.status = WorkerStatus.SUSPECT
-            turn.memory.refresh(worker)
-        _look_again(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
+        _suspect(turn, worker)
+        _set_silence_timer(turn, worker, scheduler_settings.lost_after_seconds - silent_seconds)
     else:
-        _look_again(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
+        _set_silence_timer(turn, worker, scheduler_settings.suspect_after_seconds - silent_seconds)
 
 
 def silent_workers(turn: Turn, event: happened.WorkerSilent) -> None:
@@ -161,7 +159,7 @@ def silent_workers(turn: Turn, event: happened.WorkerSilent) -> None:
     memory = turn.memory
     if event.row.id in memory.workers:
         turn.silent_workers.append(event.row.id)
-    elif memory.life >= memory.scheduler_settings.lost_after_seconds:
+    elif memory.shard_time >= memory.scheduler_settings.lost_after_seconds:
         known = memory.workers.cordoned.get(event.row.id)
         hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
         status = WorkerStatus.GONE if is_claimant(event.row.id) else WorkerStatus.LOST
@@ -175,9 +173,9 @@ def remove_silent(turn: Turn) -> None:
     memory = turn.memory
     for name in turn.silent_workers:
         worker = memory.workers.get(name)
-        if worker is None or worker.wants is not None:
+        if worker is None or worker.claim_slots is not None:
             continue
-        if memory.life - worker.last_heartbeat >= memory.scheduler_settings.lost_after_seconds:
+        if memory.shard_time - worker.last_heartbeat >= memory.scheduler_settings.lost_after_seconds:
             _mark_lost(turn, worker)
 
 
@@ -191,16 +189,14 @@ def receipt_due(turn: Turn, timer: happened.TimerDue) -> None:
     if lease is None or lease.received:
         return
     worker = turn.memory.workers[lease.worker_id]
-    failing = "did not acknowledge it" if worker.wants is None else NOT_STARTED_IN_TIME
+    failing = "did not acknowledge it" if worker.claim_slots is None else NOT_STARTED_IN_TIME
     for attempt, task in list(lease.members.items()):
         if task.state is TaskState.ASSIGNED:
             reports.give_back(turn, task, because=f"{worker.id} {failing}")
             stop_requests.disown(turn, worker.id, attempt)
-    if worker.wants is not None:
+    if worker.claim_slots is not None:
         return
-    if worker.status is WorkerStatus.READY:
-        worker.status = WorkerStatus.SUSPECT
-        turn.memory.refresh(worker)
+    _suspect(turn, worker)
     turn.batch.effects.append(CloseLink(worker.id, worker.session))
 
 
@@ -226,18 +222,24 @@ def _reclaim(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> No
         reports.lose(turn, task, because=because, worker_lost=worker_lost)
 
 
+def _suspect(turn: Turn, worker: Worker) -> None:
+    if worker.status is WorkerStatus.READY:
+        worker.status = WorkerStatus.SUSPECT
+        turn.memory.refresh(worker)
+
+
 def _mark_lost(turn: Turn, worker: Worker) -> None:
-    silent_seconds = turn.memory.life - worker.last_heartbeat
+    silent_seconds = turn.memory.shard_time - worker.last_heartbeat
     _remove_worker(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {silent_seconds:.0f} s")
 
 
 def _forget_idle(turn: Turn, worker: Worker, silent_seconds: float) -> None:
     """Forget an HTTP worker that holds nothing and has no open claim."""
     most = turn.memory.scheduler_settings.claim_heartbeat_timeout_seconds
-    if silent_seconds >= most and not worker.leases and not worker.wants:
+    if silent_seconds >= most and not worker.leases and not worker.claim_slots:
         _remove_worker(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {silent_seconds:.0f} s")
     else:
-        _look_again(turn, worker, most)
+        _set_silence_timer(turn, worker, most)
 
 
 def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
@@ -253,5 +255,5 @@ def _remove_worker(turn: Turn, worker: Worker, status: WorkerStatus, because: st
     turn.memory.queues.wake_all_affinity()
 
 
-def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
+def _set_silence_timer(turn: Turn, worker: Worker, seconds: float) -> None:
     turn.memory.timers.set_after(seconds, TimerKind.SILENCE, worker.id, worker.watched)

@@ -14,7 +14,7 @@ from mainspring.core.lifecycle.retry_policy import FailedAttempt, decide_failure
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.artifacts import ArtifactRow
 from mainspring.core.model.batch import LateResult
-from mainspring.core.model.task import AttemptEnd, RecordedAttempt, RetryState, StopKind, StopRequest, Task, TaskState
+from mainspring.core.model.task import AttemptEnd, RetryState, StopKind, StopRequest, Task, TaskState
 from mainspring.protocol.wire import Answer, Outcome, Verdict
 from mainspring.shard import events as happened
 from mainspring.shard.actions import stop_requests
@@ -23,6 +23,7 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.tasks import circuit_breakers, progress
 from mainspring.shard.tasks import timeouts as limits
 from mainspring.shard.turn import Turn
+from mainspring.shard.workers.claim_events import ClaimEnded
 
 S = TaskState
 _OVER_TIME = frozenset({StopKind.TIMEOUT, StopKind.STALL})
@@ -32,19 +33,15 @@ _RECORDED_ENDS = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.
 def received(turn: Turn, event: happened.AttemptsReceived) -> None:
     """The worker has received these attempts."""
     for attempt in event.attempts:
-        task = _find_held(turn, event, attempt)
-        if task is None:
-            stop_requests.disown(turn, event.worker, attempt)
-        elif task.lease_id is not None:
+        task = _held_or_disowned(turn, event, attempt)
+        if task is not None and task.lease_id is not None:
             turn.memory.leases[task.lease_id].received = True
 
 
 def started(turn: Turn, event: happened.AttemptStarted) -> None:
     """The process of an attempt has started: RUNNING, and its time limit begins."""
-    task = _find_held(turn, event, event.attempt)
-    if task is None:
-        stop_requests.disown(turn, event.worker, event.attempt)
-    elif task.state is S.ASSIGNED:
+    task = _held_or_disowned(turn, event, event.attempt)
+    if task is not None and task.state is S.ASSIGNED:
         start(turn, task)
         if task.stop is not None and task.stop.kind is StopKind.HOLD:
             task.stop = None
@@ -71,39 +68,44 @@ def ended(turn: Turn, event: happened.AttemptEnded) -> None:
         _answer_unknown(turn, event)
         return
     _answer(turn, event, Verdict.APPLIED)
-    settle(turn, task, event)
+    apply_result(turn, task, event)
 
 
-def settle(turn: Turn, task: Task, event: happened.AttemptEnded) -> None:
+def apply_result(turn: Turn, task: Task, event: happened.AttemptEnded) -> None:
     """Apply the result of a live attempt to its task."""
     run = turn.memory.runs[task.run_id]
-    stop = task.stop
-    if task.state is S.ASSIGNED and (event.outcome is not Outcome.STOPPED):
+    if event.outcome is Outcome.STOPPED:
+        _record_stop(turn, run, task, by=event.worker)
+        return
+    if task.state is S.ASSIGNED:
         start(turn, task)
-    match event.outcome:
-        case Outcome.SUCCEEDED:
-            _succeed(turn, run, task, event)
-        case Outcome.FAILED:
-            _fail(turn, run, task, event)
-        case Outcome.STOPPED:
-            _record_stop(turn, run, task, stop, by=event.worker)
+    if event.outcome is Outcome.SUCCEEDED:
+        _succeed(turn, run, task, event)
+    else:
+        _fail(turn, run, task, event)
 
 
 def checkpoint(turn: Turn, event: happened.CheckpointSaved) -> None:
     """Save a checkpoint: the next attempt of the task gets it, on any worker (WRK-7)."""
-    task = _find_held(turn, event, event.attempt)
-    if task is None:
-        stop_requests.disown(turn, event.worker, event.attempt)
-    else:
+    task = _held_or_disowned(turn, event, event.attempt)
+    if task is not None:
         turn.save_checkpoint(task, event.attempt, event.document)
+
+
+def extension(turn: Turn, event: happened.ExtensionRequested) -> None:
+    """An attempt requests an extension of its time limit: reply with the time that it has left."""
+    task = _held_or_disowned(turn, event, event.attempt)
+    if task is not None:
+        extended = limits.extend_attempt(turn, task, event.attempt, event.seconds)
+        turn.send(turn.memory.workers[event.worker], extended)
 
 
 def progressed(turn: Turn, event: happened.WorkerHeartbeat) -> None:
     """Record the progress of a worker's attempts."""
-    for said in event.progress:
-        task = _find_held(turn, event, said.attempt)
+    for report in event.progress:
+        task = _find_held(turn, event, report.attempt)
         if task is not None:
-            limits.progressed(turn.memory, task, said)
+            limits.progressed(turn.memory, task, report)
 
 
 def give_back(turn: Turn, task: Task, *, because: str) -> None:
@@ -114,10 +116,9 @@ def give_back(turn: Turn, task: Task, *, because: str) -> None:
     if stop is not None and stop.kind is StopKind.CANCEL:
         progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
     elif stop is not None and stop.kind is StopKind.PREEMPT:
-        _note_preemption(task, stop)
-        _requeue(turn, run, task, by=stop.by, because=stop.why)
+        _requeue_stopped(turn, run, task, stop)
     else:
-        _requeue(turn, run, task, by="shard", because=because)
+        progress.queue_again(turn, run, task, by="shard", because=because)
 
 
 def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
@@ -125,9 +126,8 @@ def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
     run = turn.memory.runs[task.run_id]
     stop, worker = task.stop, task.worker_id or ""
     if stop is not None and stop.kind in _OVER_TIME:
-        task.tries += (
-            1  # it used its time: neither counter alone would bound a task that alternates between timeout and loss
-        )
+        # It used its time: neither counter alone would bound a task that alternates between timeout and loss.
+        task.tries += 1
     elif stop is None or stop.kind is StopKind.HOLD:
         task.losses += 1  # an attempt that was asked to stop and is gone is not a loss
     turn.end_attempt(task, AttemptEnd.LOST, why=because)
@@ -183,6 +183,14 @@ def _find_held(turn: Turn, event: happened.WorkerEvent, attempt: str) -> Task | 
     return task if task is not None and task.worker_id == event.worker else None
 
 
+def _held_or_disowned(turn: Turn, event: happened.WorkerEvent, attempt: str) -> Task | None:
+    """Return the task of a live attempt of this worker; if there is none, tell the worker to stop the attempt."""
+    task = _find_held(turn, event, attempt)
+    if task is None:
+        stop_requests.disown(turn, event.worker, attempt)
+    return task
+
+
 def start(turn: Turn, task: Task) -> None:
     """Move a task that a worker holds to RUNNING; its time limit begins."""
     task.started_at = turn.now
@@ -210,26 +218,22 @@ def _fail(turn: Turn, run: RunMemory, task: Task, event: happened.AttemptEnded) 
     _record_failure(turn, run, task, ending, stop, by=event.worker)
 
 
-def _record_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
+def _record_stop(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
+    stop, worker = task.stop, turn.memory.workers.get(by)
     if task.state is S.ASSIGNED:
         give_back(turn, task, because=f"{by} stopped it before it started")
-    elif (stop is None or stop.kind is StopKind.HOLD) and _is_leaving(turn, by):
-        # The worker is shutting down and stopped its tasks, as in an eviction: neither an attempt nor a loss.
-        turn.end_attempt(task, AttemptEnd.STOPPED, why=f"{by} is leaving")
-        _requeue(turn, run, task, by=by, because=f"{by} is leaving")
-    elif stop is None or stop.kind is StopKind.HOLD:
-        lose(turn, task, because=f"{by} stopped it without a request", worker_lost=False)
-    else:
+    elif stop is not None and stop.kind is not StopKind.HOLD:
         late = stop.kind in _OVER_TIME
         turn.end_attempt(task, AttemptEnd.TIMED_OUT if late else AttemptEnd.STOPPED, why=stop.why)
         if late:
             task.tries += 1
         _conclude_stop(turn, run, task, stop, by=by, worker=by)
-
-
-def _is_leaving(turn: Turn, worker_id: str) -> bool:
-    worker = turn.memory.workers.get(worker_id)
-    return worker is not None and worker.leaving
+    elif worker is not None and worker.leaving:
+        # The worker is shutting down and stopped its tasks, as in an eviction: neither an attempt nor a loss.
+        turn.end_attempt(task, AttemptEnd.STOPPED, why=f"{by} is leaving")
+        progress.queue_again(turn, run, task, by=by, because=f"{by} is leaving")
+    else:
+        lose(turn, task, because=f"{by} stopped it without a request", worker_lost=False)
 
 
 def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str, worker: str) -> None:
@@ -246,14 +250,14 @@ def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *,
             ending = FailedAttempt(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
             _record_failure(turn, run, task, ending, None, by=by)
         case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
-            _note_preemption(task, stop)
-            _requeue(turn, run, task, by=stop.by, because=stop.why)
+            _requeue_stopped(turn, run, task, stop)
 
 
-def _note_preemption(task: Task, stop: StopRequest) -> None:
-    """Keep the task that this one was preempted for while it is queued again: diagnosis names it."""
+def _requeue_stopped(turn: Turn, run: RunMemory, task: Task, stop: StopRequest) -> None:
+    """Queue a stopped task again. The task that it was preempted for is kept meanwhile: diagnosis names it."""
     if stop.preempted_for is not None:
         task.trail = replace(task.trail or RetryState(), preempted_for=stop.preempted_for)
+    progress.queue_again(turn, run, task, by=stop.by, because=stop.why)
 
 
 def _record_failure(
@@ -274,7 +278,7 @@ def _record_failure(
     elif stop is not None and stop.kind is StopKind.CANCEL:
         progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
     elif step.state is S.QUEUED:
-        _requeue(turn, run, task, by=by, because=because or step.because)
+        progress.queue_again(turn, run, task, by=by, because=because or step.because)
     elif run.is_stopped():
         progress.cancel_unstarted(turn, run, task)
     else:
@@ -292,14 +296,6 @@ def _most_memory(turn: Turn, ending: FailedAttempt) -> int | None:
     return max((worker.total.memory_bytes for worker in turn.memory.workers.values()), default=None)
 
 
-def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Queue the task again, unless its run is stopped."""
-    if run.is_stopped():
-        progress.cancel_unstarted(turn, run, task)
-        return
-    progress.queue_again(turn, run, task, by=by, because=because)
-
-
 def _answer_unknown(turn: Turn, event: happened.AttemptEnded) -> None:
     """Reply to a result of an attempt that is not live: its row decides the verdict, and nothing changes.
 
@@ -308,24 +304,27 @@ def _answer_unknown(turn: Turn, event: happened.AttemptEnded) -> None:
     if not event.looked_up:
         turn.batch.effects.append(LookUpAttempt(event))
         return
-    verdict = _verdict_of(event, event.recorded)
-    is_own = event.recorded is not None and event.recorded.worker_id == event.worker
-    if verdict is Verdict.SUPERSEDED and is_own:
-        late = LateResult(
-            attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
-        )
-        turn.batch.late.append(late)
+    recorded = event.recorded
+    is_own = recorded is not None and recorded.worker_id == event.worker
+    if recorded is None:
+        verdict = Verdict.UNKNOWN
+    elif is_own and recorded.end in _RECORDED_ENDS:
+        verdict = Verdict.ALREADY
+    elif recorded.end is AttemptEnd.REJECTED:
+        verdict = Verdict.REJECTED
+    else:
+        verdict = Verdict.SUPERSEDED
+        if is_own:
+            keep_late_result(turn, event)
     _answer(turn, event, verdict)
 
 
-def _verdict_of(event: happened.AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
-    if recorded is None:
-        return Verdict.UNKNOWN
-    if recorded.worker_id == event.worker and recorded.end in _RECORDED_ENDS:
-        return Verdict.ALREADY
-    if recorded.end is AttemptEnd.REJECTED:
-        return Verdict.REJECTED
-    return Verdict.SUPERSEDED
+def keep_late_result(turn: Turn, event: happened.AttemptEnded | ClaimEnded) -> None:
+    """Keep the result of an attempt that had ended before, as a record: it changes nothing (LIV-5)."""
+    late = LateResult(
+        attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
+    )
+    turn.batch.late.append(late)
 
 
 def _answer(turn: Turn, event: happened.AttemptEnded, verdict: Verdict) -> None:
