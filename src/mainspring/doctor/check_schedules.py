@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 
-TOPIC = Topic("Schedules")
+TOPIC = "Schedules"
 _MISSED = "late"
 _RECENT = timedelta(days=1)
 
@@ -22,7 +22,7 @@ def check_schedules(facts: Facts) -> Iterator[Check]:
 
 
 def _overdue(facts: Facts) -> Check:
-    question = TOPIC.question("overdue", "Have all due schedules fired?")
+    question = Question(TOPIC, "overdue", "Have all due schedules fired?")
     if facts.server_health is None or facts.server_health.store_seconds is None:
         return question.unknown("the store does not answer")
     late = [one for one in facts.server_health.overdue if facts.tenant is None or one.tenant == facts.tenant.name]
@@ -38,7 +38,7 @@ def _overdue(facts: Facts) -> Check:
 
 
 def _latest(facts: Facts) -> Check:
-    question = TOPIC.question("fires", "Do schedules fire?")
+    question = Question(TOPIC, "fires", "Do schedules fire?")
     if (fault := facts.fault("upcoming")) is not None:
         return question.unknown(fault)
     fires = [(one.last, one) for one in facts.upcoming if one.last is not None]
@@ -69,7 +69,7 @@ _OUTCOMES = {"ran": "ran", "waiting": "is waiting, decided", "skipped": "was ski
 
 
 def _disabled(facts: Facts) -> Check:
-    question = TOPIC.question("disabled", "Are all schedules enabled?")
+    question = Question(TOPIC, "disabled", "Are all schedules enabled?")
     if (fault := facts.fault("schedules")) is not None:
         return question.unknown(fault)
     off = [one for one in facts.schedules if one.state == "disabled" and one.because]

@@ -38,6 +38,11 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
     """Why its leader does not answer."""
 
+    @property
+    def option(self) -> str:
+        """The option of commands that names it, with a space before; empty for the default pool."""
+        return "" if self.name == "default" else f" --pool {self.name}"
+
 
 class LateJob(msgspec.Struct, frozen=True, kw_only=True):
     """Start delays of a job's runs within the last day."""
