@@ -1,4 +1,4 @@
-"""Permitted destinations of requests (SAFETY F79): public internet addresses, unless private ones are allowed.
+"""Permitted destinations of requests (SEC-5): public internet addresses, unless private ones are allowed.
 
 A name is resolved once, the result is checked, and the connection goes to that address. So neither the notation of an
 address (`2130706433`, `0x7f.1`, `[::ffff:127.0.0.1]`) nor a later change of the name (DNS rebinding) matters.
@@ -31,11 +31,8 @@ _NOT_PUBLIC = tuple(
 
 def why_not_public(address: str) -> str | None:
     """Return the kind of an address that is not public, to follow "it is"; None if it is public."""
-    for one in _effective_addresses(ip_address(address)):
-        why = _why_not_public(one)
-        if why is not None:
-            return why
-    return None
+    kinds = map(_why_not_public, _effective_addresses(ip_address(address)))
+    return next((why for why in kinds if why is not None), None)
 
 
 def resolver(threads: Executor | None = None) -> Resolve:

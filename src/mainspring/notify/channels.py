@@ -9,7 +9,7 @@
 
 Every fault is reported with its line. Lines are not quoted, so that a secret in the file does not end up in a log.
 
-To add a kind: its fields in `_FIELDS`, its factory in `_FACTORIES`, and docs/reference/alerts.md.
+To add a kind: its line in `_KINDS`, and docs/reference/alerts.md.
 """
 
 from __future__ import annotations
@@ -55,11 +55,6 @@ class Kind(StrEnum):
 
 
 _FIELDS_OF_ALL = ("name", "kind", "tenant", "min_severity", "alerts")
-_FIELDS = {
-    Kind.WEBHOOK: ("url", "secret", "allow_private"),
-    Kind.EMAIL: ("smtp", "from", "to", "tls", "username", "password"),
-    Kind.APPRISE: ("url",),
-}
 
 
 def load_channels(path: Path, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
@@ -127,8 +122,9 @@ def _channel(name: str, fields: Fields, clock: Clock) -> Channel | None:
     )
     if kind is None:
         return None
-    fields.refuse_others([*_FIELDS_OF_ALL, *_FIELDS[kind]])
-    return _FACTORIES[kind](name, alert_filter, fields, clock)
+    create, own_fields = _KINDS[kind]
+    fields.refuse_others([*_FIELDS_OF_ALL, *own_fields])
+    return create(name, alert_filter, fields, clock)
 
 
 def _webhook(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock) -> Webhook | None:
@@ -197,9 +193,9 @@ def _email(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock) -
     if server is None or sender is None or encryption is None or not fields.is_valid:
         return None
     return Email(
-        name,
-        alert_filter,
-        clock,
+        name=name,
+        alert_filter=alert_filter,
+        clock=clock,
         host=server["host"].strip("[]"),
         port=int(server["port"]),
         sender=sender,
@@ -223,8 +219,9 @@ def _apprise(name: str, alert_filter: AlertFilter, fields: Fields, _clock: Clock
         return None
 
 
-_FACTORIES: dict[Kind, Callable[[str, AlertFilter, Fields, Clock], Channel | None]] = {
-    Kind.WEBHOOK: _webhook,
-    Kind.EMAIL: _email,
-    Kind.APPRISE: _apprise,
+_KINDS: dict[Kind, tuple[Callable[[str, AlertFilter, Fields, Clock], Channel | None], tuple[str, ...]]] = {
+    Kind.WEBHOOK: (_webhook, ("url", "secret", "allow_private")),
+    Kind.EMAIL: (_email, ("smtp", "from", "to", "tls", "username", "password")),
+    Kind.APPRISE: (_apprise, ("url",)),
 }
+"""How each kind is created, and its own fields."""

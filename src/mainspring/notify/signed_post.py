@@ -58,7 +58,7 @@ class SignedPost:
     async def send(self, delivery: str, body: bytes) -> None:
         """Post a body. Raises Unavailable, also for a status other than 2xx, or Refused for a forbidden address."""
         status = await self.post(delivery, body)
-        if not is_success(status):
+        if not 200 <= status < 300:
             raise Unavailable(f"{self._host} answered {status}", reason=f"status_{status}")
 
     async def post(self, delivery: str, body: bytes, media_type: str = "application/json") -> int:
@@ -81,11 +81,6 @@ class SignedPost:
         }
         async with self._client.send("POST", self._url, headers=headers, body=body) as answer:
             return answer.status_code
-
-
-def is_success(status: int) -> bool:
-    """Return whether an HTTP status means success."""
-    return 200 <= status < 300
 
 
 def key_of(secret: Secret) -> bytes:
