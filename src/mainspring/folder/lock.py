@@ -116,7 +116,7 @@ class FolderLock:
                 raise self._locked_error(record)
             if not self._is_at_path(file):
                 return
-            if record is not None and (self._is_fresh_on_other_host(record) or self._is_alive_here(record)):
+            if record is not None and self._is_alive(record):
                 raise self._locked_error(record)
             self._path.unlink(missing_ok=True)
             _log_takeover(self._path, record)
@@ -155,9 +155,8 @@ class FolderLock:
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             try:
-                file = os.open(
-                    self._path, os.O_RDWR | flags
-                )  # a kernel lock on a network file system needs write access
+                # A kernel lock on a network file system needs write access.
+                file = os.open(self._path, os.O_RDWR | flags)
             except (PermissionError, IsADirectoryError):
                 file = os.open(self._path, os.O_RDONLY | flags)  # enough to read the holder
         except FileNotFoundError:
@@ -181,11 +180,8 @@ class FolderLock:
             if error.errno not in _NO_LOCK_ERRORS:
                 raise
             if self._has_kernel_locks:
-                log.warning(
-                    "lock.by_heartbeat_only",
-                    path=str(self._path),
-                    because=f"the file system has no locks ({error.strerror})",
-                )
+                because = f"the file system has no locks ({error.strerror})"
+                log.warning("lock.by_heartbeat_only", path=str(self._path), because=because)
             self._has_kernel_locks = False
         return True
 
@@ -209,15 +205,12 @@ class FolderLock:
             return True
         return record is not None and _same_holder(record, self._record)
 
-    def _is_fresh_on_other_host(self, record: LockRecord) -> bool:
-        """Whether another host wrote a recent heartbeat. One in the future (clock skew) counts as recent."""
-        return record.hostname != _hostname() and self._clock.wall() - record.heartbeat < self._stale
-
-    def _is_alive_here(self, record: LockRecord) -> bool:
-        """Whether a live process of this host holds it. Only checked without kernel locks."""
-        if self._has_kernel_locks or record.hostname != _hostname() or record.pid == os.getpid():
-            return False
-        return _is_process_alive(record)
+    def _is_alive(self, record: LockRecord) -> bool:
+        """Whether the holder is alive, although its kernel lock is free or not visible here."""
+        if record.hostname != _hostname():
+            # A heartbeat in the future (clock skew) counts as recent.
+            return self._clock.wall() - record.heartbeat < self._stale
+        return not self._has_kernel_locks and record.pid != os.getpid() and _is_process_alive(record)
 
     def _locked_error(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
@@ -288,11 +281,11 @@ def _write(file: int, record: LockRecord) -> None:
 
 
 def _read(file: int) -> LockRecord | None:
-    """Read a lock's record; None if it is not one."""
     return _decode(os.pread(file, _FILE_BYTES + 1, 0))
 
 
 def _decode(data: bytes) -> LockRecord | None:
+    """Decode a lock's record; None if it is not one."""
     try:
         record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -301,11 +294,8 @@ def _decode(data: bytes) -> LockRecord | None:
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
-    return (one.pid, one.hostname, safe_files.format_time(one.started_at)) == (
-        other.pid,
-        other.hostname,
-        safe_files.format_time(other.started_at),
-    )
+    starts = {safe_files.format_time(record.started_at) for record in (one, other)}
+    return (one.pid, one.hostname) == (other.pid, other.hostname) and len(starts) == 1
 
 
 def _hostname() -> str:

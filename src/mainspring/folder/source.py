@@ -22,7 +22,7 @@ from mainspring.client.aio.client import AsyncClient
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.folder.apply import FolderSync
 from mainspring.folder.info import ScheduleInfo
-from mainspring.folder.mirror import MAX_TASKS, Mirror, result_of
+from mainspring.folder.mirror import MAX_TASKS, Mirror, result_of, when_available
 from mainspring.folder.scan import file_of
 from mainspring.folder.schedule_events import FolderEvent, PipelineExecutionResult
 from mainspring.folder.state import state_view
@@ -32,15 +32,12 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
 from mainspring.protocol.ids import entropy
 
-__all__ = ["FolderSource", "FolderSummary", "ScheduleInfo"]
-
 log = structlog.get_logger()
 
 _SAVE_SECONDS = 1.0
 """The index is written with this delay; the server still has what is lost by a crash."""
 _SAVE_SHARE = 50
 """Writing the index takes at most a fiftieth of the time: slow writes are less frequent."""
-_RETRY_SECONDS = 1.0
 
 
 class FolderSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,33 +183,21 @@ class FolderSource:
                 await self._follow(paths)
 
     async def _follow(self, paths: frozenset[str] | None) -> None:
-        while True:
-            try:
-                events = await self._sync.sync_changes(paths)
-            except Unavailable as error:
-                log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-                continue
-            except (MainspringError, OSError) as error:
-                # The server keeps its last state; the next change is synced again.
-                log.exception("folder.not_followed", error=str(error))
-                return
-            for event in events:
-                self._emit(event)
+        try:
+            events = await when_available(lambda: self._sync.sync_changes(paths), self._clock)
+        except (MainspringError, OSError) as error:
+            # The server keeps its last state; the next change is synced again.
+            log.exception("folder.not_followed", error=str(error))
             return
+        for event in events:
+            self._emit(event)
 
     async def _follow_server(self) -> None:
         """Count runs that ended while no scheduler ran, then mirror changes, so that totals never shrink."""
-        while not self._caught_up.is_set():
-            try:
-                await self._mirror.catch_up(self._sync.counted_until)
-            except Unavailable as error:
-                log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-            else:
-                self._sync.is_caught_up = True
-                self._sync.write_states()
-                self._caught_up.set()
+        await when_available(lambda: self._mirror.catch_up(self._sync.counted_until), self._clock)
+        self._sync.is_caught_up = True
+        self._sync.write_states()
+        self._caught_up.set()
         await self._mirror.work()
 
     async def _save_periodically(self) -> None:
