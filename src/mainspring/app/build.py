@@ -76,6 +76,7 @@ from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 from mainspring.store.sqlite.store import SqliteStore
+from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.metrics import Metrics
 from mainspring.telemetry.run_events import Exporter, RunEventQueue
 from mainspring.telemetry.schedule_metrics import ScheduleCollector
@@ -247,7 +248,7 @@ def build_server(store: Store, clock: Clock, options: ServerOptions) -> tuple[En
 
     engine = Engine(store, clock, replace(options, on_lead=on_lead, on_evaluated=schedule_collector.evaluated))
     live = TransitionFeed(store, clock, engine.background)
-    metrics.watch(lambda: engine.host.leaders)
+    metrics.add(LeaderGauges(lambda: engine.host.leaders))
     metrics.add(DegradationCollector(engine.degradation))
     metrics.add(BackgroundCollector(engine.background, UNREADABLE.counts))
     services = _services(engine, options, metrics, live)

@@ -102,7 +102,10 @@ class Leader:
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), scheduler_settings=scheduler_settings)
-        self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
+        self.intake = IntakeReader(
+            store, jobs, self.inbox, term.shard, self.time.now, memory=lambda: self.shard.memory,
+            hold=lambda: self.batch_sizer.hold,
+        )  # fmt: skip
         self._limits = ClusterLimits(store, clock, term, self.inbox)
         self._store = store
         self._clock = clock
@@ -174,7 +177,7 @@ class Leader:
             await self._load()
             self.is_ready = True
             loops: dict[str, Loop] = {
-                "intake": lambda: self.intake.run(lambda: self.shard.memory, lambda: self.batch_sizer.hold),
+                "intake": self.intake.run,
                 "heartbeats": lambda: record_heartbeats_loop(self._store, self._clock, self.links, self.term.shard),
                 "cluster_limits": lambda: self._limits.run(lambda: self.rules),
             }
@@ -258,7 +261,7 @@ class Leader:
         timer = self.shard.seconds_to_timer(self.time.now())
         if timer is None:
             return wait
-        # After the store's clock was set back our time stands still for a while, and a near timer stays near.
+        # After the store's clock was set back, our time does not advance for a while, and a near timer stays near.
         return min(wait, max(timer, MIN_WAIT_SECONDS) if timer > 0 else 0.0)
 
     async def _write(self, batch: Batch) -> None:

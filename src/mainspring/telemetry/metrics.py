@@ -13,7 +13,6 @@ of values (`labels.py`); ids of runs and tasks are never labels. docs/reference/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from prometheus_client import (
@@ -28,7 +27,6 @@ from prometheus_client.registry import Collector
 
 from mainspring.core.model.batch import Batch
 from mainspring.host.loop import Leader
-from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.meters import LeaderMeter, Meters
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -91,12 +89,8 @@ class Metrics:
 
         leader.add_listener(committed)
 
-    def watch(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
-        """Collect gauges of these leaders at scrape time."""
-        self.registry.register(LeaderGauges(leaders))
-
     def add(self, collector: Collector) -> None:
-        """Register another collector."""
+        """Collect these metrics too, at scrape time."""
         self.registry.register(collector)
 
     def text(self) -> bytes:

@@ -12,19 +12,14 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Protocol
 
-import structlog
-
-from mainspring.background import Steps
+from mainspring.background import Steps, repeat
 from mainspring.core.model.settings import DEFAULT_RETENTION, Retention
 from mainspring.host.loop import Leader
 from mainspring.host.maintenance.worker_watch import MAX_SILENT_WORKERS, claimant_silent_after, silent_after
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Unavailable
 from mainspring.shard.events import InvariantsDue, RunsExpired, WorkerSilent
 from mainspring.store.ports.front import Liveness
 from mainspring.store.ports.store import Pruned, Sweeps
-
-log = structlog.get_logger()
 
 DAYS_AHEAD = 7
 RUNS_PER_PASS = 100
@@ -60,12 +55,7 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except Unavailable as fault:
-                log.warning("sweep.unavailable", fault=str(fault))
-            await self._clock.sleep(POLL_SECONDS)
+        await repeat(self.sweep, self._clock, POLL_SECONDS, "sweep.unavailable")
 
     async def sweep(self) -> None:
         """Run the steps that are due in this pass. Errors are raised after all steps."""

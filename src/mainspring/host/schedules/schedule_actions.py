@@ -258,16 +258,33 @@ class ScheduleActions:
         rules.check_backfill(command)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
-            past = await self._past(id, command.since, command.before)
-            backfill_id = new_id("backfill", await self._store.time(), self._random)
-            action = _BackfillDecision(self._context, command, past, rules.version_of(row), backfill_id)
-            evaluated = await self._evaluate_with_key(id, action.decide, audit, key)
-            if evaluated.replayed_ids:
-                return await self._replay_backfill(row, command, evaluated.replayed_ids[-1])
-            for decision in evaluated.decisions:
-                if action.planned is not None:
-                    return Backfilled(row=decision.backfills[0], planned=action.planned)
+            backfilled = await self._try_backfill(row, command, audit, key)
+            if backfilled is not None:
+                return backfilled
         raise _busy()
+
+    async def _try_backfill(
+        self, row: ScheduleRow, command: BackfillCommand, audit: AuditEntry | None, key: IdempotencyKey | None
+    ) -> Backfilled | None:
+        """Start a backfill; None if the schedule has changed since it was read."""
+        past = await self._past(row.id, command.since, command.before)
+        backfill_id = new_id("backfill", await self._store.time(), self._random)
+        planned: Backfill | None = None
+
+        def decide(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+            nonlocal planned
+            read = rules.version_of(row)
+            decisions, planned = rules.backfill(
+                evaluation_batch, self._context, command, past, id=backfill_id, read=read
+            )
+            return decisions
+
+        evaluated = await self._evaluate_with_key(row.id, decide, audit, key)
+        if evaluated.replayed_ids:
+            return await self._replay_backfill(row, command, evaluated.replayed_ids[-1])
+        if planned is None or not evaluated.decisions:
+            return None
+        return Backfilled(row=evaluated.decisions[0].backfills[0], planned=planned)
 
     async def receive_events(
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
@@ -374,27 +391,6 @@ class ScheduleActions:
                 "the range is too long", [Fault(where="since", why="too many fires in the range; choose a shorter one")]
             )
         return fires
-
-
-class _BackfillDecision:
-    """A backfill in progress: keeps the plan of the latest decision."""
-
-    def __init__(
-        self, context: Context, command: BackfillCommand, past: Sequence[FireRow], read: rules.ScheduleVersion, id: str
-    ) -> None:
-        self._context = context
-        self._request = command
-        self._past = past
-        self._read = read
-        self._id = id
-        self.planned: Backfill | None = None
-
-    def decide(self, evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
-        """Decide, and keep the plan."""
-        decisions, self.planned = rules.backfill(
-            evaluation_batch, self._context, self._request, self._past, id=self._id, read=self._read
-        )
-        return decisions
 
 
 def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
