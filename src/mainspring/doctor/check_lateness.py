@@ -23,7 +23,7 @@ def check_lateness(facts: Facts) -> Iterator[Check]:
 
 def _late(facts: Facts) -> Check:
     question = Question(TOPIC, "start_delay", "Did runs of the last day start on time?")
-    if (fault := facts.fault("runs")) is not None:
+    if (fault := facts.faults.get("runs")) is not None:
         return question.unknown(fault)
     runs = sum(one.runs for one in facts.late)
     if not runs:
@@ -64,7 +64,7 @@ def _bottleneck(facts: Facts, job: str) -> tuple[str, str, str]:
 
 def _alerts(facts: Facts) -> Check:
     question = Question(TOPIC, "alerts", "Are there no open alerts?")
-    if (fault := facts.fault("alerts")) is not None:
+    if (fault := facts.faults.get("alerts")) is not None:
         return question.unknown(fault)
     if not facts.alerts:
         return question.yes("none")

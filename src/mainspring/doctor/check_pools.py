@@ -102,7 +102,7 @@ def _frozen(facts: Facts, pool: PoolFacts, topic: str) -> Iterator[Check]:
             why = f': "{freeze.why}"' if freeze.why else ""
             yield Question(topic, "pool_freeze", "Is it unfrozen?").no(
                 "pool_freeze.frozen",
-                f"frozen for {format_seconds((facts.at - freeze.since).total_seconds())} by {freeze.by}{why}",
+                f"frozen for {facts.age(freeze.since)} by {freeze.by}{why}",
                 "running tasks continue; unfreeze it to start queued tasks",
                 f"mainspring unfreeze pool {pool.name}",
             )
@@ -110,7 +110,7 @@ def _frozen(facts: Facts, pool: PoolFacts, topic: str) -> Iterator[Check]:
 
 def _has_workers(facts: Facts, pool: PoolFacts, topic: str) -> Check:
     question = Question(topic, "pool_workers", "Does it have workers that accept tasks?")
-    if (fault := facts.fault("workers")) is not None:
+    if (fault := facts.faults.get("workers")) is not None:
         return question.unknown(fault)
     here = [worker for worker in facts.workers if worker.pool == pool.name]
     ready = [worker for worker in here if worker.status == "ready"]
@@ -155,7 +155,7 @@ def _lost_workers(facts: Facts, pool: PoolFacts, topic: str) -> Iterator[Check]:
         and (facts.at - worker.last_heartbeat_at).total_seconds() < _RECENT_SECONDS
     ]
     if lost:
-        named = [f"{one.id} {format_seconds((facts.at - one.last_heartbeat_at).total_seconds())} ago" for one in lost]
+        named = [f"{one.id} {facts.age(one.last_heartbeat_at)} ago" for one in lost]
         yield Question(topic, "lost_workers", "Do all workers send heartbeats?").no(
             "lost_workers.lost",
             f"{format_count(len(lost), 'worker')} lost: {format_list(named)}",

@@ -62,7 +62,7 @@ def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
     """Check the reasons for waiting; tasks that can never start come first."""
     question = Question(TOPIC, "queue_reasons", f"Can all queued tasks in pool {pool.name} start?")
     if not pool.reasons:
-        return question.unknown(facts.fault(REASONS) or "the pool leader gave no reasons")
+        return question.unknown(facts.faults.get(REASONS) or "the pool leader gave no reasons")
     total = sum(one.tasks for one in pool.reasons)
     never = [one for one in pool.reasons if one.reason in NEVER_STARTS]
     if never:
@@ -117,7 +117,7 @@ def _intake(pool: PoolFacts, intake: int) -> Check:
 
 def _circuits(facts: Facts) -> Check:
     question = Question(TOPIC, "circuits", "Are all circuits closed?")
-    if (fault := facts.fault("breakers")) is not None:
+    if (fault := facts.faults.get("breakers")) is not None:
         return question.unknown(fault)
     if not facts.breakers:
         return question.yes("no circuit is open")

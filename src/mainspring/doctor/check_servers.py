@@ -36,7 +36,7 @@ def _answers(facts: Facts) -> Check:
     if facts.server_health is None:
         return question.no(
             "server.bad_answer",
-            f"unexpected answer: {facts.fault('server_health')}",
+            f"unexpected answer: {facts.faults.get('server_health')}",
             "check that a server of the same version runs at this address, and check its log",
         )
     return question.yes(f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
@@ -52,7 +52,7 @@ def _format_short(seconds: float) -> str:
 def _store_answers(facts: Facts) -> Check:
     question = Question(TOPIC, "store", "Does its store answer?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("server_health") or "unknown")
+        return question.unknown(facts.faults.get("server_health") or "unknown")
     if facts.server_health.store_seconds is None:
         return question.no(
             "store.unreachable",
@@ -72,7 +72,7 @@ def _store_answers(facts: Facts) -> Check:
 def _loops_run(facts: Facts) -> Check:
     question = Question(TOPIC, "loops", "Do its background loops run?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("server_health") or "unknown")
+        return question.unknown(facts.faults.get("server_health") or "unknown")
     if not facts.server_health.failing:
         return question.yes("none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]
@@ -102,15 +102,14 @@ def _is_led(facts: Facts) -> Check:
 
 def _nothing_frozen(facts: Facts) -> Check:
     question = Question(TOPIC, "freeze", "Is scheduling unfrozen?")
-    if (fault := facts.fault("freezes")) is not None:
+    if (fault := facts.faults.get("freezes")) is not None:
         return question.unknown(fault)
     for freeze in facts.freezes:
         if freeze.kind == "all":
-            frozen = format_seconds((facts.at - freeze.since).total_seconds())
             why = f': "{freeze.why}"' if freeze.why else ""
             return question.no(
                 "freeze.all",
-                f"everything has been frozen for {frozen} by {freeze.by}{why}",
+                f"everything has been frozen for {facts.age(freeze.since)} by {freeze.by}{why}",
                 "running tasks continue; unfreeze to start queued tasks",
                 "mainspring unfreeze all",
             )
@@ -122,8 +121,7 @@ def _accepts_work(facts: Facts) -> Check:
     question = Question(TOPIC, "admission", "Is new work accepted?")
     level = facts.level
     if level is None:
-        return question.unknown(facts.fault("level") or "unknown")
-    duration = format_seconds((facts.at - level.since).total_seconds())
+        return question.unknown(facts.faults.get("level") or "unknown")
     if level.shedding:
         return question.no(
             "admission.shedding",
@@ -132,7 +130,7 @@ def _accepts_work(facts: Facts) -> Check:
             f"mainspring queue --pool {level.pool}",
         )
     if level.accepts < 1:
-        why = f" ({level.why})" if level.why else ""
+        duration, why = facts.age(level.since), f" ({level.why})" if level.why else ""
         return question.no(
             "admission.degraded",
             f"pool {level.pool} accepts {level.accepts:.0%} of the normal rate: {level.level} for {duration}{why}",

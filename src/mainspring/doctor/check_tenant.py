@@ -91,7 +91,7 @@ def _not_frozen(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
 
 def _is_feasible(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
     question = Question(topic, "feasibility", "Do workers match its jobs?")
-    if (fault := facts.fault("diagnoses")) is not None and not tenant.waiting:
+    if (fault := facts.faults.get("diagnoses")) is not None and not tenant.waiting:
         return question.unknown(fault)
     never = next((one for one in tenant.waiting if one.reason in NEVER_STARTS), None)
     if never is None:
@@ -179,7 +179,7 @@ def _usually(usual: DurationView) -> str:
 
 def _succeeds(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
     question = Question(topic, "failures", "Do its tasks succeed?")
-    if (fault := facts.fault("dead letters")) is not None:
+    if (fault := facts.faults.get("dead letters")) is not None:
         return question.unknown(fault)
     recent = [one for one in tenant.dead if one.ended_at > facts.at - _RECENT]
     if not recent:

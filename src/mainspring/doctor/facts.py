@@ -9,6 +9,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.rest.diagnosis import DiagnosisView, WaitingSumView
 from mainspring.protocol.rest.overviews import ServerHealthView
 from mainspring.protocol.rest.runs import TaskView, WorkerView
@@ -113,9 +114,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     late: list[LateJob] = []
     tenant: TenantFacts | None = None
 
-    def fault(self, what: str) -> str | None:
-        """Return why a fact could not be read; None if it was."""
-        return self.faults.get(what)
+    def age(self, at: datetime) -> str:
+        """Format the time since `at`."""
+        return format_seconds((self.at - at).total_seconds())
 
 
 class LocalFacts(msgspec.Struct, frozen=True, kw_only=True):
