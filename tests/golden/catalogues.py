@@ -98,9 +98,9 @@ def errors_text() -> str:
 def metrics_text() -> str:
     """Each metric: its name, type, labels, help, and the limits of its buckets."""
     numbers = metrics.Metrics()
-    numbers.add(LeaderGauges(dict))
+    numbers.registry.register(LeaderGauges(dict))
     ScheduleCollector(None, SystemClock(), numbers.registry)  # type: ignore[arg-type]  # not used
-    numbers.add(DegradationCollector(_NoLevels()))
+    numbers.registry.register(DegradationCollector(_NoLevels()))
     lines = []
     for collector in list(numbers.registry._collector_to_names):
         if isinstance(collector, MetricWrapperBase):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import httpx2
@@ -65,11 +65,8 @@ class PinnedClient:
                     )
                     for address in addresses[:_MAX_ADDRESSES]
                 ]
-                answer = await _first_answer(client, requests)
-                try:
+                async with aclosing(await _first_answer(client, requests)) as answer:
                     yield answer
-                finally:
-                    await answer.aclose()
             except httpx2.ConnectError as error:
                 raise Unavailable(
                     f"{host} could not be reached: {type(error).__name__}", reason="not_reached"

@@ -27,6 +27,7 @@ from mainspring.core.model.alerts import AlertKind, Severity
 from mainspring.core.model.notices import AlertFilter
 from mainspring.definitions.files.sources import FileIssue, Node, parse, where
 from mainspring.egress.addresses import why_not_public
+from mainspring.egress.pinned import PinnedClient
 from mainspring.notify import apprise_channel
 from mainspring.notify.apprise_channel import AppriseChannel
 from mainspring.notify.email import Email, Encryption
@@ -41,6 +42,7 @@ Channel: TypeAlias = "Webhook | Email | AppriseChannel"
 
 MAX_CHANNELS = 100
 MAX_FILE_BYTES = 1024 * 1024
+_ALLOWED_BY = "the channel does not set `allow_private: true`"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _MAILBOX = re.compile(r"[^@<>\s]+@[^@<>\s]+|[^@<>\r\n]*<[^@<>\s]+@[^@<>\s]+>")
 _SMTP = re.compile(r"(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -138,7 +140,8 @@ def _webhook(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock)
             fields.add_fault("secret", str(refused))
     if url is None or secret is None or not fields.is_valid:
         return None
-    return Webhook(name, alert_filter, SignedPost(url, secret, clock, allow_private=bool(allow_private)))
+    client = PinnedClient(allow_private=bool(allow_private), allowed_by=_ALLOWED_BY)
+    return Webhook(name, alert_filter, SignedPost(client, url, secret, clock))
 
 
 def _url(fields: Fields, *, allow_private: bool) -> Secret | None:

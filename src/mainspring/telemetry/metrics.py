@@ -23,7 +23,6 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.registry import Collector
 
 from mainspring.core.model.batch import Batch
 from mainspring.host.loop import Leader
@@ -88,10 +87,6 @@ class Metrics:
             self._commit_seconds.observe(seconds)
 
         leader.add_listener(committed)
-
-    def add(self, collector: Collector) -> None:
-        """Collect these metrics too, at scrape time."""
-        self.registry.register(collector)
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus format."""
