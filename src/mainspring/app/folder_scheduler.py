@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import structlog
@@ -47,6 +47,7 @@ log = structlog.get_logger()
 
 Listener: TypeAlias = "Callable[[FolderEvent], object]"
 SOCKET = "invoker.sock"
+_TASK = "folder_scheduler"
 _DAMAGED = (
     "move it and its companion files (same name with a suffix) away and start again; "
     "schedules and totals are restored from the state files beside the pipelines"
@@ -275,7 +276,7 @@ class PipelineScheduler:
     def dispose(self) -> None:
         """Remove all listeners and stop at once, without waiting: `stopped` is set at the end."""
         self._listeners.clear()
-        self._start_background(self.stop(timeout_ms=0))
+        start_task(self.stop(timeout_ms=0), _TASK)
 
     def _emit(self, event: FolderEvent) -> None:
         for listener in list(self._listeners[event.event]):
@@ -286,10 +287,7 @@ class PipelineScheduler:
                 log.exception("listener.failed", about=event.event)
                 continue
             if inspect.iscoroutine(result):
-                self._start_background(result)
-
-    def _start_background(self, work: Coroutine[Any, Any, object]) -> None:
-        start_task(work, "folder_scheduler")
+                start_task(result, _TASK)
 
     # background work
 
@@ -310,14 +308,14 @@ class PipelineScheduler:
             return
         self.failure = task.exception()
         log.error("scheduler.failed", folder=str(self.root), exc_info=self.failure)
-        self._start_background(self.stop())
+        start_task(self.stop(), _TASK)
 
     async def _heartbeat_loop(self) -> None:
         while self._lock.renew():
             await self._clock.sleep(self._heartbeat_seconds)
         log.error("lock.lost", folder=str(self.root))
         self.is_lost = True
-        self._start_background(self.stop(timeout_ms=0))
+        start_task(self.stop(timeout_ms=0), _TASK)
 
     def _note_run(self, schedule: str, run: str) -> None:
         if self._has_source:

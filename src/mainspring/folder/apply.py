@@ -129,16 +129,15 @@ class FolderSync:
             return []
         before, warned = dict(self.broken), set(self.warnings)
         plan = self._plan()
-        gone = {
-            key: tracked for key in plan.forgotten if (tracked := self._mirror.tracked_schedules.get(key)) is not None
-        }
+        schedules = self._mirror.tracked_schedules
+        gone = {key: schedules[key] for key in plan.forgotten if key in schedules}
         refused = await self._execute(plan)
         accepted = [one for one in plan.wanted if one.identity.path not in refused]
         await self._refresh_schedules(accepted)
         rewritten = [one.schedule_id for one in plan.identities if one.kind is Kind.RECREATED]
         for key in {*(one.identity.schedule_id for one in accepted), *rewritten}:
-            if (tracked := self._mirror.tracked_schedules.get(key)) is not None:
-                self._mirror.write(tracked, on_disk=None)
+            if key in schedules:
+                self._mirror.write(schedules[key], on_disk=None)
         await self._sync_webhooks(plan, [one.identity.schedule_id for one in accepted])
         self._record_file_errors(refused)
         if accepted or plan.forgotten:
@@ -151,11 +150,7 @@ class FolderSync:
                 for one in accepted
                 if one.names
             ),
-            *(
-                _changed(tracked, "removed")
-                for key, tracked in gone.items()
-                if key not in self._mirror.tracked_schedules
-            ),
+            *(_changed(tracked, "removed") for key, tracked in gone.items() if key not in schedules),
         ]
 
     def write_states(self, *, keep_newer: bool = False) -> None:
@@ -350,10 +345,8 @@ class FolderSync:
     def _file_warnings(self) -> list[str]:
         pipelines = [scanned.pipeline for scanned in self._scan.scanned.values() if scanned.pipeline is not None]
         ignored_fields = [fault for pipeline in pipelines for fault in pipeline.warnings]
-        unknown_upstreams = unknown_afters(
-            pipelines, {scanned.found.pipeline_id for scanned in self._scan.scanned.values()}
-        )
-        return [f"{fault.where}: {fault.why}" for fault in (*ignored_fields, *unknown_upstreams)]
+        ids = {scanned.found.pipeline_id for scanned in self._scan.scanned.values()}
+        return [f"{fault.where}: {fault.why}" for fault in (*ignored_fields, *unknown_afters(pipelines, ids))]
 
     def _file_events(self, before: dict[str, str]) -> list[FolderEvent]:
         used = self._scheduled() | {known.path for known in self._unscheduled.values()}
@@ -368,10 +361,7 @@ class FolderSync:
         ]
 
     def _known(self) -> dict[str, IndexEntry]:
-        return {
-            **self._unscheduled,
-            **{key: tracked.known() for key, tracked in self._mirror.tracked_schedules.items()},
-        }
+        return self._unscheduled | {key: one.known() for key, one in self._mirror.tracked_schedules.items()}
 
     def _scheduled(self) -> set[str]:
         """The paths of scheduled pipelines."""

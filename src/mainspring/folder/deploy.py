@@ -73,11 +73,10 @@ class FolderDeployment:
         found: list[PruneCandidate] = []
         for job in jobs:
             pipeline = pipeline_of(job, self._pipelines)
+            is_gone = pipeline is None
             gone = tuple(stale_schedules(schedules[job.tenant], pipeline, job.name))
-            if gone or pipeline is None:
-                found.append(
-                    PruneCandidate(tenant=job.tenant, job=job.name, schedules=gone, includes_job=pipeline is None)
-                )
+            if gone or is_gone:
+                found.append(PruneCandidate(tenant=job.tenant, job=job.name, schedules=gone, includes_job=is_gone))
         return found
 
     def _deployed_jobs(self) -> list[JobView]:

@@ -80,7 +80,7 @@ class FolderLock:
 
     def renew(self) -> bool:
         """Write a heartbeat. False: the lock was lost, and the scheduler must stop at once."""
-        if self._file is None or self._record is None or not self._is_ours():
+        if self._file is None or self._record is None or not self._is_ours(self._file, self._record):
             return False
         self._record = msgspec.structs.replace(self._record, heartbeat=self._clock.wall())
         try:
@@ -92,10 +92,10 @@ class FolderLock:
 
     def release(self) -> None:
         """Unlock the folder. Does nothing if the lock was lost or never acquired."""
-        if self._file is None:
+        if self._file is None or self._record is None:
             return
         try:
-            if self._is_ours():
+            if self._is_ours(self._file, self._record):
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             # The kernel releases its lock anyway, so no process on this host has to wait.
@@ -192,18 +192,16 @@ class FolderLock:
             return False
         return os.path.samestat(os.fstat(file), there)
 
-    def _is_ours(self) -> bool:
-        if self._file is None or self._record is None:
-            return False
+    def _is_ours(self, file: int, written: LockRecord) -> bool:
         try:
-            if not self._is_at_path(self._file):
+            if not self._is_at_path(file):
                 return False
-            record = _read(self._file)
+            record = _read(file)
         except OSError as error:
             # A disk error does not tell who holds the lock: the next heartbeat checks again.
             log.warning("lock.not_seen", path=str(self._path), error=error.strerror)
             return True
-        return record is not None and _same_holder(record, self._record)
+        return record is not None and _same_holder(record, written)
 
     def _is_alive(self, record: LockRecord) -> bool:
         """Whether the holder is alive, although its kernel lock is free or not visible here."""

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -75,9 +75,8 @@ class Mirror:
         self.tracked_schedules: dict[str, TrackedSchedule] = {}
         """By scheduleId."""
         self._by_server_id: dict[str, TrackedSchedule] = {}
-        self._runs: dict[str, dict[str, None]] = {}
-        """Runs to query, by the server's id of their schedule."""
-        self._touched: set[str] = set()
+        self._notes: dict[str, dict[str, None]] = {}
+        """Schedules to query, by the server's id, each with its runs to query."""
         self._wake = asyncio.Event()
         self._sync_lock = asyncio.Lock()
         self.is_unsaved = False
@@ -87,12 +86,13 @@ class Mirror:
 
     def note_run(self, schedule: str, run: str) -> None:
         """Note that a run changed. `schedule` is the server's id."""
-        self._runs.setdefault(schedule, {})[run] = None
+        self._notes.setdefault(schedule, {})[run] = None
         self._wake.set()
 
     def note_schedules(self, schedules: Iterable[str]) -> None:
         """Note that schedules changed."""
-        self._touched.update(schedules)
+        for schedule in schedules:
+            self._notes.setdefault(schedule, {})
         self._wake.set()
 
     # tracked schedules
@@ -142,16 +142,14 @@ class Mirror:
     async def flush(self) -> None:
         """Process all pending notes. Raises Unavailable, and keeps the notes."""
         async with self._sync_lock:
-            runs, self._runs = self._runs, {}
-            touched, self._touched = self._touched, set()
+            notes, self._notes = self._notes, {}
             try:
-                await self._sync(touched, runs)
+                await self._sync(notes)
             except (Unavailable, asyncio.CancelledError):
                 # Retried when the server is available, or by the next process.
-                self.note_schedules(touched)
-                for schedule, ids in runs.items():
-                    for run in ids:
-                        self.note_run(schedule, run)
+                self.note_schedules(notes)
+                for schedule, runs in notes.items():
+                    self._notes[schedule].update(runs)
                 raise
 
     async def _wait(self) -> None:
@@ -177,14 +175,14 @@ class Mirror:
                 if running.due_at is not None and running.due_at <= now:
                     self.note_run(server_id, run_id)
 
-    async def _sync(self, touched: set[str], runs: dict[str, dict[str, None]]) -> None:
-        known = [one for one in (touched | runs.keys()) if one in self._by_server_id]
+    async def _sync(self, notes: Mapping[str, Mapping[str, None]]) -> None:
+        known = [one for one in notes if one in self._by_server_id]
         await self.read_schedules(known)
         tracked_schedules: dict[str, tuple[TrackedSchedule, dict[str, None]]] = {}
         for server_id in known:
             tracked = self._by_server_id.get(server_id)
             if tracked is not None:
-                tracked_schedules.setdefault(tracked.schedule_id, (tracked, {}))[1].update(runs.get(server_id, {}))
+                tracked_schedules.setdefault(tracked.schedule_id, (tracked, {}))[1].update(notes[server_id])
         semaphore = asyncio.Semaphore(_CONCURRENCY)
 
         async def follow(tracked: TrackedSchedule, ids: Iterable[str]) -> None:

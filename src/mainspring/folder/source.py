@@ -114,27 +114,21 @@ class FolderSource:
 
     def schedules(self) -> list[ScheduleInfo]:
         """All schedules of the folder, sorted by pipeline id."""
-        return [
-            self._info(tracked)
-            for tracked in sorted(self._mirror.tracked_schedules.values(), key=lambda one: one.pipeline_id)
-        ]
+        ordered = sorted(self._mirror.tracked_schedules.values(), key=lambda one: one.pipeline_id)
+        return [self._info(one) for one in ordered]
 
     def find(self, reference: str) -> ScheduleInfo:
         """Find a schedule by scheduleId, pipelineId or a unique prefix. Raises NotFound."""
-        tracked_schedules = self._mirror.tracked_schedules
-        exact = [
-            tracked for tracked in tracked_schedules.values() if reference in (tracked.schedule_id, tracked.pipeline_id)
-        ]
-        begun = [
-            tracked for tracked in tracked_schedules.values() if reference and tracked.schedule_id.startswith(reference)
-        ]
-        for found in (exact, begun):
+        schedules = self._mirror.tracked_schedules.values()
+        exact = [one for one in schedules if reference in (one.schedule_id, one.pipeline_id)]
+        prefixed = [one for one in schedules if reference and one.schedule_id.startswith(reference)]
+        for found in (exact, prefixed):
             if len(found) == 1:
                 return self._info(found[0])
-        if len(begun) > 1:
-            names = ", ".join(sorted(tracked.schedule_id for tracked in begun)[:3])
-            raise NotFound(f"{reference} is ambiguous, {len(begun)} schedules match: {names}, ..")
-        known = [name for tracked in tracked_schedules.values() for name in (tracked.schedule_id, tracked.pipeline_id)]
+        if len(prefixed) > 1:
+            names = ", ".join(sorted(one.schedule_id for one in prefixed)[:3])
+            raise NotFound(f"{reference} is ambiguous, {len(prefixed)} schedules match: {names}, ..")
+        known = [name for one in schedules for name in (one.schedule_id, one.pipeline_id)]
         raise NotFound(f"no schedule {reference}{did_you_mean(reference, known)}")
 
     def server_id(self, reference: str) -> str:
