@@ -96,13 +96,11 @@ class ClusterLimits:
 
     async def _take_rates(self, rules: SharingRules) -> None:
         wanted, self._rates = self._rates, {}
-        requests = []
-        for limit, effect in wanted.items():
-            group = rules.groups.get(limit)
-            if group is not None and group.per_seconds is not None:
-                requests.append(
-                    RateRequest(limit=limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
-                )  # fmt: skip
+        requests = [
+            RateRequest(limit=limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
+            for limit, effect in wanted.items()
+            if (group := rules.groups.get(limit)) is not None and group.per_seconds is not None
+        ]
         if not requests:
             return
         try:

@@ -37,6 +37,7 @@ from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill, BackfillCommand, plan_backfill
 from mainspring.core.schedules.evaluate import receive_events
 from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
@@ -127,24 +128,12 @@ class ScheduleActions:
         self._on_decided = on_decided
         self._random = Random(entropy())
 
-    async def create(
-        self,
-        tenant: str,
-        spec: ScheduleSpec,
-        *,
-        by: str,
-        why: str = "",
-        since: datetime | None = None,
-        audit: AuditEntry | None = None,
-    ) -> ScheduleRow:
-        """Create a schedule; its first window is the next one. Raises Conflict if the name is taken in its tenant.
-
-        With `since`, windows after that time count as missed. `audit.object` is set to the new id.
-        """
+    async def create(self, tenant: str, request: NewScheduleRequest, *, by: str, why: str = "") -> ScheduleRow:
+        """Create a schedule; its first window is the next one. Raises Conflict if the name is taken in its tenant."""
         now = await self._store.time()
-        start = now if since is None else rules.check_since(since, now)
-        pool = await self._check(tenant, spec, start, self._pool)
-        new = self._new(tenant, NewScheduleRequest(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
+        start = now if request.since is None else rules.check_since(request.since, now)
+        pool = await self._check(tenant, request.spec, start, self._pool)
+        new = self._new(tenant, msgspec.structs.replace(request, pool=pool), by, why, now)
         await self._store.insert_schedule(new.row, new.change, new.audit)
         self._wake()
         self._notify([new.row.id])
@@ -215,26 +204,17 @@ class ScheduleActions:
         return decision.schedule
 
     async def trigger(
-        self,
-        id: str,
-        *,
-        by: str,
-        why: str = "",
-        window_at: datetime | None = None,
-        params: str | None = None,
-        audit: AuditEntry | None = None,
-        key: IdempotencyKey | None = None,
+        self, id: str, command: TriggerCommand, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
     ) -> Triggered:
         """Run a schedule now, or for a past window (again), even if other runs are active or it is paused or disabled.
 
-        `params` is a JSON object that overrides parameters of the schedule. The returned fire has the run's id.
+        The returned fire has the run's id.
         """
-        if window_at is not None:
-            window_at = rules.check_window(window_at)
+        window_at = None if command.window_at is None else rules.check_window(command.window_at)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
             past = [] if window_at is None else await self._past(id, window_at, window_at + INSTANT)
-            command = rules.TriggerCommand(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
+            command = msgspec.structs.replace(command, window_at=window_at, past=tuple(past))
             decide = partial(rules.trigger_now, context=self._context, command=command, read=rules.version_of(row))
             evaluated = await self._evaluate_with_key(id, decide, audit, key)
             if evaluated.replayed_ids:
