@@ -34,25 +34,13 @@ _T = TypeVar("_T")
 Loop: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class FailingLoop(msgspec.Struct, frozen=True, kw_only=True):
-    """A loop that keeps failing."""
+class SupervisedLoop(msgspec.Struct, eq=False):
+    """A loop under supervision."""
 
     name: str
     shard: str
     """The leader's shard; empty for a loop of the server."""
-    failures: int
-    """Consecutive failures."""
-    code: str
-    """The code of the last error."""
-
-
-class _Supervised:
-    """A loop under supervision."""
-
-    def __init__(self, name: str, shard: str) -> None:
-        self.name = name
-        self.shard = shard
-        self.health = LoopHealth()
+    health: LoopHealth = LoopHealth()
 
 
 class BackgroundLoops:
@@ -60,13 +48,13 @@ class BackgroundLoops:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._supervised: list[_Supervised] = []
+        self._supervised: list[SupervisedLoop] = []
         self.failures: Counter[str] = Counter()
         """Failures by loop."""
 
     async def supervise(self, name: str, loop: Loop, *, shard: str = "", until: asyncio.Event | None = None) -> None:
         """Run a loop until cancelled, or until the event is set; after that the loop may return."""
-        one = _Supervised(name, shard)
+        one = SupervisedLoop(name, shard)
         self._supervised.append(one)
         self.failures[name] += 0
         try:
@@ -104,16 +92,12 @@ class BackgroundLoops:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def failing(self) -> list[FailingLoop]:
+    def failing(self) -> list[SupervisedLoop]:
         """The loops that keep failing."""
         now = self._clock.monotonic()
-        return [
-            FailingLoop(name=one.name, shard=one.shard, failures=one.health.failures, code=one.health.code)
-            for one in self._supervised
-            if one.health.is_failing(now)
-        ]
+        return [one for one in self._supervised if one.health.is_failing(now)]
 
-    def _note_failure(self, one: _Supervised, error: BaseException) -> None:
+    def _note_failure(self, one: SupervisedLoop, error: BaseException) -> None:
         one.health = one.health.failed(code_of(error), self._clock.monotonic())
         self.failures[one.name] += 1
         log.error(
@@ -156,6 +140,16 @@ class Steps:
             raise self._errors[0]
         if self._errors:
             raise ExceptionGroup(f"{len(self._errors)} steps failed", self._errors)
+
+
+async def repeat(step: Callable[[], Awaitable[object]], clock: Clock, seconds: float, unavailable: str) -> None:
+    """Repeat a step until cancelled. While the store can't be reached, `unavailable` is logged for each attempt."""
+    while True:
+        try:
+            await step()
+        except Unavailable as fault:
+            log.warning(unavailable, fault=str(fault))
+        await clock.sleep(seconds)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:

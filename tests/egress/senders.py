@@ -10,6 +10,7 @@ from mainspring.core.model.notices import AlertFilter
 from mainspring.core.text.urls import fault_of_url
 from mainspring.core.work.http_calls import PreparedRequest
 from mainspring.egress.addresses import Resolve
+from mainspring.egress.pinned import PinnedClient
 from mainspring.notify.signed_post import SignedPost
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
@@ -45,14 +46,16 @@ async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
 
 async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
     """Send like an alert channel."""
-    post = SignedPost(_url(url), Secret("hush"), SystemClock(), allow_private=allowed, resolve=resolve)
+    client = PinnedClient(allow_private=allowed, allowed_by="a test does not permit it", resolve=resolve)
+    post = SignedPost(client, _url(url), Secret("hush"), SystemClock())
     await Webhook("ops", AlertFilter(), post).send("d1", notice())
     return None
 
 
 async def by_webhook(url: str, allowed: bool, resolve: Resolve) -> object:
     """Send like the webhooks of a server."""
-    post = SignedPost(_url(url), Secret("hush"), SystemClock(), allow_private=allowed, resolve=resolve)
+    client = PinnedClient(allow_private=allowed, allowed_by="a test does not permit it", resolve=resolve)
+    post = SignedPost(client, _url(url), Secret("hush"), SystemClock())
     await post.send("d1", b"{}")
     return None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.standalone import RunChange, Standalone, StandaloneSettings
+from mainspring.app.standalone import Standalone, StandaloneSettings
 from mainspring.client.aio.client import AsyncClient
 from mainspring.folder.schedule_events import FolderEvent
 from mainspring.folder.source import FolderSource, FolderSummary
@@ -97,9 +97,9 @@ async def running_folder(root: Path, *, fires: bool = False, watches: bool = Tru
     """Start a harness. Without `watches` only the initial sync runs, and it is left as if killed."""
     harnesses: list[FolderHarness] = []
 
-    def on_run(note: RunChange) -> None:
+    def on_run(schedule: str, run: str) -> None:
         for harness in harnesses:
-            harness.source.run_changed(note.schedule, note.run)
+            harness.source.run_changed(schedule, run)
 
     def on_schedules(schedules: Sequence[str]) -> None:
         for harness in harnesses:

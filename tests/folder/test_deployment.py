@@ -50,9 +50,9 @@ def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_not
 
 def planned(pipelines: list[Pipeline], there: list[WebhookView], *, prune: bool = False) -> tuple[list[str], list[str]]:
     """The URLs of missing webhooks, and the ids of stale ones."""
-    plan = plan_webhooks(pipelines, there, "shop", prune=prune)
-    assert all(request.note == webhook_note("shop") for request in plan.missing)
-    return [request.url for request in plan.missing], [one.id for one in plan.stale]
+    missing, stale = plan_webhooks(pipelines, there, "shop", prune=prune)
+    assert all(request.note == webhook_note("shop") for request in missing)
+    return [request.url for request in missing], [one.id for one in stale]
 
 
 def schedule(name: str, job: str = "etl") -> ScheduleView:

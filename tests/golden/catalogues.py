@@ -31,6 +31,7 @@ from mainspring.protocol.clock import SystemClock
 from mainspring.shard import effects, events
 from mainspring.smoke.outcomes import FaultCode
 from mainspring.telemetry import metrics
+from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.schedule_metrics import ScheduleCollector
 from mainspring.telemetry.server_gauges import DegradationCollector
 from mainspring.telemetry.tracing import NAMES
@@ -97,9 +98,9 @@ def errors_text() -> str:
 def metrics_text() -> str:
     """Each metric: its name, type, labels, help, and the limits of its buckets."""
     numbers = metrics.Metrics()
-    numbers.watch(dict)
+    numbers.registry.register(LeaderGauges(dict))
     ScheduleCollector(None, SystemClock(), numbers.registry)  # type: ignore[arg-type]  # not used
-    numbers.add(DegradationCollector(_NoLevels()))
+    numbers.registry.register(DegradationCollector(_NoLevels()))
     lines = []
     for collector in list(numbers.registry._collector_to_names):
         if isinstance(collector, MetricWrapperBase):
@@ -252,10 +253,12 @@ def _logged(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level), args=[event, *_]) if (
-                level in _LEVELS
+                level in _LEVELS and not isinstance(event, ast.Name)
             ):
                 fields = sorted(keyword.arg or "**" for keyword in node.keywords)
                 yield f"{_event(event)} [{level}] {', '.join(fields)}".rstrip()
+            case ast.Call(func=ast.Name(id="repeat"), args=[*_, event]):
+                yield f"{_event(event)} [warning] fault"
 
 
 def _event(node: ast.expr) -> str:

@@ -28,7 +28,7 @@ from mainspring.host.outbox.delivery import OutboxDelivery
 from mainspring.host.outbox.run_ended import RUN_ENDED
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
-from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest, ScheduleActions
 from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.shard.effects import ActionReply
@@ -84,7 +84,7 @@ class ScheduleHarness:
     async def schedule(self, trigger: Trigger, name: str = "often", **fields: object) -> ScheduleRow:
         """A schedule definition with defaults."""
         spec = msgspec.structs.replace(ScheduleSpec(name=name, job="etl", trigger=trigger), **fields)
-        return await self.schedule_actions.create("acme", spec, by="ann")
+        return await self.schedule_actions.create("acme", NewScheduleRequest(spec=spec), by="ann")
 
     # servers
 

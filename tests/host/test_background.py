@@ -211,7 +211,7 @@ async def test_a_killed_loop_is_restarted(server: Server, name: str, monkeypatch
 
         await server.harness.until(lambda: bool(server.background.failing()), within=100.0)
         (failing,) = server.background.failing()
-        assert (failing.name, failing.code, failing.failures) == (name, "broken", FAILING_AFTER_FAILURES)
+        assert (failing.name, failing.health.code, failing.health.failures) == (name, "broken", FAILING_AFTER_FAILURES)
         refused = await server.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert f"{name} (broken, " in refused.json()["detail"]

@@ -33,8 +33,11 @@ class Reader:
         self.memory = ShardMemory(SHARD)
         self.inbox = Inbox(100_000)
         self.hold: Priority | None = None
-        self.intake = intake.IntakeReader(harness.store, JobCache(harness.store), self.inbox, SHARD, harness.clock.wall)
-        self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
+        self.intake = intake.IntakeReader(
+            harness.store, JobCache(harness.store), self.inbox, SHARD, harness.clock.wall,
+            memory=lambda: self.memory, hold=lambda: self.hold,
+        )  # fmt: skip
+        self.running = asyncio.create_task(self.intake.run())
 
     async def events(self) -> list[RunArrived]:
         """Return the events handed over."""

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.run import RunState
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.triggers import ManualTrigger
 from mainspring.host.schedules.schedule_outbox import MISSED_AFTER
 from tests.host.host_harness import SHARD, HostHarness
@@ -19,7 +20,7 @@ async def test_a_missed_end_is_recorded(harness: HostHarness) -> None:
     table = ScheduleHarness(harness)
     await table.job()
     row = await table.schedule(ManualTrigger())
-    fire = (await table.schedule_actions.trigger(row.id, by="ann")).fire
+    fire = (await table.schedule_actions.trigger(row.id, TriggerCommand(by="ann"))).fire
     term = await harness.store.campaign(SHARD, "writer", 77, timedelta(days=1))
     run = await harness.store.run(fire.run_id or "")
     assert term is not None

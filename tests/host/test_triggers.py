@@ -17,6 +17,7 @@ from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 from mainspring.core.schedules.windows import Outcome
 from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest
 from mainspring.host.schedules.trigger_loop import MAX_PER_PASS, TriggerLoop
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess.virtual_time import START
@@ -209,17 +210,19 @@ async def test_a_schedule_created_with_an_earlier_start_catches_up(
 ) -> None:
     """At once; then it continues like any other."""
     spec = ScheduleSpec(name="late", job="etl", trigger=IntervalTrigger(every_seconds=600), max_active=9)
-    row = await table.schedule_actions.create("acme", spec, by="ann", since=START - HOUR)
+    row = await table.schedule_actions.create("acme", NewScheduleRequest(spec=spec, since=START - HOUR), by="ann")
     table.start(outbox=False)
     await harness.wait(1)
     fires = await table.fires(row)
     assert [(fire.count, fire.outcome) for fire in fires] == [(2, O.SKIPPED), *[(1, O.RAN)] * 4]
     assert (fires[0].window_at, fires[-1].window_at) == (START - HOUR + 600 * SECOND, START)
+    future = NewScheduleRequest(spec=replace(spec, name="x"), since=START + HOUR)
     with pytest.raises(Refused) as to_come:
-        await table.schedule_actions.create("acme", replace(spec, name="x"), by="ann", since=START + HOUR)
+        await table.schedule_actions.create("acme", future, by="ann")
     past = replace(spec, name="once", trigger=OnceTrigger(at=START - HOUR))
     with pytest.raises(Refused) as over:
-        await table.schedule_actions.create("acme", past, by="ann")
+        await table.schedule_actions.create("acme", NewScheduleRequest(spec=past), by="ann")
     assert [fault.where for fault in to_come.value.faults] == ["since"]
     assert [fault.where for fault in over.value.faults] == ["trigger.at"]
-    assert (await table.schedule_actions.create("acme", past, by="ann", since=START - 2 * HOUR)).next_at == START - HOUR
+    missed = NewScheduleRequest(spec=past, since=START - 2 * HOUR)
+    assert (await table.schedule_actions.create("acme", missed, by="ann")).next_at == START - HOUR

@@ -14,7 +14,7 @@ from mainspring.core.model.run import RunState
 from mainspring.core.model.schedule_rows import EventRow
 from mainspring.core.schedules.backfill import BackfillCommand
 from mainspring.core.schedules.evaluate import Ended, record_run_ends
-from mainspring.core.schedules.schedule_actions import new_schedule
+from mainspring.core.schedules.schedule_actions import TriggerCommand, new_schedule
 from mainspring.core.schedules.schedule_spec import After, Condition, Overlap, ScheduleSpec
 from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger
 from mainspring.core.schedules.windows import Outcome
@@ -69,7 +69,7 @@ async def test_a_missed_end_of_another_job_is_found_by_the_sweep(harness: HostHa
     load = await table.schedule(EVERY_TEN, after=After(job="extract", within_seconds=3600), max_active=9)
     await harness.wait(11)
     assert await table.outcomes(load) == [O.WAITING]
-    fire = (await table.schedule_actions.trigger(extract.id, by="ann")).fire
+    fire = (await table.schedule_actions.trigger(extract.id, TriggerCommand(by="ann"))).fire
     ended = Ended(fire=fire, state=RunState.SUCCEEDED, at=table.now())
     await table.evaluator.evaluate_schedules(
         [extract.id],
@@ -215,8 +215,8 @@ async def test_actions_on_a_schedule(harness: HostHarness, table: ScheduleHarnes
     with pytest.raises(NotFound):
         await schedule_actions.pause("sched_unknown", by="ann")
     await schedule_actions.pause(row.id, by="ann")
-    first = (await schedule_actions.trigger(row.id, by="ann", params='{"a":1}')).fire
-    again = (await schedule_actions.trigger(row.id, by="ann", window_at=first.window_at)).fire
+    first = (await schedule_actions.trigger(row.id, TriggerCommand(by="ann", params='{"a":1}'))).fire
+    again = (await schedule_actions.trigger(row.id, TriggerCommand(by="ann", window_at=first.window_at))).fire
     assert (again.generation, again.repeats) == (2, first.run_id)
     assert (await harness.run(again.run_id or "")).linked_run == first.run_id
     spec = msgspec.json.decode(row.spec, type=ScheduleSpec)

@@ -25,9 +25,9 @@ def email(port: int, **more: Any) -> Email:
     """A channel with two recipients."""
     settings: dict[str, Any] = {"encryption": Encryption.NONE, **more}
     return Email(
-        "mail",
-        AlertFilter(),
-        SystemClock(),
+        name="mail",
+        alert_filter=AlertFilter(),
+        clock=SystemClock(),
         host="127.0.0.1",
         port=port,
         sender="Mainspring <mainspring@test.example>",

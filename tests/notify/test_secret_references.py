@@ -12,6 +12,7 @@ import pytest
 
 from mainspring.core.model.alerts import AlertKind
 from mainspring.core.model.notices import AlertFilter
+from mainspring.egress.pinned import PinnedClient
 from mainspring.notify.channels import read_channels
 from mainspring.notify.signed_post import SignedPost
 from mainspring.notify.webhook import Webhook
@@ -57,7 +58,8 @@ async def test_the_signature_check_accepts_ours_and_rejects_others(tmp_path: Pat
 
     async with http_server() as server:
         url = Secret(f"http://127.0.0.1:{server.port}/")
-        channel = Webhook("ops", AlertFilter(), SignedPost(url, Secret(SECRET), SystemClock(), allow_private=True))
+        client = PinnedClient(allow_private=True, allowed_by="")
+        channel = Webhook("ops", AlertFilter(), SignedPost(client, url, Secret(SECRET), SystemClock()))
         await channel.send("notify:alert_1:ops:on", notice())
     (request,) = server.got
 

@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from mainspring.core.model.notices import AlertFilter, Notice
+from mainspring.egress.pinned import PinnedClient
 from mainspring.notify.signed_post import SignedPost, key_of
 from mainspring.notify.webhook import Webhook
 from mainspring.protocol.clock import SystemClock
@@ -25,10 +26,12 @@ SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 DELIVERY = "notify:alert_1:ops:on"
 
 
-def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
+def webhook(url: str, *, allow_private: bool = True, timeout_seconds: float = 10.0, **more: Any) -> Webhook:
     """A channel to a URL."""
-    post = SignedPost(Secret(url), Secret(SECRET), SystemClock(), allow_private=allow_private, **more)
-    return Webhook("ops", AlertFilter(), post)
+    client = PinnedClient(allow_private=allow_private, allowed_by="a test does not permit it", **more)
+    return Webhook(
+        "ops", AlertFilter(), SignedPost(client, Secret(url), Secret(SECRET), SystemClock(), timeout_seconds)
+    )
 
 
 async def loopback(host: str, port: int) -> list[str]:

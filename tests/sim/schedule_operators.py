@@ -14,11 +14,12 @@ import msgspec
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import EventRow, ScheduleRow
 from mainspring.core.schedules.backfill import BackfillCommand
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
 from mainspring.core.schedules.triggers import ManualTrigger
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
-from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest, ScheduleActions
 from mainspring.host.schedules.schedule_outbox import MISSED_AFTER, ScheduleOutbox
 from mainspring.protocol.errors import MainspringError, Unavailable
 from mainspring.store.ports.store import Store
@@ -125,7 +126,7 @@ class Planner:
             world.checker.ever.since[tenant, spec.name] = since
         while not world.is_calm():
             try:
-                row = await self._book.create(tenant, spec, by="person:planner", since=since)
+                row = await self._book.create(tenant, NewScheduleRequest(spec=spec, since=since), by="person:planner")
             except Unavailable:
                 await asyncio.sleep(random.uniform(0.2, 2.0))
             except MainspringError as fault:
@@ -155,11 +156,11 @@ class Planner:
             case "resume":
                 call = partial(schedule_actions.resume, row.id, by=by)
             case "trigger":
-                call = partial(schedule_actions.trigger, row.id, by=by)
+                call = partial(schedule_actions.trigger, row.id, TriggerCommand(by=by))
             case "trigger_past":
                 fires = list(world.checker.model.fires[row.id].values())
                 window_at = random.choice(fires).window_at if fires else None
-                call = partial(schedule_actions.trigger, row.id, by=by, window_at=window_at)
+                call = partial(schedule_actions.trigger, row.id, TriggerCommand(by=by, window_at=window_at))
             case "backfill":
                 request = BackfillCommand(
                     since=since, before=now, max_parallel=random.choice((1, 2)), again=random.random() < 0.3, by=by

@@ -48,6 +48,7 @@ from mainspring.background import BackgroundLoops, Loop
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.settings import SchedulerSettings
 from mainspring.core.model.webhook_events import reference_in
+from mainspring.egress.pinned import PinnedClient
 from mainspring.host.config.settings import Settings
 from mainspring.host.config.sharing_rules import SharingRulesCache
 from mainspring.host.degradation import DegradationMonitor
@@ -76,6 +77,7 @@ from mainspring.store.ports.store import Store
 from mainspring.store.postgres.store import PostgresStore
 from mainspring.store.sql.unreadable_rows import UNREADABLE
 from mainspring.store.sqlite.store import SqliteStore
+from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.metrics import Metrics
 from mainspring.telemetry.run_events import Exporter, RunEventQueue
 from mainspring.telemetry.schedule_metrics import ScheduleCollector
@@ -247,9 +249,9 @@ def build_server(store: Store, clock: Clock, options: ServerOptions) -> tuple[En
 
     engine = Engine(store, clock, replace(options, on_lead=on_lead, on_evaluated=schedule_collector.evaluated))
     live = TransitionFeed(store, clock, engine.background)
-    metrics.watch(lambda: engine.host.leaders)
-    metrics.add(DegradationCollector(engine.degradation))
-    metrics.add(BackgroundCollector(engine.background, UNREADABLE.counts))
+    metrics.registry.register(LeaderGauges(lambda: engine.host.leaders))
+    metrics.registry.register(DegradationCollector(engine.degradation))
+    metrics.registry.register(BackgroundCollector(engine.background, UNREADABLE.counts))
     services = _services(engine, options, metrics, live)
     links = link.WorkerLinks(engine.host, services.access, engine.leaders, services.logs, store, services.time, clock)
     others = [WebSocketRoute(link.PATH, links.serve), *engine.leaders.routes(), *services.logs.routes()]
@@ -294,6 +296,9 @@ def _services(engine: Engine, options: ServerOptions, metrics: Metrics, live: Tr
 
 def _webhook_sender(clock: Clock, options: EngineOptions) -> Post:
     """Create the function that posts to webhooks."""
+    client = PinnedClient(
+        allow_private=options.private_webhooks, allowed_by="the server was not started with --private-webhooks"
+    )
 
     async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
         secret = Secret(tokens.webhook_secret(options.cluster_secret, webhook.id))
@@ -301,11 +306,7 @@ def _webhook_sender(clock: Clock, options: EngineOptions) -> Post:
         url = Secret(webhook.url)
         if reference is not None and options.resolve_url is not None:
             url = await asyncio.to_thread(options.resolve_url, reference)
-        sender = SignedPost(
-            url, secret, clock, allow_private=options.private_webhooks,
-            allowed_by="the server was not started with --private-webhooks",
-        )  # fmt: skip
-        return await sender.post(delivery, body, "application/cloudevents+json")
+        return await SignedPost(client, url, secret, clock).post(delivery, body, "application/cloudevents+json")
 
     return post
 

@@ -18,22 +18,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from mainspring.app.server import DEFAULT_PORT
-from mainspring.app.standalone import RunChange, Standalone, StandaloneSettings, make_private
+from mainspring.app.standalone import Standalone, StandaloneSettings, make_private
 from mainspring.core.work.invoker_options import parse_invoker
 from mainspring.event_loop import start_task
+from mainspring.folder.info import ScheduleInfo
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.schedule_events import EVENTS, FolderEvent, PipelineExecutionResult, SchedulerStatus
-from mainspring.folder.source import FolderSource, FolderSummary, ScheduleInfo
+from mainspring.folder.source import FolderSource, FolderSummary
 from mainspring.folder.state.records import OWN_DIRECTORY, RunRecord
 from mainspring.mapreduce.invoke_function import AnswerFunction
 from mainspring.mapreduce.invoke_socket import AnswerSocket
@@ -45,6 +47,7 @@ log = structlog.get_logger()
 
 Listener: TypeAlias = "Callable[[FolderEvent], object]"
 SOCKET = "invoker.sock"
+_TASK = "folder_scheduler"
 _DAMAGED = (
     "move it and its companion files (same name with a suffix) away and start again; "
     "schedules and totals are restored from the state files beside the pipelines"
@@ -87,14 +90,16 @@ class PipelineScheduler:
         """
         self.root = Path(pipelines_directory).resolve()
         self._invoker_function = ai_invoker if callable(ai_invoker) else None
-        self._invoker = ai_invoker if isinstance(ai_invoker, str) else ""
-        if self._invoker:
-            parse_invoker(self._invoker)
-        self._python_path = (self.root, *([Path(workspace_root)] if workspace_root is not None else []))
+        invoker = ai_invoker if isinstance(ai_invoker, str) else ""
+        if invoker:
+            parse_invoker(invoker)
+        self._settings = StandaloneSettings(
+            directory=self.root / OWN_DIRECTORY, port=port, exact_port=exact_port, fires=False, cpu_millis=cpu_millis,
+            invoker=invoker, python_path=(self.root, *([Path(workspace_root)] if workspace_root is not None else [])),
+            container_engine=container_engine,
+        )  # fmt: skip
         self._max_history_entries = max_history_entries
         self._heartbeat_seconds = heartbeat_interval_ms / 1_000
-        self._port, self._exact_port, self._cpu_millis = port, exact_port, cpu_millis
-        self._container_engine = container_engine
         self._clock = SystemClock()
         self._lock = FolderLock(self.root, self._clock, stale_seconds=lock_stale_threshold_ms / 1_000)
         self._listeners: dict[str, list[Listener]] = defaultdict(list)
@@ -139,18 +144,14 @@ class PipelineScheduler:
     async def _begin(self) -> FolderSummary:
         self._emit(SchedulerStatus(status="starting"))
         await self._run_until_stopped(self._heartbeat_loop())
-        own = self.root / OWN_DIRECTORY
-        invoker = self._invoker
+        settings = self._settings
         if self._invoker_function is not None:
-            make_private(own)
-            answering = AnswerSocket(own / SOCKET, self._invoker_function)
+            make_private(settings.directory)
+            socket = settings.directory / SOCKET
+            answering = AnswerSocket(socket, self._invoker_function)
             await answering.open()
             self._stack.push_async_callback(answering.close)
-            invoker = f"socket:{own / SOCKET}"
-        settings = StandaloneSettings(
-            directory=own, port=self._port, exact_port=self._exact_port, fires=False, cpu_millis=self._cpu_millis,
-            invoker=invoker, python_path=self._python_path, container_engine=self._container_engine,
-        )  # fmt: skip
+            settings = replace(settings, invoker=f"socket:{socket}")
         self._standalone = Standalone(settings, on_run=self._note_run, on_schedules=self._note_schedules)
         await self._stack.enter_async_context(self._standalone)
         self._source = FolderSource(
@@ -275,7 +276,7 @@ class PipelineScheduler:
     def dispose(self) -> None:
         """Remove all listeners and stop at once, without waiting: `stopped` is set at the end."""
         self._listeners.clear()
-        self._start_background(self.stop(timeout_ms=0))
+        start_task(self.stop(timeout_ms=0), _TASK)
 
     def _emit(self, event: FolderEvent) -> None:
         for listener in list(self._listeners[event.event]):
@@ -286,10 +287,7 @@ class PipelineScheduler:
                 log.exception("listener.failed", about=event.event)
                 continue
             if inspect.iscoroutine(result):
-                self._start_background(result)
-
-    def _start_background(self, work: Coroutine[Any, Any, object]) -> None:
-        start_task(work, "folder_scheduler")
+                start_task(result, _TASK)
 
     # background work
 
@@ -310,18 +308,18 @@ class PipelineScheduler:
             return
         self.failure = task.exception()
         log.error("scheduler.failed", folder=str(self.root), exc_info=self.failure)
-        self._start_background(self.stop())
+        start_task(self.stop(), _TASK)
 
     async def _heartbeat_loop(self) -> None:
         while self._lock.renew():
             await self._clock.sleep(self._heartbeat_seconds)
         log.error("lock.lost", folder=str(self.root))
         self.is_lost = True
-        self._start_background(self.stop(timeout_ms=0))
+        start_task(self.stop(timeout_ms=0), _TASK)
 
-    def _note_run(self, note: RunChange) -> None:
+    def _note_run(self, schedule: str, run: str) -> None:
         if self._has_source:
-            self._source.run_changed(note.schedule, note.run)
+            self._source.run_changed(schedule, run)
 
     def _note_schedules(self, schedules: Sequence[str]) -> None:
         if self._has_source:

@@ -82,13 +82,6 @@ class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Container engine, as for `mainspring worker --container-engine`."""
 
 
-class RunChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a schedule changed durably: it started, ended, is held, or one of its tasks is retried."""
-
-    schedule: str
-    run: str
-
-
 class Standalone:
     """A server and a worker. `async with` starts and stops them."""
 
@@ -96,10 +89,13 @@ class Standalone:
         self,
         settings: StandaloneSettings,
         *,
-        on_run: Callable[[RunChange], None] | None = None,
+        on_run: Callable[[str, str], None] | None = None,
         on_schedules: Callable[[Sequence[str]], None] = lambda schedules: None,
     ) -> None:
-        """`on_run` and `on_schedules` are called in the event loop after each change; they must be fast."""
+        """`on_run` and `on_schedules` are called in the event loop after each durable change; they must be fast.
+
+        `on_run` gets a schedule and its run, which started, ended, is held, or has a task that is retried.
+        """
         self._settings = settings
         self._on_run = on_run
         self._on_schedules = on_schedules
@@ -199,16 +195,16 @@ class Standalone:
         await asyncio.gather(self._worker_task, return_exceptions=True)
 
 
-def _notify_runs(on_run: Callable[[RunChange], None], leader: Leader, batch: Batch) -> None:
+def _notify_runs(on_run: Callable[[str, str], None], leader: Leader, batch: Batch) -> None:
     """Report the changes of schedule runs in a batch."""
     for run in batch.runs:
         if run.schedule_id is not None:
-            on_run(RunChange(schedule=run.schedule_id, run=run.id))
+            on_run(run.schedule_id, run.id)
     for transition in batch.transitions:
         if transition.end is TaskState.PENDING and transition.attempt:
             found = leader.shard.memory.runs.get(transition.run_id)
             if found is not None and found.run.schedule_id is not None:
-                on_run(RunChange(schedule=found.run.schedule_id, run=found.run.id))
+                on_run(found.run.schedule_id, found.run.id)
 
 
 def make_private(directory: Path) -> None:

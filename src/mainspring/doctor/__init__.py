@@ -5,7 +5,7 @@
     facts.py            what both collected
     check_*.py          pure functions from facts to checks; each is a part of a runbook
     findings.py         a check, and the report of all checks
-    questions.py        which checks run, in which order
+    run_checks.py       which checks run, in which order
 
 To add a check: a function in one of `check_*.py`, in the order of the runbook, a case that fails it in tests/doctor,
 and its line in docs/guides/troubleshoot.md.

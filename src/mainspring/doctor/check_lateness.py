@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts, LateJob
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 
 LATE_SECONDS = 60.0
 """Start delay from which a run without a deadline counts as late."""
 
-TOPIC = Topic("Starting late")
+TOPIC = "Starting late"
 
 
 def check_lateness(facts: Facts) -> Iterator[Check]:
@@ -22,8 +22,8 @@ def check_lateness(facts: Facts) -> Iterator[Check]:
 
 
 def _late(facts: Facts) -> Check:
-    question = TOPIC.question("start_delay", "Did runs of the last day start on time?")
-    if (fault := facts.fault("runs")) is not None:
+    question = Question(TOPIC, "start_delay", "Did runs of the last day start on time?")
+    if (fault := facts.faults.get("runs")) is not None:
         return question.unknown(fault)
     runs = sum(one.runs for one in facts.late)
     if not runs:
@@ -63,8 +63,8 @@ def _bottleneck(facts: Facts, job: str) -> tuple[str, str, str]:
 
 
 def _alerts(facts: Facts) -> Check:
-    question = TOPIC.question("alerts", "Are there no open alerts?")
-    if (fault := facts.fault("alerts")) is not None:
+    question = Question(TOPIC, "alerts", "Are there no open alerts?")
+    if (fault := facts.faults.get("alerts")) is not None:
         return question.unknown(fault)
     if not facts.alerts:
         return question.yes("none")

@@ -6,32 +6,35 @@ from collections.abc import Iterator
 
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import LocalFacts
-from mainspring.doctor.findings import Check, Topic
+from mainspring.doctor.findings import Check, Question
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """Free disk space below which the check fails."""
 
-TOPIC = Topic("The server does not answer")
+TOPIC = "The server does not answer"
 
 
 def check_local_machine(facts: LocalFacts) -> Iterator[Check]:
     """Run the checks that need no server."""
-    yield TOPIC.question("server", "Does the server answer?").no(
+    yield Question(TOPIC, "server", "Does the server answer?").no(
         "server.unreachable", facts.error, "the checks below show the local cause"
     )
     yield _address(facts)
     if facts.resolves:
         yield _port(facts)
     if facts.store:
-        yield from _file(facts)
+        yield _process(facts)
+        yield _usable(facts)
+        if facts.free_bytes is not None:
+            yield _disk(facts.free_bytes)
     elif not facts.is_here:
-        yield TOPIC.question("process", "Is the server process running?").unknown(
+        yield Question(TOPIC, "process", "Is the server process running?").unknown(
             f"{facts.host} is another machine: run `mainspring doctor` there as well"
         )
 
 
 def _address(facts: LocalFacts) -> Check:
-    question = TOPIC.question("address", "Does the host name resolve?")
+    question = Question(TOPIC, "address", "Does the host name resolve?")
     if not facts.resolves:
         return question.no(
             "address.unresolved",
@@ -44,7 +47,7 @@ def _address(facts: LocalFacts) -> Check:
 
 
 def _port(facts: LocalFacts) -> Check:
-    question = TOPIC.question("port", "Does the port accept connections?")
+    question = Question(TOPIC, "port", "Does the port accept connections?")
     if facts.listens:
         return question.yes(f"port {facts.port} accepts connections, but the server does not respond")
     elsewhere = "" if facts.is_here else ", or a firewall blocks them"
@@ -56,15 +59,8 @@ def _port(facts: LocalFacts) -> Check:
     )
 
 
-def _file(facts: LocalFacts) -> Iterator[Check]:
-    yield _process(facts)
-    yield _usable(facts)
-    if facts.free_bytes is not None:
-        yield _disk(facts)
-
-
 def _process(facts: LocalFacts) -> Check:
-    question = TOPIC.question("process", "Is the server process running?")
+    question = Question(TOPIC, "process", "Is the server process running?")
     if not facts.store_exists:
         return question.unknown(f"no store at {facts.store}: name the server's store with --store")
     if facts.holder is None:
@@ -87,16 +83,15 @@ def _process(facts: LocalFacts) -> Check:
 
 
 def _usable(facts: LocalFacts) -> Check:
-    question = TOPIC.question("store_file", "Is the store file usable?")
+    question = Question(TOPIC, "store_file", "Is the store file usable?")
     if facts.store_fault:
         advice = "move it to a local disk that the server's user can write to"
         return question.no("store_file.unusable", facts.store_fault, advice)
     return question.yes(f"no fault found with {facts.store}")
 
 
-def _disk(facts: LocalFacts) -> Check:
-    question = TOPIC.question("disk", "Is there free disk space?")
-    free = facts.free_bytes or 0
+def _disk(free: int) -> Check:
+    question = Question(TOPIC, "disk", "Is there free disk space?")
     if free < MIN_FREE_BYTES:
         return question.no(
             "disk.full",

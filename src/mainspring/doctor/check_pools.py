@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.check_servers import ALIVE_SECONDS
 from mainspring.doctor.facts import Facts, PoolFacts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 from mainspring.protocol.rest.overviews import LeaseView, ServerHealthView
 from mainspring.protocol.rest.runs import WorkerView
 
@@ -23,23 +23,22 @@ def check_pools(facts: Facts) -> Iterator[Check]:
     for pool in facts.pools:
         yield from _check_pool(facts, pool)
     if facts.pools_skipped:
-        topic = Topic("Other pools")
-        yield topic.question("other_pools", "Are the other pools healthy?").unknown(
+        topic = "Other pools"
+        yield Question(topic, "other_pools", "Are the other pools healthy?").unknown(
             f"{format_count(facts.pools_skipped, 'pool')} not checked; name one with --pool (see `mainspring pools`)"
         )
 
 
 def _check_pool(facts: Facts, pool: PoolFacts) -> Iterator[Check]:
-    topic = Topic(f"Pool {pool.name}")
+    topic = f"Pool {pool.name}"
     yield _is_led(facts, pool, topic)
-    if (frozen := _frozen(facts, pool, topic)) is not None:
-        yield frozen
+    yield from _frozen(facts, pool, topic)
     yield _has_workers(facts, pool, topic)
     yield from _lost_workers(facts, pool, topic)
 
 
-def _is_led(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
-    question = topic.question("pool_leader", "Does its leader answer?")
+def _is_led(facts: Facts, pool: PoolFacts, topic: str) -> Check:
+    question = Question(topic, "pool_leader", "Does its leader answer?")
     leases = [] if facts.server_health is None else facts.server_health.leases
     lease = next((one for one in leases if one.pool == pool.name), None)
     if facts.server_health is None or lease is None:
@@ -70,8 +69,8 @@ def _format_lost_leader(server_health: ServerHealthView, lease: LeaseView) -> st
     if not lease.leader:
         return "it has never had a leader"
     silent = _silent_seconds(server_health, lease.leader)
-    heard = f"last heartbeat {format_seconds(silent)} ago" if silent is not None else "now gone"
-    return f"it has no leader: {lease.leader} led it until {format_seconds(-lease.seconds)} ago ({heard})"
+    last_seen = f"last heartbeat {format_seconds(silent)} ago" if silent is not None else "now gone"
+    return f"it has no leader: {lease.leader} led it until {format_seconds(-lease.seconds)} ago ({last_seen})"
 
 
 def _takeover_advice(server_health: ServerHealthView, lease: LeaseView) -> tuple[str, str]:
@@ -96,23 +95,22 @@ def _other_servers(server_health: ServerHealthView, leader: str) -> list[str]:
     return [one.name for one in server_health.servers if one.name != leader and one.silent_seconds <= ALIVE_SECONDS]
 
 
-def _frozen(facts: Facts, pool: PoolFacts, topic: Topic) -> Check | None:
-    """Return a failed check if the pool is frozen. The check of the whole installation covers the rest."""
-    freeze = next((one for one in facts.freezes if (one.kind, one.subject) == ("pool", pool.name)), None)
-    if freeze is None:
-        return None
-    why = f': "{freeze.why}"' if freeze.why else ""
-    return topic.question("pool_freeze", "Is it unfrozen?").no(
-        "pool_freeze.frozen",
-        f"frozen for {format_seconds((facts.at - freeze.since).total_seconds())} by {freeze.by}{why}",
-        "running tasks continue; unfreeze it to start queued tasks",
-        f"mainspring unfreeze pool {pool.name}",
-    )
+def _frozen(facts: Facts, pool: PoolFacts, topic: str) -> Iterator[Check]:
+    """Yield a failed check if the pool is frozen. The check of the whole installation covers the rest."""
+    for freeze in facts.freezes:
+        if (freeze.kind, freeze.subject) == ("pool", pool.name):
+            why = f': "{freeze.why}"' if freeze.why else ""
+            yield Question(topic, "pool_freeze", "Is it unfrozen?").no(
+                "pool_freeze.frozen",
+                f"frozen for {facts.age(freeze.since)} by {freeze.by}{why}",
+                "running tasks continue; unfreeze it to start queued tasks",
+                f"mainspring unfreeze pool {pool.name}",
+            )
 
 
-def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
-    question = topic.question("pool_workers", "Does it have workers that accept tasks?")
-    if (fault := facts.fault("workers")) is not None:
+def _has_workers(facts: Facts, pool: PoolFacts, topic: str) -> Check:
+    question = Question(topic, "pool_workers", "Does it have workers that accept tasks?")
+    if (fault := facts.faults.get("workers")) is not None:
         return question.unknown(fault)
     here = [worker for worker in facts.workers if worker.pool == pool.name]
     ready = [worker for worker in here if worker.status == "ready"]
@@ -132,7 +130,8 @@ def _has_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Check:
     finding = f"none ready{_last_worker(here)}"
     if not waits and not here:
         return question.unknown("it has had no worker, and no task is queued")
-    return question.no("pool_workers.none_ready", finding, "start a worker for this pool", _start_worker(facts, pool))
+    command = f"mainspring worker --server {facts.url}{pool.option}"
+    return question.no("pool_workers.none_ready", finding, "start a worker for this pool", command)
 
 
 def _last_worker(here: list[WorkerView]) -> str:
@@ -142,16 +141,11 @@ def _last_worker(here: list[WorkerView]) -> str:
     return f" of {len(here)}; {last.id} sent the last heartbeat, and is {last.status}"
 
 
-def _start_worker(facts: Facts, pool: PoolFacts) -> str:
-    option = "" if pool.name == "default" else f" --pool {pool.name}"
-    return f"mainspring worker --server {facts.url}{option}"
-
-
 def _why_held(worker: WorkerView) -> str:
     return f", {worker.hold_why}" if worker.hold_why else ""
 
 
-def _lost_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Iterator[Check]:
+def _lost_workers(facts: Facts, pool: PoolFacts, topic: str) -> Iterator[Check]:
     """Yield a failed check if workers were lost."""
     lost = [
         worker
@@ -161,8 +155,8 @@ def _lost_workers(facts: Facts, pool: PoolFacts, topic: Topic) -> Iterator[Check
         and (facts.at - worker.last_heartbeat_at).total_seconds() < _RECENT_SECONDS
     ]
     if lost:
-        named = [f"{one.id} {format_seconds((facts.at - one.last_heartbeat_at).total_seconds())} ago" for one in lost]
-        yield topic.question("lost_workers", "Do all workers send heartbeats?").no(
+        named = [f"{one.id} {facts.age(one.last_heartbeat_at)} ago" for one in lost]
+        yield Question(topic, "lost_workers", "Do all workers send heartbeats?").no(
             "lost_workers.lost",
             f"{format_count(len(lost), 'worker')} lost: {format_list(named)}",
             "their tasks were rescheduled; check those machines, their network and their logs",

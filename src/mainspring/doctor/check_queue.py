@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, REASONS, Facts, PoolFacts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 from mainspring.protocol.rest.schedules import BreakerView
-from mainspring.protocol.rest.sharing import QueueLineView, QueueView
+from mainspring.protocol.rest.sharing import QueueView
 
 LONG_WAIT_SECONDS = 300.0
 """Queue age from which the check fails."""
@@ -20,14 +19,14 @@ _NAMES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
 _SIZES = frozenset({"memory", "disk"})
 _MAX_REASONS = 3
 
-TOPIC = Topic("Queues")
+TOPIC = "Queues"
 
 
 def check_queue(facts: Facts) -> Iterator[Check]:
     """Run the checks for many waiting runs: how bad it is, why they wait, and what is scarce."""
     known = [(pool, pool.queue) for pool in facts.pools if pool.queue is not None]
     if not known:
-        yield TOPIC.question("queue_age", "Are queue times short?").unknown("no pool leader answers")
+        yield Question(TOPIC, "queue_age", "Are queue times short?").unknown("no pool leader answers")
         return
     for pool, queue in known:
         yield from _check_pool(facts, pool, queue)
@@ -45,28 +44,25 @@ def _check_pool(facts: Facts, pool: PoolFacts, queue: QueueView) -> Iterator[Che
 
 
 def _oldest(pool: PoolFacts, queue: QueueView) -> Check:
-    question = TOPIC.question("queue_age", f"Are queue times short in pool {pool.name}?")
+    question = Question(TOPIC, "queue_age", f"Are queue times short in pool {pool.name}?")
     waiting = sum(queue.waiting.values())
     if not waiting or not queue.queues:
         return question.yes(f"{format_count(waiting, 'task')} queued" if waiting else "nothing queued")
-    by_priority = {
-        line.priority: _age(line, queue.at) for line in sorted(queue.queues, key=lambda one: one.since, reverse=True)
-    }
+    oldest_last = sorted(queue.queues, key=lambda one: one.since, reverse=True)
+    by_priority = {one.priority: (queue.at - one.since).total_seconds() for one in oldest_last}
     oldest = max(by_priority.values())
     ages = ", ".join(f"of {name} for {format_seconds(age)}" for name, age in sorted(by_priority.items()))
     finding = f"{format_count(waiting, 'task')} queued, the oldest {ages}"
     if oldest < LONG_WAIT_SECONDS:
         return question.yes(finding)
-    return question.no(
-        "queue_age.long", finding, "the next checks show the reasons", f"mainspring queue{_option(pool)}"
-    )
+    return question.no("queue_age.long", finding, "the next checks show the reasons", f"mainspring queue{pool.option}")
 
 
 def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
     """Check the reasons for waiting; tasks that can never start come first."""
-    question = TOPIC.question("queue_reasons", f"Can all queued tasks in pool {pool.name} start?")
+    question = Question(TOPIC, "queue_reasons", f"Can all queued tasks in pool {pool.name} start?")
     if not pool.reasons:
-        return question.unknown(facts.fault(REASONS) or "the pool leader gave no reasons")
+        return question.unknown(facts.faults.get(REASONS) or "the pool leader gave no reasons")
     total = sum(one.tasks for one in pool.reasons)
     never = [one for one in pool.reasons if one.reason in NEVER_STARTS]
     if never:
@@ -82,7 +78,7 @@ def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
 
 
 def _capacity(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
-    question = TOPIC.question("capacity", f"Is there free capacity in pool {pool.name}?")
+    question = Question(TOPIC, "capacity", f"Is there free capacity in pool {pool.name}?")
     full, parts = [], []
     for resource, title in _NAMES.items():
         total, used = getattr(queue.capacity, resource) or 0, getattr(queue.used, resource) or 0
@@ -108,20 +104,20 @@ def _capacity(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
 
 
 def _intake(pool: PoolFacts, intake: int) -> Check:
-    question = TOPIC.question("intake", f"Does intake keep up in pool {pool.name}?")
+    question = Question(TOPIC, "intake", f"Does intake keep up in pool {pool.name}?")
     if intake < _LARGE_INTAKE:
         return question.yes(f"{format_count(intake, 'run')} waiting")
     return question.no(
         "intake.backlog",
         f"{format_count(intake, 'run')} or more are waiting to be adopted",
         "accepted runs are not lost; they are adopted as other runs end",
-        f"mainspring queue{_option(pool)}",
+        f"mainspring queue{pool.option}",
     )
 
 
 def _circuits(facts: Facts) -> Check:
-    question = TOPIC.question("circuits", "Are all circuits closed?")
-    if (fault := facts.fault("breakers")) is not None:
+    question = Question(TOPIC, "circuits", "Are all circuits closed?")
+    if (fault := facts.faults.get("breakers")) is not None:
         return question.unknown(fault)
     if not facts.breakers:
         return question.yes("no circuit is open")
@@ -137,14 +133,6 @@ def _circuits(facts: Facts) -> Check:
 def _format_breaker(breaker: BreakerView) -> str:
     """Format an open circuit: the job and the reason. Other kinds name their subject in the reason."""
     return f"{breaker.subject}, {breaker.because}" if breaker.kind == "job" else breaker.because
-
-
-def _age(line: QueueLineView, now: datetime) -> float:
-    return (now - line.since).total_seconds()
-
-
-def _option(pool: PoolFacts) -> str:
-    return "" if pool.name == "default" else f" --pool {pool.name}"
 
 
 def _format_amount(resource: str, amount: float) -> str:

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 
-TOPIC = Topic("Schedules")
+TOPIC = "Schedules"
 _MISSED = "late"
 _RECENT = timedelta(days=1)
 
@@ -22,7 +22,7 @@ def check_schedules(facts: Facts) -> Iterator[Check]:
 
 
 def _overdue(facts: Facts) -> Check:
-    question = TOPIC.question("overdue", "Have all due schedules fired?")
+    question = Question(TOPIC, "overdue", "Have all due schedules fired?")
     if facts.server_health is None or facts.server_health.store_seconds is None:
         return question.unknown("the store does not answer")
     late = [one for one in facts.server_health.overdue if facts.tenant is None or one.tenant == facts.tenant.name]
@@ -38,18 +38,17 @@ def _overdue(facts: Facts) -> Check:
 
 
 def _latest(facts: Facts) -> Check:
-    question = TOPIC.question("fires", "Do schedules fire?")
-    if (fault := facts.fault("upcoming")) is not None:
+    question = Question(TOPIC, "fires", "Do schedules fire?")
+    if (fault := facts.faults.get("upcoming")) is not None:
         return question.unknown(fault)
     fires = [(one.last, one) for one in facts.upcoming if one.last is not None]
     missed = [(last, of) for last, of in fires if last.outcome == _MISSED and facts.at - last.decided_at < _RECENT]
     if missed:
         last, of = max(missed, key=lambda pair: pair[0].decided_at)
-        ago = format_seconds((facts.at - last.decided_at).total_seconds())
         return question.no(
             "fires.missed",
             f"{format_count(len(missed), 'schedule')} missed the latest window: "
-            f"{of.tenant}/{of.schedule} {ago} ago, {last.because}",
+            f"{of.tenant}/{of.schedule} {facts.age(last.decided_at)} ago, {last.because}",
             "no server fired it in time: check why, then backfill the missed windows",
             f"mainspring why {of.schedule} -t {of.tenant}",
         )
@@ -57,8 +56,8 @@ def _latest(facts: Facts) -> Check:
     parts = []
     if fires:
         last, of = max(fires, key=lambda pair: pair[0].decided_at)
-        ago = format_seconds((facts.at - last.decided_at).total_seconds())
-        parts.append(f"{of.tenant}/{of.schedule} {_OUTCOMES.get(last.outcome, last.outcome)} {ago} ago")
+        outcome = _OUTCOMES.get(last.outcome, last.outcome)
+        parts.append(f"{of.tenant}/{of.schedule} {outcome} {facts.age(last.decided_at)} ago")
     if next_one is not None:
         left = format_seconds((next_one.window_at - facts.at).total_seconds())
         parts.append(f"next: {next_one.tenant}/{next_one.schedule} in {left}")
@@ -69,8 +68,8 @@ _OUTCOMES = {"ran": "ran", "waiting": "is waiting, decided", "skipped": "was ski
 
 
 def _disabled(facts: Facts) -> Check:
-    question = TOPIC.question("disabled", "Are all schedules enabled?")
-    if (fault := facts.fault("schedules")) is not None:
+    question = Question(TOPIC, "disabled", "Are all schedules enabled?")
+    if (fault := facts.faults.get("schedules")) is not None:
         return question.unknown(fault)
     off = [one for one in facts.schedules if one.state == "disabled" and one.because]
     paused = sum(one.state == "paused" for one in facts.schedules)

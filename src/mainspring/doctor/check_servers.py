@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 from mainspring.protocol.rest.overviews import ServerHealthView
 
 SLOW_STORE_SECONDS = 0.25
@@ -15,7 +15,7 @@ MAX_CLOCK_SKEW_SECONDS = 2.0
 ALIVE_SECONDS = 30.0
 """Time without a heartbeat after which a server counts as gone."""
 
-TOPIC = Topic("All scheduling")
+TOPIC = "All scheduling"
 
 
 def check_servers(facts: Facts) -> Iterator[Check]:
@@ -23,7 +23,7 @@ def check_servers(facts: Facts) -> Iterator[Check]:
     yield _answers(facts)
     yield _store_answers(facts)
     yield _loops_run(facts)
-    yield from _is_led(facts)
+    yield _is_led(facts)
     yield _nothing_frozen(facts)
     yield _accepts_work(facts)
     if facts.server_health is not None:
@@ -32,11 +32,11 @@ def check_servers(facts: Facts) -> Iterator[Check]:
 
 
 def _answers(facts: Facts) -> Check:
-    question = TOPIC.question("server", "Does the server answer?")
+    question = Question(TOPIC, "server", "Does the server answer?")
     if facts.server_health is None:
         return question.no(
             "server.bad_answer",
-            f"unexpected answer: {facts.fault('server_health')}",
+            f"unexpected answer: {facts.faults.get('server_health')}",
             "check that a server of the same version runs at this address, and check its log",
         )
     return question.yes(f"{facts.server_health.name} answers in {_format_short(facts.took_seconds)}")
@@ -50,9 +50,9 @@ def _format_short(seconds: float) -> str:
 
 
 def _store_answers(facts: Facts) -> Check:
-    question = TOPIC.question("store", "Does its store answer?")
+    question = Question(TOPIC, "store", "Does its store answer?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("server_health") or "unknown")
+        return question.unknown(facts.faults.get("server_health") or "unknown")
     if facts.server_health.store_seconds is None:
         return question.no(
             "store.unreachable",
@@ -70,9 +70,9 @@ def _store_answers(facts: Facts) -> Check:
 
 
 def _loops_run(facts: Facts) -> Check:
-    question = TOPIC.question("loops", "Do its background loops run?")
+    question = Question(TOPIC, "loops", "Do its background loops run?")
     if facts.server_health is None:
-        return question.unknown(facts.fault("server_health") or "unknown")
+        return question.unknown(facts.faults.get("server_health") or "unknown")
     if not facts.server_health.failing:
         return question.yes("none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.server_health.failing]
@@ -83,36 +83,33 @@ def _loops_run(facts: Facts) -> Check:
     )
 
 
-def _is_led(facts: Facts) -> Iterator[Check]:
-    question = TOPIC.question("leaders", "Does every pool have a leader?")
+def _is_led(facts: Facts) -> Check:
+    question = Question(TOPIC, "leaders", "Does every pool have a leader?")
     if facts.server_health is None or facts.server_health.store_seconds is None:
-        yield question.unknown("the store does not answer")
-        return
+        return question.unknown("the store does not answer")
+    pools = format_count(len(facts.server_health.leases), "pool")
     lost = [lease for lease in facts.server_health.leases if lease.seconds <= 0]
-    if lost:
-        named = [f"{one.pool} (for {format_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
-        yield question.no(
-            "leaders.missing",
-            f"{len(lost)} of {format_count(len(facts.server_health.leases), 'pool')} without a leader: "
-            f"{format_list(named)}",
-            "servers take over within seconds; if this persists, no server can: start one",
-            "mainspring server --store URL",
-        )
-    else:
-        yield question.yes(format_count(len(facts.server_health.leases), "pool"))
+    if not lost:
+        return question.yes(pools)
+    named = [f"{one.pool} (for {format_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
+    return question.no(
+        "leaders.missing",
+        f"{len(lost)} of {pools} without a leader: {format_list(named)}",
+        "servers take over within seconds; if this persists, no server can: start one",
+        "mainspring server --store URL",
+    )
 
 
 def _nothing_frozen(facts: Facts) -> Check:
-    question = TOPIC.question("freeze", "Is scheduling unfrozen?")
-    if (fault := facts.fault("freezes")) is not None:
+    question = Question(TOPIC, "freeze", "Is scheduling unfrozen?")
+    if (fault := facts.faults.get("freezes")) is not None:
         return question.unknown(fault)
     for freeze in facts.freezes:
         if freeze.kind == "all":
-            frozen = format_seconds((facts.at - freeze.since).total_seconds())
             why = f': "{freeze.why}"' if freeze.why else ""
             return question.no(
                 "freeze.all",
-                f"everything has been frozen for {frozen} by {freeze.by}{why}",
+                f"everything has been frozen for {facts.age(freeze.since)} by {freeze.by}{why}",
                 "running tasks continue; unfreeze to start queued tasks",
                 "mainspring unfreeze all",
             )
@@ -121,11 +118,10 @@ def _nothing_frozen(facts: Facts) -> Check:
 
 
 def _accepts_work(facts: Facts) -> Check:
-    question = TOPIC.question("admission", "Is new work accepted?")
+    question = Question(TOPIC, "admission", "Is new work accepted?")
     level = facts.level
     if level is None:
-        return question.unknown(facts.fault("level") or "unknown")
-    lasts = format_seconds((facts.at - level.since).total_seconds())
+        return question.unknown(facts.faults.get("level") or "unknown")
     if level.shedding:
         return question.no(
             "admission.shedding",
@@ -134,21 +130,21 @@ def _accepts_work(facts: Facts) -> Check:
             f"mainspring queue --pool {level.pool}",
         )
     if level.accepts < 1:
-        why = f" ({level.why})" if level.why else ""
+        duration, why = facts.age(level.since), f" ({level.why})" if level.why else ""
         return question.no(
             "admission.degraded",
-            f"pool {level.pool} accepts {level.accepts:.0%} of the normal rate: {level.level} for {lasts}{why}",
+            f"pool {level.pool} accepts {level.accepts:.0%} of the normal rate: {level.level} for {duration}{why}",
             "see the checks above for the cause; the full rate returns once it is fixed",
         )
     return question.yes(f"all of it; pool {level.pool} is {level.level}")
 
 
 def _clocks(facts: Facts, server_health: ServerHealthView) -> Check:
-    question = TOPIC.question("clocks", "Do the clocks agree?")
+    question = Question(TOPIC, "clocks", "Do the clocks agree?")
     ahead = (facts.at - server_health.at).total_seconds() - facts.took_seconds / 2
     far = [
-        f"{who} is {format_seconds(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} {whom}"
-        for who, whom, seconds in (
+        f"{one} is {format_seconds(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} {other}"
+        for one, other, seconds in (
             ("this machine", "the server", ahead),
             ("the server", "its store", server_health.ahead_seconds),
         )
@@ -164,7 +160,7 @@ def _clocks(facts: Facts, server_health: ServerHealthView) -> Check:
 
 
 def _versions(facts: Facts, server_health: ServerHealthView) -> Check:
-    question = TOPIC.question("versions", "Do all versions match?")
+    question = Question(TOPIC, "versions", "Do all versions match?")
     alive = [server for server in server_health.servers if server.silent_seconds <= ALIVE_SECONDS]
     others = [f"server {one.name} {one.version}" for one in alive if one.version != server_health.version]
     others += [

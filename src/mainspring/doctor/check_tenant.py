@@ -8,7 +8,7 @@ from datetime import timedelta
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, Facts, TenantFacts
-from mainspring.doctor.findings import Check, Topic, format_count, format_list
+from mainspring.doctor.findings import Check, Question, format_count, format_list
 from mainspring.protocol.rest.runs import TaskView
 from mainspring.protocol.rest.schedules import DurationView
 from mainspring.protocol.rest.sharing import TenantUseView
@@ -25,7 +25,7 @@ def check_tenant(facts: Facts) -> Iterator[Check]:
     tenant = facts.tenant
     if tenant is None:
         return
-    topic = Topic(f"Tenant {tenant.name}")
+    topic = f"Tenant {tenant.name}"
     yield _within_quota(tenant, topic)
     yield _not_frozen(facts, tenant, topic)
     yield _is_feasible(facts, tenant, topic)
@@ -36,8 +36,8 @@ def check_tenant(facts: Facts) -> Iterator[Check]:
     yield _not_crowded(facts, tenant, topic)
 
 
-def _within_quota(tenant: TenantFacts, topic: Topic) -> Check:
-    question = topic.question("quota", "Is it within its quota?")
+def _within_quota(tenant: TenantFacts, topic: str) -> Check:
+    question = Question(topic, "quota", "Is it within its quota?")
     if not tenant.uses:
         return question.unknown("no pool leader answers")
     held = next((use for use in tenant.uses if use.blocked_by), None)
@@ -70,8 +70,8 @@ def _limit_of(use: TenantUseView) -> str:
     return max(found)[1] if found else ""
 
 
-def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = topic.question("tenant_freeze", "Is it unfrozen?")
+def _not_frozen(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
+    question = Question(topic, "tenant_freeze", "Is it unfrozen?")
     own = [
         one
         for one in facts.freezes
@@ -89,9 +89,9 @@ def _not_frozen(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     )
 
 
-def _is_feasible(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = topic.question("feasibility", "Do workers match its jobs?")
-    if (fault := facts.fault("diagnoses")) is not None and not tenant.waiting:
+def _is_feasible(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
+    question = Question(topic, "feasibility", "Do workers match its jobs?")
+    if (fault := facts.faults.get("diagnoses")) is not None and not tenant.waiting:
         return question.unknown(fault)
     never = next((one for one in tenant.waiting if one.reason in NEVER_STARTS), None)
     if never is None:
@@ -104,9 +104,9 @@ def _is_feasible(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     )
 
 
-def _is_unblocked(tenant: TenantFacts, topic: Topic) -> Check:
+def _is_unblocked(tenant: TenantFacts, topic: str) -> Check:
     """Check the task that has waited longest, with the scheduler's diagnosis and suggestion."""
-    question = topic.question("blocked", "Is nothing else blocking its tasks?")
+    question = Question(topic, "blocked", "Is nothing else blocking its tasks?")
     others = [one for one in tenant.waiting if one.reason not in NEVER_STARTS]
     if not others:
         return question.yes("no other task is queued")
@@ -121,9 +121,9 @@ def _is_unblocked(tenant: TenantFacts, topic: Topic) -> Check:
     return question.no("blocked.task", finding, action.says, action.command)
 
 
-def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
+def _has_time(tenant: TenantFacts, topic: str) -> Check:
     """Check for timeouts shorter than the usual duration, which fail tasks repeatedly."""
-    question = topic.question("timeouts", "Are its task timeouts long enough?")
+    question = Question(topic, "timeouts", "Are its task timeouts long enough?")
     short = []
     for job in tenant.jobs:
         for usual in job.durations:
@@ -150,9 +150,9 @@ def _has_time(tenant: TenantFacts, topic: Topic) -> Check:
     return question.yes(f"{format_count(len(tenant.jobs), 'job')}: no timeout is too short")
 
 
-def _upstream(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
+def _upstream(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
     """Check for running tasks that take longer than usual and delay their dependents."""
-    question = topic.question("durations", "Do its tasks run as fast as usual?")
+    question = Question(topic, "durations", "Do its tasks run as fast as usual?")
     usual = {(job.name, one.task): one for job in tenant.jobs for one in job.durations if one.count >= _MIN_RUNS}
     slow: list[tuple[float, TaskView, str]] = []
     for job, task in tenant.running:
@@ -177,9 +177,9 @@ def _usually(usual: DurationView) -> str:
     return f"{format_seconds(usual.p50_seconds)} to {format_seconds(usual.p90_seconds)} (p50 to p90)"
 
 
-def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
-    question = topic.question("failures", "Do its tasks succeed?")
-    if (fault := facts.fault("dead letters")) is not None:
+def _succeeds(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
+    question = Question(topic, "failures", "Do its tasks succeed?")
+    if (fault := facts.faults.get("dead letters")) is not None:
         return question.unknown(fault)
     recent = [one for one in tenant.dead if one.ended_at > facts.at - _RECENT]
     if not recent:
@@ -194,9 +194,9 @@ def _succeeds(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
     )
 
 
-def _not_crowded(facts: Facts, tenant: TenantFacts, topic: Topic) -> Check:
+def _not_crowded(facts: Facts, tenant: TenantFacts, topic: str) -> Check:
     """Check for a tenant above its fair share while this one waits below its own."""
-    question = topic.question("fair_share", "Does it get its fair share?")
+    question = Question(topic, "fair_share", "Does it get its fair share?")
     short = [use for use in tenant.uses if any(use.queued.values()) and use.share < use.fair_share]
     for own in short:
         over = [one for one in tenant.others if one.pool == own.pool and one.share > one.fair_share * _BURST_FACTOR]

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.rest.diagnosis import DiagnosisView, WaitingSumView
 from mainspring.protocol.rest.overviews import ServerHealthView
 from mainspring.protocol.rest.runs import TaskView, WorkerView
@@ -37,6 +38,11 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons of queued tasks, most frequent first."""
     fault: str = ""
     """Why its leader does not answer."""
+
+    @property
+    def option(self) -> str:
+        """The option of commands that names it, with a space before; empty for the default pool."""
+        return "" if self.name == "default" else f" --pool {self.name}"
 
 
 class LateJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +114,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     late: list[LateJob] = []
     tenant: TenantFacts | None = None
 
-    def fault(self, what: str) -> str | None:
-        """Return why a fact could not be read; None if it was."""
-        return self.faults.get(what)
+    def age(self, at: datetime) -> str:
+        """Format the time since `at`."""
+        return format_seconds((self.at - at).total_seconds())
 
 
 class LocalFacts(msgspec.Struct, frozen=True, kw_only=True):

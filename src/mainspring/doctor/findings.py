@@ -50,21 +50,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A server answered."""
 
 
-class Topic(msgspec.Struct, frozen=True):
-    """A section of the runbook."""
-
-    name: str
-
-    def question(self, check: str, text: str) -> Question:
-        """Return a question of this topic; `check` begins the codes of its answers."""
-        return Question(self.name, check, text)
-
-
 class Question(msgspec.Struct, frozen=True):
     """A question, to be answered by one check."""
 
     topic: str
     check: str
+    """Begins the codes of its answers."""
     text: str
 
     def yes(self, finding: str) -> Check:

@@ -10,7 +10,7 @@ No other operation is possible: code that needs the value belongs in a task, and
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -114,15 +114,16 @@ class Deferred:
 
 
 class Condition:
-    """A boolean that is known at run time: one expression for each task output that it uses."""
+    """A boolean that is known at run time."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
     def __init__(self, parts: tuple[tuple[str | None, str], ...]) -> None:
-        self._parts = parts
+        self.parts = parts
+        """Its expressions, all of which must be true, each with the task whose output it uses."""
 
     def __and__(self, other: object) -> Condition:
-        return Condition(self._parts + condition_of(other)._parts)
+        return Condition(self.parts + condition_of(other).parts)
 
     def __or__(self, other: object) -> Condition:
         (one, left), (two, right) = self._joined(), condition_of(other)._joined()
@@ -139,14 +140,14 @@ class Condition:
         )
 
     def __repr__(self) -> str:
-        return f"<condition {' and '.join(text for _, text in self._parts)}>"
+        return f"<condition {' and '.join(text for _, text in self.parts)}>"
 
     def _joined(self) -> tuple[str | None, str]:
         """Join the parts into one expression, which can use a single output."""
         node: str | None = None
-        for other, _ in self._parts:
+        for other, _ in self.parts:
             node = _common(node, other)
-        return node, " and ".join(f"({text})" if len(self._parts) > 1 else text for _, text in self._parts)
+        return node, join_conditions([text for _, text in self.parts])
 
 
 def format_reference(deferred: Deferred) -> str:
@@ -171,9 +172,9 @@ def condition_of(value: object) -> Condition:
     raise Refused(f"{value!r:.60} is not a condition: compare an output or a parameter, as in check.rows > 0")
 
 
-def parts_of(condition: Condition) -> tuple[tuple[str | None, str], ...]:
-    """Return the expressions of a condition, all of which must be true, each with the task whose output it uses."""
-    return condition._parts
+def join_conditions(texts: Sequence[str]) -> str:
+    """Return the expression that is true if all of these are."""
+    return texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
 
 
 def as_for_each(deferred: Deferred) -> str:

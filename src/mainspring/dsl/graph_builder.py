@@ -14,7 +14,16 @@ from contextvars import ContextVar
 import msgspec
 
 from mainspring.core.graph.references import Path
-from mainspring.dsl.deferred import Condition, Deferred, Needs, as_for_each, as_json, encode_value, node_of, parts_of
+from mainspring.dsl.deferred import (
+    Condition,
+    Deferred,
+    Needs,
+    as_for_each,
+    as_json,
+    encode_value,
+    join_conditions,
+    node_of,
+)
 from mainspring.protocol.errors import Refused
 
 _GATE = "start"
@@ -86,7 +95,7 @@ class Recorder:
         asked: dict[str, list[str]] = {}
         of_params: list[str] = []
         for condition in conditions:
-            for node, text in parts_of(condition):
+            for node, text in condition.parts:
                 if node is None:
                     of_params.append(text)
                 else:
@@ -100,7 +109,7 @@ class Recorder:
         unknown = next((node for node in needs if node not in self.nodes), None)
         if unknown is not None:
             raise Refused(f"{name} uses {unknown}, which belongs to another job")
-        return [{"task": node, **({"when": _all(asked[node])} if node in asked else {})} for node in needs]
+        return [{"task": node, **({"when": join_conditions(asked[node])} if node in asked else {})} for node in needs]
 
     def _gate(self) -> str:
         if _GATE not in self.nodes:
@@ -123,10 +132,9 @@ def recording() -> Iterator[Recorder]:
     """Record the task calls in this block."""
     if _recorder.get() is not None:
         raise Refused("a job can't be recorded in the body of another job")
-    before = _recorder.set(Recorder())
+    found = Recorder()
+    before = _recorder.set(found)
     try:
-        found = _recorder.get()
-        assert found is not None
         yield found
     finally:
         _recorder.reset(before)
@@ -152,7 +160,3 @@ def _for_each(items: object, name: str, needs: Needs) -> str:
     if any(isinstance(item, Deferred) for item in found):
         raise Refused(f"{name}.map: a literal list can't contain values that are known only at run time")
     return msgspec.json.encode(as_json(found, f"{name}.map")).decode()
-
-
-def _all(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)

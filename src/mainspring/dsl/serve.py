@@ -15,9 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from mainspring.dsl.task import Task
@@ -48,7 +46,9 @@ def serve(
     for source in sources:
         command += ["--handlers", source]
     worker = subprocess.Popen(command, process_group=0)
-    before = {number: signal.signal(number, _signal_forwarder(worker)) for number in _FORWARDED_SIGNALS}
+    before = {
+        number: signal.signal(number, lambda number, _: worker.send_signal(number)) for number in _FORWARDED_SIGNALS
+    }
     try:
         code = worker.wait()
     finally:
@@ -56,13 +56,6 @@ def serve(
             signal.signal(number, handler)
     if code != 0:
         raise Refused(f"the worker exited with code {code}")
-
-
-def _signal_forwarder(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
-    def forward(number: int, _frame: FrameType | None) -> None:
-        worker.send_signal(number)
-
-    return forward
 
 
 def _name_for(source: str) -> str:

@@ -88,8 +88,8 @@ class TaskOptions(TypedDict, total=False):
 class _Callable(Generic[P, R]):
     """Base of a task and of a task with call options: can be called, mapped and configured."""
 
-    def _parts(self) -> tuple[Task[P, R], CallOptions]:
-        raise NotImplementedError
+    _task: Task[P, R]
+    _call_options: CallOptions
 
     @overload
     def __call__(self: _Callable[P, Coroutine[Any, Any, Any]], *args: P.args, **kwargs: P.kwargs) -> Any: ...
@@ -102,11 +102,10 @@ class _Callable(Generic[P, R]):
 
         An async task returns a coroutine in one case and an output in the other, which has no common type.
         """
-        task, call_options = self._parts()
         recording = recorder()
         if recording is None:
-            return task.fn(*args, **kwargs)
-        return task.record(recording, call_options, args, kwargs)
+            return self._task.fn(*args, **kwargs)
+        return self._task.record(recording, self._call_options, args, kwargs)
 
     @overload
     def map(self: _Callable[P, Coroutine[Any, Any, Any]], items: Iterable[Any], /, **constants: Any) -> list[Any]: ...
@@ -119,11 +118,10 @@ class _Callable(Generic[P, R]):
 
         Return the deferred list of all outputs, in item order.
         """
-        task, call_options = self._parts()
         recording = recorder()
         if recording is None:
-            return [task.fn(item, **constants) for item in items]
-        return task.record_map(recording, call_options, items, constants)
+            return [self._task.fn(item, **constants) for item in items]
+        return self._task.record_map(recording, self._call_options, items, constants)
 
     def named(self, name: str) -> ConfiguredTask[P, R]:
         """Set the name in the job."""
@@ -135,21 +133,18 @@ class _Callable(Generic[P, R]):
 
     def if_(self, condition: object) -> ConfiguredTask[P, R]:
         """Run only if the condition is true; otherwise skip it, and the tasks that depend on it."""
-        _, call_options = self._parts()
-        return self._with(conditions=(*call_options.conditions, condition_of(condition)))
+        return self._with(conditions=(*self._call_options.conditions, condition_of(condition)))
 
     def after(self, *outputs: object) -> ConfiguredTask[P, R]:
         """Run after the tasks that have these outputs."""
-        _, call_options = self._parts()
-        return self._with(after=(*call_options.after, *map(name_of, outputs)))
+        return self._with(after=(*self._call_options.after, *map(name_of, outputs)))
 
     def even_if_skipped(self) -> ConfiguredTask[P, R]:
         """Run even if an upstream task was skipped; its output is None."""
         return self._with(even_if_skipped=True)
 
     def _with(self, **changes: object) -> ConfiguredTask[P, R]:
-        task, call_options = self._parts()
-        return ConfiguredTask(task, msgspec.structs.replace(call_options, **changes))
+        return ConfiguredTask(self._task, msgspec.structs.replace(self._call_options, **changes))
 
 
 class ConfiguredTask(_Callable[P, R]):
@@ -158,9 +153,6 @@ class ConfiguredTask(_Callable[P, R]):
     def __init__(self, task: Task[P, R], call_options: CallOptions) -> None:
         self._task = task
         self._call_options = call_options
-
-    def _parts(self) -> tuple[Task[P, R], CallOptions]:
-        return self._task, self._call_options
 
 
 class Task(_Callable[P, R]):
@@ -178,13 +170,13 @@ class Task(_Callable[P, R]):
         try:
             self.fields = _fields(options)
             """Fields of the definition besides name and work."""
-            self.work = {"handler": self.name, **_work_fields(options)}
+            self.work: dict[str, object] = {"handler": self.name}
+            if fetch := options.get("fetch"):
+                self.work["fetch"] = _names("fetch", fetch)
         except ValueError as error:
             raise Refused(f"@task {self.name}: {error}") from None
+        self._task, self._call_options = self, CallOptions()
         setattr(self, TASK_ATTRIBUTE, self.name)
-
-    def _parts(self) -> tuple[Task[P, R], CallOptions]:
-        return self, CallOptions()
 
     def as_task(
         self, *, name: str | None = None, needs: Sequence[str] = (), for_each: str | None = None, **args: object
@@ -292,11 +284,6 @@ def _fields(options: TaskOptions) -> dict[str, object]:
         if names := options.get(option):
             fields[option] = _names(option, names)
     return fields
-
-
-def _work_fields(options: TaskOptions) -> dict[str, object]:
-    """Return the options that belong to the work. Raises ValueError."""
-    return {"fetch": _names("fetch", fetch)} if (fetch := options.get("fetch")) else {}
 
 
 def _names(option: str, names: object) -> list[object]:

@@ -79,18 +79,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         for option, value in given.items():
             field, read = _FIELDS[option]
             definition[field] = read(value)
-        self._check(definition)
+        # The server's validation, as of 1970, so that no time is in the past.
+        faults = check_schedule(self.spec(definition), EPOCH)
+        if faults:
+            raise Refused(f"invalid schedule {definition['name']!r}", faults)
         return definition
 
     def spec(self, definition: Mapping[str, Any]) -> ScheduleSpec:
         """Decode a definition into the engine's type."""
         return decode_schedule(msgspec.json.encode(definition))
-
-    def _check(self, definition: Mapping[str, Any]) -> None:
-        """Apply the server's validation, as of 1970, so that no time is in the past."""
-        faults = check_schedule(self.spec(definition), EPOCH)
-        if faults:
-            raise Refused(f"invalid schedule {definition['name']!r}", faults)
 
 
 def every(length: str | float, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]) -> Schedule:

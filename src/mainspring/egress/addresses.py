@@ -31,11 +31,8 @@ _NOT_PUBLIC = tuple(
 
 def why_not_public(address: str) -> str | None:
     """Return the kind of an address that is not public, to follow "it is"; None if it is public."""
-    for one in _effective_addresses(ip_address(address)):
-        why = _why_not_public(one)
-        if why is not None:
-            return why
-    return None
+    kinds = map(_why_not_public, _effective_addresses(ip_address(address)))
+    return next((why for why in kinds if why is not None), None)
 
 
 def resolver(threads: Executor | None = None) -> Resolve:

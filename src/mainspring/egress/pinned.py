@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 
 import httpx2
 
@@ -28,22 +29,15 @@ def parse_url(text: str) -> httpx2.URL:
         raise Refused("invalid URL") from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedClient:
     """HTTP client that checks and pins addresses."""
 
-    def __init__(
-        self,
-        *,
-        allow_private: bool,
-        allowed_by: str,
-        resolve: Resolve = resolve,
-        trust: ssl.SSLContext | None = None,
-    ) -> None:
-        """`allowed_by` says what does not permit private addresses, as the end of a sentence."""
-        self._allow_private = allow_private
-        self._allowed_by = allowed_by
-        self._resolve = resolve
-        self._trust = trust
+    allow_private: bool
+    allowed_by: str
+    """What does not permit private addresses, as the end of a sentence."""
+    resolve: Resolve = resolve
+    trust: ssl.SSLContext | None = None
 
     @asynccontextmanager
     async def send(
@@ -53,34 +47,26 @@ class PinnedClient:
         Unavailable.
         """
         host = url.raw_host.decode()
+        port = url.port or _PORTS[url.scheme]
         addresses = await choose_addresses(
-            host,
-            url.port or _PORTS[url.scheme],
-            allow_private=self._allow_private,
-            allowed_by=self._allowed_by,
-            resolve=self._resolve,
+            host, port, allow_private=self.allow_private, allowed_by=self.allowed_by, resolve=self.resolve
         )
         async with httpx2.AsyncClient(
-            verify=self._trust or tls_context(url.scheme), timeout=None, follow_redirects=False, trust_env=False
+            verify=self.trust or tls_context(url.scheme), timeout=None, follow_redirects=False, trust_env=False
         ) as client:
             try:
-                answer = await _first_answer(
-                    client,
-                    [
-                        client.build_request(
-                            method,
-                            url.copy_with(host=address),
-                            content=body,
-                            headers={"host": url.netloc.decode(), **headers},
-                            extensions={"sni_hostname": host},
-                        )
-                        for address in addresses[:_MAX_ADDRESSES]
-                    ],
-                )
-                try:
+                requests = [
+                    client.build_request(
+                        method,
+                        url.copy_with(host=address),
+                        content=body,
+                        headers={"host": url.netloc.decode(), **headers},
+                        extensions={"sni_hostname": host},
+                    )
+                    for address in addresses[:_MAX_ADDRESSES]
+                ]
+                async with aclosing(await _first_answer(client, requests)) as answer:
                     yield answer
-                finally:
-                    await answer.aclose()
             except httpx2.ConnectError as error:
                 raise Unavailable(
                     f"{host} could not be reached: {type(error).__name__}", reason="not_reached"

@@ -25,7 +25,7 @@ from mainspring.definitions.pipeline_checks import unknown_afters
 from mainspring.definitions.pipeline_file import Pipeline, locate_faults
 from mainspring.folder import discover
 from mainspring.folder.info import config_of
-from mainspring.folder.mirror import LIST_THRESHOLD, Mirror
+from mainspring.folder.mirror import Mirror
 from mainspring.folder.notify_webhooks import FolderWebhooks
 from mainspring.folder.reconcile import (
     ADDED,
@@ -116,7 +116,8 @@ class FolderSync:
         if plan.wanted or plan.adopted:
             self._update_views([view async for view in self._client.schedules()])
         self.write_states(keep_newer=True)
-        await self._sync_webhooks(plan, [*(one.schedule_id for one in plan.identities), *self._orphaned_webhook_keys()])
+        orphaned = [] if self._scan.unreadable else self._webhooks.orphaned_keys(self._known())
+        await self._sync_webhooks(plan, [*(one.schedule_id for one in plan.identities), *orphaned])
         self._record_file_errors(refused)
         await self.save()
 
@@ -128,17 +129,15 @@ class FolderSync:
             return []
         before, warned = dict(self.broken), set(self.warnings)
         plan = self._plan()
-        kinds = {one.schedule_id: one.kind for one in plan.identities}
-        gone = {
-            key: tracked for key in plan.forgotten if (tracked := self._mirror.tracked_schedules.get(key)) is not None
-        }
+        schedules = self._mirror.tracked_schedules
+        gone = {key: schedules[key] for key in plan.forgotten if key in schedules}
         refused = await self._execute(plan)
         accepted = [one for one in plan.wanted if one.identity.path not in refused]
         await self._refresh_schedules(accepted)
-        rewritten = [key for key, kind in kinds.items() if kind is Kind.RECREATED]
+        rewritten = [one.schedule_id for one in plan.identities if one.kind is Kind.RECREATED]
         for key in {*(one.identity.schedule_id for one in accepted), *rewritten}:
-            if (tracked := self._mirror.tracked_schedules.get(key)) is not None:
-                self._mirror.write(tracked, on_disk=None)
+            if key in schedules:
+                self._mirror.write(schedules[key], on_disk=None)
         await self._sync_webhooks(plan, [one.identity.schedule_id for one in accepted])
         self._record_file_errors(refused)
         if accepted or plan.forgotten:
@@ -146,8 +145,12 @@ class FolderSync:
         return [
             *(WarningRaised(message=one) for one in self.warnings if one not in warned),
             *self._file_events(before),
-            *(_changed(one.identity, kinds[one.identity.schedule_id]) for one in accepted if one.names),
-            *(_removed(tracked) for key, tracked in gone.items() if key not in self._mirror.tracked_schedules),
+            *(
+                _changed(one.identity, "added" if one.identity.kind in ADDED else "updated")
+                for one in accepted
+                if one.names
+            ),
+            *(_changed(tracked, "removed") for key, tracked in gone.items() if key not in schedules),
         ]
 
     def write_states(self, *, keep_newer: bool = False) -> None:
@@ -273,23 +276,22 @@ class FolderSync:
             tracked.title, tracked.config = pipeline.title, config_of(pipeline)
 
     async def _forget(self, plan: Plan, refused: Mapping[str, str]) -> None:
-        """Drop removed pipelines, except those whose replacement the server refused."""
+        """Drop removed pipelines, except those whose replacement the server refused.
+
+        Schedules and jobs that are missing, or in use elsewhere, are skipped.
+        """
         known = self._known()
         untouched = {one.identity.schedule_id for one in plan.wanted if one.identity.path in refused}
         untouched |= {key for key in plan.forgotten if known[key].path in refused}
-        await self._drop(plan, untouched)
-        for key in plan.forgotten:
-            if key not in untouched:
-                self._unscheduled.pop(key, None)
-                self._mirror.remove(key)
-
-    async def _drop(self, plan: Plan, untouched: set[str]) -> None:
-        """Delete stale schedules and jobs. Objects that are missing, or in use elsewhere, are skipped."""
         for name in plan.dropped_schedules:
             if name not in untouched and name.removesuffix("-event") not in untouched:
                 await self._delete_schedule(self._server_ids.pop(name, name))
         for job, tenant in plan.dropped_jobs.items():
             await self._delete_job(job, tenant)
+        for key in plan.forgotten:
+            if key not in untouched:
+                self._unscheduled.pop(key, None)
+                self._mirror.remove(key)
 
     async def _delete_from_previous_tenant(self, wanted: DesiredPipeline) -> None:
         """Delete the objects of a pipeline that moved to another tenant."""
@@ -316,11 +318,7 @@ class FolderSync:
 
     async def _refresh_schedules(self, accepted: Sequence[DesiredPipeline]) -> None:
         """Fetch the schedules that were just applied, and their past runs."""
-        names = [name for one in accepted for name in one.names]
-        if len(names) >= LIST_THRESHOLD:
-            self._update_views([view async for view in self._client.schedules()])
-        else:
-            self._update_views([await self._client.schedule(self._server_ids[name]) for name in names])
+        await self._mirror.read_schedules([self._server_ids[name] for one in accepted for name in one.names])
         for one in accepted:
             if one.is_missing and (tracked := self._mirror.tracked_schedules.get(one.identity.schedule_id)) is not None:
                 await self._mirror.note_past_runs(tracked)
@@ -338,13 +336,6 @@ class FolderSync:
             warnings += await self._webhooks.follow(key, pipeline)
         self.warnings = (*self.warnings, *warnings)
 
-    def _orphaned_webhook_keys(self) -> list[str]:
-        return (
-            []
-            if self._scan.unreadable
-            else self._webhooks.orphaned_keys([*self._mirror.tracked_schedules, *self._unscheduled])
-        )
-
     # errors and warnings
 
     def _record_file_errors(self, refused: dict[str, str]) -> None:
@@ -354,41 +345,31 @@ class FolderSync:
     def _file_warnings(self) -> list[str]:
         pipelines = [scanned.pipeline for scanned in self._scan.scanned.values() if scanned.pipeline is not None]
         ignored_fields = [fault for pipeline in pipelines for fault in pipeline.warnings]
-        unknown_upstreams = unknown_afters(
-            pipelines, {scanned.found.pipeline_id for scanned in self._scan.scanned.values()}
-        )
-        return [f"{fault.where}: {fault.why}" for fault in (*ignored_fields, *unknown_upstreams)]
+        ids = {scanned.found.pipeline_id for scanned in self._scan.scanned.values()}
+        return [f"{fault.where}: {fault.why}" for fault in (*ignored_fields, *unknown_afters(pipelines, ids))]
 
     def _file_events(self, before: dict[str, str]) -> list[FolderEvent]:
         used = self._scheduled() | {known.path for known in self._unscheduled.values()}
-        events: list[FolderEvent] = [
-            FileBroken(file=file_of(path), errors=errors, keeps_running=path in used)
-            for path, errors in self.broken.items()
-            if before.get(path) != errors
+        fixed = [path for path in before if path not in self.broken and path in self._scan.scanned]
+        return [
+            *(
+                FileBroken(file=file_of(path), errors=errors, keeps_running=path in used)
+                for path, errors in self.broken.items()
+                if before.get(path) != errors
+            ),
+            *(FileFixed(file=file_of(path)) for path in fixed),
         ]
-        events += [
-            FileFixed(file=file_of(path)) for path in before if path not in self.broken and path in self._scan.scanned
-        ]
-        return events
 
     def _known(self) -> dict[str, IndexEntry]:
-        return {
-            **self._unscheduled,
-            **{key: tracked.known() for key, tracked in self._mirror.tracked_schedules.items()},
-        }
+        return self._unscheduled | {key: one.known() for key, one in self._mirror.tracked_schedules.items()}
 
     def _scheduled(self) -> set[str]:
         """The paths of scheduled pipelines."""
         return {tracked.path for tracked in self._mirror.tracked_schedules.values()}
 
 
-def _changed(identity: Identity, kind: Kind) -> ScheduleChanged:
-    change: Literal["added", "updated"] = "added" if kind in ADDED else "updated"
-    return ScheduleChanged(schedule_id=identity.schedule_id, pipeline_id=identity.pipeline_id, change=change)
-
-
-def _removed(tracked: TrackedSchedule) -> ScheduleChanged:
-    return ScheduleChanged(schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, change="removed")
+def _changed(schedule: Identity | TrackedSchedule, change: Literal["added", "updated", "removed"]) -> ScheduleChanged:
+    return ScheduleChanged(schedule_id=schedule.schedule_id, pipeline_id=schedule.pipeline_id, change=change)
 
 
 def _format_refusal(pipeline: Pipeline, problem: Problem) -> str:

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import zip_longest
 
 import msgspec
-from msgspec.structs import replace
 
 from mainspring.client.client import Client
 from mainspring.client.responses import error_of_problem
@@ -18,7 +17,6 @@ from mainspring.definitions.pipeline_file import Pipeline, locate_faults
 from mainspring.folder.deployment import change_of, item_of, label_filter, pipeline_of, plan_webhooks, stale_schedules
 from mainspring.folder.shared_groups import define_group, key_of, wanted_groups
 from mainspring.protocol.errors import Conflict, Forbidden, MainspringError, Refused
-from mainspring.protocol.rest.admin import WebhookView
 from mainspring.protocol.rest.apply import ApplyItemResult
 from mainspring.protocol.rest.runs import JobView
 
@@ -75,11 +73,10 @@ class FolderDeployment:
         found: list[PruneCandidate] = []
         for job in jobs:
             pipeline = pipeline_of(job, self._pipelines)
+            is_gone = pipeline is None
             gone = tuple(stale_schedules(schedules[job.tenant], pipeline, job.name))
-            if gone or pipeline is None:
-                found.append(
-                    PruneCandidate(tenant=job.tenant, job=job.name, schedules=gone, includes_job=pipeline is None)
-                )
+            if gone or is_gone:
+                found.append(PruneCandidate(tenant=job.tenant, job=job.name, schedules=gone, includes_job=is_gone))
         return found
 
     def _deployed_jobs(self) -> list[JobView]:
@@ -109,9 +106,8 @@ class FolderDeployment:
                 yield DeployResult(pipeline=pipeline.id, change=REFUSED, detail="the server returned no result for it")
             else:
                 key = key_of(pipeline)
-                row = self._row(pipeline, line, webhook_results, parts.get(pipeline.id))
-                refusal = None if key is None else group_errors[key]
-                yield row if refusal is None else _with_group_error(row, refusal)
+                group_error = None if key is None else group_errors[key]
+                yield self._row(pipeline, line, webhook_results, parts.get(pipeline.id), group_error)
         for one in gone or ():
             if one.includes_job:
                 refusal = self._try(partial(self._delete, one))
@@ -133,23 +129,19 @@ class FolderDeployment:
         """Sync the webhooks of `notify`. Return the jobs whose webhooks changed, with the error if that failed."""
         pipelines = list(self._pipelines.values())
         try:
-            plan = plan_webhooks(pipelines, self._webhooks(), self._label, prune=prune)
+            existing = {found.id: found for tenant in self._tenants for found in self._clients(tenant).webhooks()}
+            missing, stale = plan_webhooks(pipelines, existing.values(), self._label, prune=prune)
         except Forbidden as forbidden:
             # A deployer who may not list webhooks never created one: only pipelines with `notify` are affected.
             return {pipeline.id: forbidden for pipeline in pipelines if pipeline.notices}
         touched: dict[str, MainspringError | None] = {}
-        for request in plan.missing:
+        for request in missing:
             error = self._try(partial(self._clients(request.tenant).create_webhook, request))
             touched[request.job] = touched.get(request.job) or error
-        for webhook in plan.stale:
+        for webhook in stale:
             error = self._try(partial(self._clients(webhook.tenant).delete_webhook, webhook.id))
             touched[webhook.job] = touched.get(webhook.job) or error
         return touched
-
-    def _webhooks(self) -> list[WebhookView]:
-        """Webhooks of all tenants that have pipelines in the folder. Raises Forbidden."""
-        found = {webhook.id: webhook for tenant in self._tenants for webhook in self._clients(tenant).webhooks()}
-        return list(found.values())
 
     def _try(self, action: Callable[[], object]) -> MainspringError | None:
         if self._dry_run:
@@ -166,6 +158,7 @@ class FolderDeployment:
         line: ApplyItemResult,
         webhook_results: dict[str, MainspringError | None],
         gone: PruneCandidate | None,
+        group_error: MainspringError | None,
     ) -> DeployResult:
         """Build the result of a pipeline, after deleting its stale schedules."""
         refusals: list[str] = []
@@ -182,6 +175,8 @@ class FolderDeployment:
         webhook_error = webhook_results.get(pipeline.id)
         if webhook_error is not None:
             refusals.append(f"notifications were not set up: {webhook_error}")
+        if group_error is not None:
+            refusals.append(f"its concurrency group was not defined: {group_error}")
         change = change_of(line.change, schedules, others_changed=pipeline.id in webhook_results)
         return DeployResult(
             pipeline=pipeline.id,
@@ -190,9 +185,3 @@ class FolderDeployment:
             schedules=schedules,
             detail="\n".join(refusals),
         )
-
-
-def _with_group_error(row: DeployResult, refusal: MainspringError) -> DeployResult:
-    """The result of a pipeline whose concurrency group could not be defined."""
-    detail = "\n".join(filter(None, [row.detail, f"its concurrency group was not defined: {refusal}"]))
-    return replace(row, change=REFUSED, detail=detail)

@@ -32,13 +32,6 @@ _CREATED, _UNCHANGED = "created", "unchanged"
 _EVENT = "-event"
 
 
-class WebhookPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Webhooks to create, and webhooks to delete."""
-
-    missing: tuple[WebhookRequest, ...]
-    stale: tuple[WebhookView, ...]
-
-
 def folder_label(name: str) -> str:
     """Return a folder's name as a label value."""
     return job_name(name)[:MAX_LABEL_LENGTH].rstrip("-.") or "pipelines"
@@ -111,10 +104,10 @@ def stale_schedules(existing: Iterable[ScheduleView], pipeline: Pipeline | None,
 
 def plan_webhooks(
     pipelines: Sequence[Pipeline], existing: Iterable[WebhookView], label: str, *, prune: bool
-) -> WebhookPlan:
-    """Plan the webhooks of these pipelines. Only webhooks with this folder's label are considered.
+) -> tuple[list[WebhookRequest], list[WebhookView]]:
+    """Return the webhooks to create for these pipelines, and those to delete.
 
-    With `prune`, webhooks of removed pipelines are stale too.
+    Only webhooks with this folder's label are considered. With `prune`, those of removed pipelines are deleted too.
     """
     note = webhook_note(label)
     jobs = {pipeline.id for pipeline in pipelines}
@@ -132,7 +125,7 @@ def plan_webhooks(
             missing.remove(same)
         elif webhook.job in jobs or prune:
             stale.append(webhook)
-    return WebhookPlan(missing=tuple(missing), stale=tuple(stale))
+    return missing, stale
 
 
 def _matches(webhook: WebhookView, request: WebhookRequest) -> bool:

@@ -141,9 +141,8 @@ def walk(root: Path, names: frozenset[str]) -> Iterator[Listing]:
             if _is_utf8(name):
                 waiting.append((name if path == ROOT else f"{path}/{name}", depth + 1))
             else:
-                yield Listing(
-                    path=path, fault=f"the name of {root / path}/{_printable(name)} is not UTF-8: it is ignored"
-                )
+                printable = name.encode("utf-8", "replace").decode("utf-8")
+                yield Listing(path=path, fault=f"the name of {root / path}/{printable} is not UTF-8: it is ignored")
 
 
 def is_ignored(name: str) -> bool:
@@ -154,10 +153,6 @@ def is_ignored(name: str) -> bool:
 def _is_utf8(name: str) -> bool:
     """Whether a name is UTF-8: Python decodes other bytes to surrogates, which can't be written or sent."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _list_directory(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[str]]:

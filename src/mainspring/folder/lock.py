@@ -80,7 +80,7 @@ class FolderLock:
 
     def renew(self) -> bool:
         """Write a heartbeat. False: the lock was lost, and the scheduler must stop at once."""
-        if self._file is None or self._record is None or not self._is_ours():
+        if self._file is None or self._record is None or not self._is_ours(self._file, self._record):
             return False
         self._record = msgspec.structs.replace(self._record, heartbeat=self._clock.wall())
         try:
@@ -92,10 +92,10 @@ class FolderLock:
 
     def release(self) -> None:
         """Unlock the folder. Does nothing if the lock was lost or never acquired."""
-        if self._file is None:
+        if self._file is None or self._record is None:
             return
         try:
-            if self._is_ours():
+            if self._is_ours(self._file, self._record):
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             # The kernel releases its lock anyway, so no process on this host has to wait.
@@ -116,7 +116,7 @@ class FolderLock:
                 raise self._locked_error(record)
             if not self._is_at_path(file):
                 return
-            if record is not None and (self._is_fresh_on_other_host(record) or self._is_alive_here(record)):
+            if record is not None and self._is_alive(record):
                 raise self._locked_error(record)
             self._path.unlink(missing_ok=True)
             _log_takeover(self._path, record)
@@ -155,9 +155,8 @@ class FolderLock:
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             try:
-                file = os.open(
-                    self._path, os.O_RDWR | flags
-                )  # a kernel lock on a network file system needs write access
+                # A kernel lock on a network file system needs write access.
+                file = os.open(self._path, os.O_RDWR | flags)
             except (PermissionError, IsADirectoryError):
                 file = os.open(self._path, os.O_RDONLY | flags)  # enough to read the holder
         except FileNotFoundError:
@@ -181,11 +180,8 @@ class FolderLock:
             if error.errno not in _NO_LOCK_ERRORS:
                 raise
             if self._has_kernel_locks:
-                log.warning(
-                    "lock.by_heartbeat_only",
-                    path=str(self._path),
-                    because=f"the file system has no locks ({error.strerror})",
-                )
+                because = f"the file system has no locks ({error.strerror})"
+                log.warning("lock.by_heartbeat_only", path=str(self._path), because=because)
             self._has_kernel_locks = False
         return True
 
@@ -196,28 +192,23 @@ class FolderLock:
             return False
         return os.path.samestat(os.fstat(file), there)
 
-    def _is_ours(self) -> bool:
-        if self._file is None or self._record is None:
-            return False
+    def _is_ours(self, file: int, written: LockRecord) -> bool:
         try:
-            if not self._is_at_path(self._file):
+            if not self._is_at_path(file):
                 return False
-            record = _read(self._file)
+            record = _read(file)
         except OSError as error:
             # A disk error does not tell who holds the lock: the next heartbeat checks again.
             log.warning("lock.not_seen", path=str(self._path), error=error.strerror)
             return True
-        return record is not None and _same_holder(record, self._record)
+        return record is not None and _same_holder(record, written)
 
-    def _is_fresh_on_other_host(self, record: LockRecord) -> bool:
-        """Whether another host wrote a recent heartbeat. One in the future (clock skew) counts as recent."""
-        return record.hostname != _hostname() and self._clock.wall() - record.heartbeat < self._stale
-
-    def _is_alive_here(self, record: LockRecord) -> bool:
-        """Whether a live process of this host holds it. Only checked without kernel locks."""
-        if self._has_kernel_locks or record.hostname != _hostname() or record.pid == os.getpid():
-            return False
-        return _is_process_alive(record)
+    def _is_alive(self, record: LockRecord) -> bool:
+        """Whether the holder is alive, although its kernel lock is free or not visible here."""
+        if record.hostname != _hostname():
+            # A heartbeat in the future (clock skew) counts as recent.
+            return self._clock.wall() - record.heartbeat < self._stale
+        return not self._has_kernel_locks and record.pid != os.getpid() and _is_process_alive(record)
 
     def _locked_error(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
@@ -288,11 +279,11 @@ def _write(file: int, record: LockRecord) -> None:
 
 
 def _read(file: int) -> LockRecord | None:
-    """Read a lock's record; None if it is not one."""
     return _decode(os.pread(file, _FILE_BYTES + 1, 0))
 
 
 def _decode(data: bytes) -> LockRecord | None:
+    """Decode a lock's record; None if it is not one."""
     try:
         record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -301,11 +292,8 @@ def _decode(data: bytes) -> LockRecord | None:
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
-    return (one.pid, one.hostname, safe_files.format_time(one.started_at)) == (
-        other.pid,
-        other.hostname,
-        safe_files.format_time(other.started_at),
-    )
+    starts = {safe_files.format_time(record.started_at) for record in (one, other)}
+    return (one.pid, one.hostname) == (other.pid, other.hostname) and len(starts) == 1
 
 
 def _hostname() -> str:

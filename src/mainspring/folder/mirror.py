@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from mainspring.client.aio.client import AsyncClient
 from mainspring.folder import discover
@@ -37,10 +39,11 @@ from mainspring.protocol.rest.runs import RunView, TaskView
 from mainspring.protocol.rest.schedules import ScheduleView
 
 log = structlog.get_logger()
+_T = TypeVar("_T")
 
 MAX_TASKS = 1_000
 """Tasks of a run that are read for its error and its outputs."""
-LIST_THRESHOLD = 20
+_LIST_THRESHOLD = 20
 """From this many schedules on, they are listed instead of fetched one by one."""
 MAX_UNCOUNTED_RUNS = 100
 """Runs of one schedule that are counted after a restart."""
@@ -50,6 +53,16 @@ _GATHER_SECONDS = 0.03
 _RETRY_SECONDS = 1.0
 _OVERDUE_SECONDS = 0.2
 _MARGIN = timedelta(minutes=1)
+
+
+async def when_available(request: Callable[[], Awaitable[_T]], clock: Clock) -> _T:
+    """Send a request to the server, and again while it is unavailable."""
+    while True:
+        try:
+            return await request()
+        except Unavailable as error:
+            log.debug("folder.server_unavailable", error=str(error))
+            await clock.sleep(_RETRY_SECONDS)
 
 
 class Mirror:
@@ -62,9 +75,8 @@ class Mirror:
         self.tracked_schedules: dict[str, TrackedSchedule] = {}
         """By scheduleId."""
         self._by_server_id: dict[str, TrackedSchedule] = {}
-        self._runs: dict[str, dict[str, None]] = {}
-        """Runs to query, by the server's id of their schedule."""
-        self._touched: set[str] = set()
+        self._notes: dict[str, dict[str, None]] = {}
+        """Schedules to query, by the server's id, each with its runs to query."""
         self._wake = asyncio.Event()
         self._sync_lock = asyncio.Lock()
         self.is_unsaved = False
@@ -74,12 +86,13 @@ class Mirror:
 
     def note_run(self, schedule: str, run: str) -> None:
         """Note that a run changed. `schedule` is the server's id."""
-        self._runs.setdefault(schedule, {})[run] = None
+        self._notes.setdefault(schedule, {})[run] = None
         self._wake.set()
 
     def note_schedules(self, schedules: Iterable[str]) -> None:
         """Note that schedules changed."""
-        self._touched.update(schedules)
+        for schedule in schedules:
+            self._notes.setdefault(schedule, {})
         self._wake.set()
 
     # tracked schedules
@@ -88,12 +101,10 @@ class Mirror:
         """Start tracking a schedule."""
         self.tracked_schedules[tracked.schedule_id] = tracked
 
-    def remove(self, schedule_id: str) -> TrackedSchedule | None:
+    def remove(self, schedule_id: str) -> None:
         """Stop tracking a schedule."""
         tracked = self.tracked_schedules.pop(schedule_id, None)
-        for server_id in [one for one, its in self._by_server_id.items() if its is tracked]:
-            del self._by_server_id[server_id]
-        return tracked
+        self._by_server_id = {one: its for one, its in self._by_server_id.items() if its is not tracked}
 
     def forget(self, server_id: str) -> None:
         """Drop a server schedule that is no longer tracked."""
@@ -123,10 +134,7 @@ class Mirror:
             await self._wait()
             await self._clock.sleep(_GATHER_SECONDS)
             try:
-                await self.flush()
-            except Unavailable as error:
-                log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
+                await when_available(self.flush, self._clock)
             except MainspringError:
                 # The notes are lost for the state files, not on the server: the next note catches up.
                 log.exception("folder.not_mirrored")
@@ -134,16 +142,14 @@ class Mirror:
     async def flush(self) -> None:
         """Process all pending notes. Raises Unavailable, and keeps the notes."""
         async with self._sync_lock:
-            runs, self._runs = self._runs, {}
-            touched, self._touched = self._touched, set()
+            notes, self._notes = self._notes, {}
             try:
-                await self._sync(touched, runs)
+                await self._sync(notes)
             except (Unavailable, asyncio.CancelledError):
                 # Retried when the server is available, or by the next process.
-                self.note_schedules(touched)
-                for schedule, ids in runs.items():
-                    for run in ids:
-                        self.note_run(schedule, run)
+                self.note_schedules(notes)
+                for schedule, runs in notes.items():
+                    self._notes[schedule].update(runs)
                 raise
 
     async def _wait(self) -> None:
@@ -169,14 +175,14 @@ class Mirror:
                 if running.due_at is not None and running.due_at <= now:
                     self.note_run(server_id, run_id)
 
-    async def _sync(self, touched: set[str], runs: dict[str, dict[str, None]]) -> None:
-        known = [one for one in (touched | runs.keys()) if one in self._by_server_id]
+    async def _sync(self, notes: Mapping[str, Mapping[str, None]]) -> None:
+        known = [one for one in notes if one in self._by_server_id]
         await self.read_schedules(known)
         tracked_schedules: dict[str, tuple[TrackedSchedule, dict[str, None]]] = {}
         for server_id in known:
             tracked = self._by_server_id.get(server_id)
             if tracked is not None:
-                tracked_schedules.setdefault(tracked.schedule_id, (tracked, {}))[1].update(runs.get(server_id, {}))
+                tracked_schedules.setdefault(tracked.schedule_id, (tracked, {}))[1].update(notes[server_id])
         semaphore = asyncio.Semaphore(_CONCURRENCY)
 
         async def follow(tracked: TrackedSchedule, ids: Iterable[str]) -> None:
@@ -193,7 +199,7 @@ class Mirror:
 
     async def read_schedules(self, server_ids: Sequence[str]) -> None:
         """Fetch these schedules."""
-        if len(server_ids) >= LIST_THRESHOLD:
+        if len(server_ids) >= _LIST_THRESHOLD:
             async for view in self._client.schedules():
                 self.update_view(view)
             return
@@ -228,7 +234,11 @@ class Mirror:
         if tracked.has_counted(run):
             tracked.running.pop(run.id, None)
             return []
-        events: list[FolderEvent] = [] if running is not None else [_start(tracked, run)]
+        events: list[FolderEvent] = []
+        if running is None:
+            events.append(
+                ExecutionStart(schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id)
+            )
         reported = 0 if running is None else running.reported_attempts
         tasks: list[TaskView] = []
         if has_ended or run.retries or state_view.is_paused(run):
@@ -254,7 +264,8 @@ class Mirror:
         is_here = not discover.is_behind_symlink(self._root, tracked.path)
         if is_here and outcome.result_file is None:
             file = result_files.result_of(run.id, tracked.pipeline_id, run.state, record, outcome.outputs)
-            record = state_view.with_result(record, result_files.write_result(directory, file))
+            if (written := result_files.write_result(directory, file)) is not None:
+                record = replace(record, result_file=written)
         if is_here:
             result_files.delete_old(directory)
         tracked.tally = state_view.count(tracked.tally, run, record, max_history=self._max_history)
@@ -331,10 +342,6 @@ def _disabled_warnings(tracked: TrackedSchedule, previous: ScheduleState) -> lis
         return []
     message = f"{tracked.pipeline_id} was disabled: {view.because}. To resume: mainspring resume {tracked.pipeline_id}"
     return [WarningRaised(message=message)]
-
-
-def _start(tracked: TrackedSchedule, run: RunView) -> ExecutionStart:
-    return ExecutionStart(schedule_id=tracked.schedule_id, pipeline_id=tracked.pipeline_id, run_id=run.id)
 
 
 def _retried(tracked: TrackedSchedule, run: RunView, number: int, error: str) -> ExecutionError:

@@ -153,7 +153,7 @@ def new_schedule_id(pipeline_id: str, taken: Iterable[str], random: Random) -> s
 def definitions(pipeline: Pipeline, schedule_id: str) -> list[tuple[str, bytes]]:
     """Return the schedules of a pipeline as applied on the server: names and definitions."""
     named = [replace(spec, name=_name(spec, pipeline, schedule_id)) for spec in pipeline.schedules]
-    return [(spec.name, encode_schedule(_stored(spec))) for spec in named]
+    return [(spec.name, encode_schedule(msgspec.json.encode(spec).decode())) for spec in named]
 
 
 def reconcile(snapshot: FolderSnapshot, random: Random) -> Plan:
@@ -369,7 +369,3 @@ def _digest(pipeline: Pipeline, schedules: Sequence[tuple[str, bytes]]) -> str:
 
 def _name(spec: ScheduleSpec, pipeline: Pipeline, schedule_id: str) -> str:
     return f"{schedule_id}{spec.name.removeprefix(pipeline.id)}"
-
-
-def _stored(spec: ScheduleSpec) -> str:
-    return msgspec.json.encode(spec).decode()

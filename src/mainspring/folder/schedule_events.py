@@ -44,34 +44,33 @@ class PipelineExecutionResult(msgspec.Struct, frozen=True, kw_only=True, rename=
     """In milliseconds."""
 
 
-class ExecutionStart(FolderEvent, frozen=True, kw_only=True):
+class ExecutionEvent(FolderEvent, frozen=True, kw_only=True):
+    """Base of the events of runs."""
+
+    schedule_id: str
+    pipeline_id: str
+    run_id: str
+
+
+class ExecutionStart(ExecutionEvent, frozen=True, kw_only=True):
     """A run started."""
 
     event: ClassVar[str] = "execution:start"
-    schedule_id: str
-    pipeline_id: str
-    run_id: str
 
 
-class ExecutionComplete(FolderEvent, frozen=True, kw_only=True):
+class ExecutionComplete(ExecutionEvent, frozen=True, kw_only=True):
     """A run succeeded."""
 
     event: ClassVar[str] = "execution:complete"
-    schedule_id: str
-    pipeline_id: str
-    run_id: str
     result: PipelineExecutionResult
     duration: int
     """In milliseconds."""
 
 
-class ExecutionError(FolderEvent, frozen=True, kw_only=True):
+class ExecutionError(ExecutionEvent, frozen=True, kw_only=True):
     """An attempt of a run failed, or the run failed."""
 
     event: ClassVar[str] = "execution:error"
-    schedule_id: str
-    pipeline_id: str
-    run_id: str
     error: str
     will_retry: bool
     retry_attempt: int = 0
@@ -120,4 +119,4 @@ class WarningRaised(FolderEvent, frozen=True, kw_only=True):
     message: str
 
 
-EVENTS = tuple(kind.event for kind in FolderEvent.__subclasses__())
+EVENTS = tuple(kind.event for kind in (*ExecutionEvent.__subclasses__(), *FolderEvent.__subclasses__()) if kind.event)

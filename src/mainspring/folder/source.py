@@ -22,7 +22,7 @@ from mainspring.client.aio.client import AsyncClient
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.folder.apply import FolderSync
 from mainspring.folder.info import ScheduleInfo
-from mainspring.folder.mirror import MAX_TASKS, Mirror, result_of
+from mainspring.folder.mirror import MAX_TASKS, Mirror, result_of, when_available
 from mainspring.folder.scan import file_of
 from mainspring.folder.schedule_events import FolderEvent, PipelineExecutionResult
 from mainspring.folder.state import state_view
@@ -32,15 +32,12 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
 from mainspring.protocol.ids import entropy
 
-__all__ = ["FolderSource", "FolderSummary", "ScheduleInfo"]
-
 log = structlog.get_logger()
 
 _SAVE_SECONDS = 1.0
 """The index is written with this delay; the server still has what is lost by a crash."""
 _SAVE_SHARE = 50
 """Writing the index takes at most a fiftieth of the time: slow writes are less frequent."""
-_RETRY_SECONDS = 1.0
 
 
 class FolderSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,27 +114,21 @@ class FolderSource:
 
     def schedules(self) -> list[ScheduleInfo]:
         """All schedules of the folder, sorted by pipeline id."""
-        return [
-            self._info(tracked)
-            for tracked in sorted(self._mirror.tracked_schedules.values(), key=lambda one: one.pipeline_id)
-        ]
+        ordered = sorted(self._mirror.tracked_schedules.values(), key=lambda one: one.pipeline_id)
+        return [self._info(one) for one in ordered]
 
     def find(self, reference: str) -> ScheduleInfo:
         """Find a schedule by scheduleId, pipelineId or a unique prefix. Raises NotFound."""
-        tracked_schedules = self._mirror.tracked_schedules
-        exact = [
-            tracked for tracked in tracked_schedules.values() if reference in (tracked.schedule_id, tracked.pipeline_id)
-        ]
-        begun = [
-            tracked for tracked in tracked_schedules.values() if reference and tracked.schedule_id.startswith(reference)
-        ]
-        for found in (exact, begun):
+        schedules = self._mirror.tracked_schedules.values()
+        exact = [one for one in schedules if reference in (one.schedule_id, one.pipeline_id)]
+        prefixed = [one for one in schedules if reference and one.schedule_id.startswith(reference)]
+        for found in (exact, prefixed):
             if len(found) == 1:
                 return self._info(found[0])
-        if len(begun) > 1:
-            names = ", ".join(sorted(tracked.schedule_id for tracked in begun)[:3])
-            raise NotFound(f"{reference} is ambiguous, {len(begun)} schedules match: {names}, ..")
-        known = [name for tracked in tracked_schedules.values() for name in (tracked.schedule_id, tracked.pipeline_id)]
+        if len(prefixed) > 1:
+            names = ", ".join(sorted(one.schedule_id for one in prefixed)[:3])
+            raise NotFound(f"{reference} is ambiguous, {len(prefixed)} schedules match: {names}, ..")
+        known = [name for one in schedules for name in (one.schedule_id, one.pipeline_id)]
         raise NotFound(f"no schedule {reference}{did_you_mean(reference, known)}")
 
     def server_id(self, reference: str) -> str:
@@ -186,33 +177,21 @@ class FolderSource:
                 await self._follow(paths)
 
     async def _follow(self, paths: frozenset[str] | None) -> None:
-        while True:
-            try:
-                events = await self._sync.sync_changes(paths)
-            except Unavailable as error:
-                log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-                continue
-            except (MainspringError, OSError) as error:
-                # The server keeps its last state; the next change is synced again.
-                log.exception("folder.not_followed", error=str(error))
-                return
-            for event in events:
-                self._emit(event)
+        try:
+            events = await when_available(lambda: self._sync.sync_changes(paths), self._clock)
+        except (MainspringError, OSError) as error:
+            # The server keeps its last state; the next change is synced again.
+            log.exception("folder.not_followed", error=str(error))
             return
+        for event in events:
+            self._emit(event)
 
     async def _follow_server(self) -> None:
         """Count runs that ended while no scheduler ran, then mirror changes, so that totals never shrink."""
-        while not self._caught_up.is_set():
-            try:
-                await self._mirror.catch_up(self._sync.counted_until)
-            except Unavailable as error:
-                log.debug("folder.server_unavailable", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-            else:
-                self._sync.is_caught_up = True
-                self._sync.write_states()
-                self._caught_up.set()
+        await when_available(lambda: self._mirror.catch_up(self._sync.counted_until), self._clock)
+        self._sync.is_caught_up = True
+        self._sync.write_states()
+        self._caught_up.set()
         await self._mirror.work()
 
     async def _save_periodically(self) -> None:

@@ -64,9 +64,8 @@ class Watcher:
                 ...
 
     No change after entering the `async with` is missed. Each set has the paths of directories, as in
-    `discover.FoundPipeline`,
-    that were added or removed, or whose pipeline file or state file changed, including files that we wrote. A removed
-    directory is listed with all directories below it. `stop` ends the iterator.
+    `discover.FoundPipeline`, that were added or removed, or whose pipeline file or state file changed, including files
+    that we wrote. A removed directory is listed with all directories below it. `stop` ends the iterator.
     """
 
     def __init__(self, root: Path, clock: Clock) -> None:
@@ -177,13 +176,12 @@ class Watcher:
         self._notifications = _Notifications(self._root, self._watched, self._notify)
         await self._notifications.open()
         if self._notifications.failure is not None:
-            await self._switch_to_polling(self._notifications.failure)
+            log.warning(
+                "folder.polled", path=str(self._root), because=self._notifications.failure, seconds=POLL_SECONDS
+            )
+            await self._close_notifications()
+            self.polls = True
         self._notify(None)
-
-    async def _switch_to_polling(self, because: str) -> None:
-        await self._close_notifications()
-        self.polls = True
-        log.warning("folder.polled", path=str(self._root), because=because, seconds=POLL_SECONDS)
 
     async def _close_notifications(self) -> None:
         if self._notifications is not None:

@@ -11,6 +11,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from mainspring.background import wait_for
 from mainspring.protocol.errors import Overloaded
 from mainspring.shard.events import Event, WorkerHeartbeat
 
@@ -59,10 +60,7 @@ class Inbox:
         self.last_had_urgent = False
         if not len(self) and wait > 0:
             self._wakeup.clear()
-            try:
-                async with asyncio.timeout(wait):
-                    await self._wakeup.wait()
-            except TimeoutError:
+            if not await wait_for(self._wakeup, wait):
                 return []
         events = self.take_urgent(max_events)
         while self._ordinary and len(events) < max_events:

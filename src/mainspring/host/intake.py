@@ -52,8 +52,10 @@ class IntakeReader:
     """Reads the intake of one shard for its leader."""
 
     def __init__(
-        self, store: Intake, jobs: JobCache, inbox: Inbox, shard: str, store_time: Callable[[], datetime]
-    ) -> None:
+        self, store: Intake, jobs: JobCache, inbox: Inbox, shard: str, store_time: Callable[[], datetime], *,
+        memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None],
+    ) -> None:  # fmt: skip
+        """`memory` returns the shard's memory, and `hold` the priority from which on work is held, if any."""
         self._store = store
         self._jobs = jobs
         self._inbox = inbox
@@ -74,8 +76,8 @@ class IntakeReader:
         self._adopted: dict[str, None] = {}
         """Recently adopted runs."""
         self._is_reading = False
-        self._memory: Callable[[], ShardMemory] | None = None
-        self._hold: Callable[[], Priority | None] = lambda: None
+        self._memory = memory
+        self._hold = hold
         self._wake = asyncio.Event()
 
     def offer(self, runs: Sequence[Run]) -> bool:
@@ -109,8 +111,6 @@ class IntakeReader:
 
     def _have_capacity(self, runs: Sequence[Run]) -> bool:
         """Return whether the share of each run's tenant certainly has capacity for it."""
-        if self._memory is None:
-            return False
         marked = [run for run in runs if run.priority not in UNBOUNDED]
         if not marked:
             return True
@@ -137,15 +137,14 @@ class IntakeReader:
         if not self._is_reading:
             self._forget_committed()
 
-    async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
+    async def run(self) -> None:
         """Read until cancelled."""
-        self._memory, self._hold = memory, hold
         while True:
             self._wake.clear()
             self._has_new_work = False
             wait = POLL_SECONDS
             try:
-                if await self._read(memory(), hold()):
+                if await self._read():
                     continue
                 if not self._wake.is_set():
                     wait = await self._seconds_to_start()
@@ -155,12 +154,12 @@ class IntakeReader:
                 log.warning("intake.broken", shard=self._shard, fault=str(fault))
             await wait_for(self._wake, wait)
 
-    async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
+    async def _read(self) -> bool:
         """Hand over as many runs as there is capacity for; True if there were any, and there may be more."""
         self._forget_committed()
         self._is_reading = True
         try:
-            return await self._read_waiting(memory, hold)
+            return await self._read_waiting(self._memory(), self._hold())
         finally:
             self._is_reading = False
             offered, self._offered = self._offered, []
@@ -279,7 +278,7 @@ def _most_urgent(*priorities: Priority | None) -> Priority | None:
 
 
 def _skipped_priorities(waiting: list[Waiting], wants: list[IntakeRequest]) -> set[Priority]:
-    """Return the priorities of waiting tenants from whom nothing is requested."""
+    """Return the priorities of waiting tenants whose runs are not requested."""
     wanted = {(want.priority, want.tenant) for want in wants}
     return {one.priority for one in waiting if (one.priority, one.tenant) not in wanted}
 

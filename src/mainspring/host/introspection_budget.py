@@ -1,9 +1,8 @@
 """CPU budget of read-only introspection (why, what-if, status) on the leaders of one process.
 
 Introspection of a large pool takes up to some tenths of a second, during which no leader of the process decides
-anything. The time taken is a debt, paid off with PART of each second that passes. While the debt exceeds
-MAX_DEBT_SECONDS,
-requests are rejected with Overloaded. So leaders make progress however many requests arrive.
+anything. The time taken is a debt, paid off with SHARE of each second that passes. While the debt exceeds
+MAX_DEBT_SECONDS, requests are rejected with Overloaded. So leaders make progress however many requests arrive.
 """
 
 from __future__ import annotations

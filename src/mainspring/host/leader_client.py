@@ -158,7 +158,7 @@ async def _with_advice(found: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     except TimeoutError:
         return _without_advice(found)
     except Exception as fault:
-        # The diagnosis is valid without advice; the log says what failed.
+        # The diagnosis is valid without advice; the log has the error.
         log.exception("advice.failed", task=found.task, reason=found.reason, fault=repr(fault))
         return found
 

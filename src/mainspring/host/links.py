@@ -92,7 +92,7 @@ class Link:
         self._wake()
 
     def close(self) -> None:
-        """End the session. Unsent messages are dropped: the worker registers again and gets its state anew."""
+        """End the session. Unsent messages are dropped: the worker registers again and gets its state again."""
         self.closed = True
         self._out.clear()
         self._wake()
@@ -107,7 +107,7 @@ class Link:
         """
         if self.closed:
             raise Unavailable(f"worker {self.worker} is disconnected")
-        question = f"look-{next(self._numbers)}"
+        question = f"probe-{next(self._numbers)}"
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._probes[question] = waiting
         self.put(ProbeFile(question, path))
@@ -191,8 +191,8 @@ class Links:
 
     def take_heartbeats(self) -> list[str]:
         """Return the workers with a heartbeat since the last call."""
-        heard, self._heartbeats = self._heartbeats, set()
-        return sorted(heard)
+        workers, self._heartbeats = self._heartbeats, set()
+        return sorted(workers)
 
     def close(self, link: Link) -> None:
         """Close a link whose connection ended."""
@@ -210,13 +210,13 @@ class Links:
     def release(self, effect: Effect) -> None:
         """Send the message of an effect, or close its link."""
         match effect:
-            case Send():
+            case Send() | CloseLink():
                 link = self._links.get(effect.worker)
-                if link is not None and link.session == effect.session:
+                if link is None or link.session != effect.session:
+                    return
+                if isinstance(effect, Send):
                     self._send(link, effect.message)
-            case CloseLink():
-                link = self._links.get(effect.worker)
-                if link is not None and link.session == effect.session:
+                else:
                     self.close(link)
             case _:
                 pass
@@ -247,15 +247,7 @@ class Links:
 
 def registration(hello: Register) -> WorkerRegistered:
     """Translate the first message of a session."""
-    return WorkerRegistered(
-        worker=hello.worker,
-        session=hello.session,
-        offer=hello.offer,
-        labels=hello.labels,
-        zone=hello.zone,
-        version=hello.version,
-        holds=hello.holds,
-    )
+    return msgspec.convert(hello, WorkerRegistered, from_attributes=True)
 
 
 def events_of(worker: str, session: str, message: FromWorker) -> Iterator[Event]:
@@ -264,7 +256,7 @@ def events_of(worker: str, session: str, message: FromWorker) -> Iterator[Event]
         case Started():
             yield AttemptStarted(worker=worker, session=session, attempt=message.attempt)
         case Result():
-            yield _check(_ended(worker, session, message))
+            yield _attempt_ended(worker, session, message)
         case Received():
             yield AttemptsReceived(worker=worker, session=session, attempts=message.attempts)
         case Heartbeat():
@@ -275,7 +267,7 @@ def events_of(worker: str, session: str, message: FromWorker) -> Iterator[Event]
         case Refusal():
             yield AttemptReturned(worker=worker, session=session, attempt=message.attempt, refusal=message.why)
         case Checkpoint():
-            yield _check_checkpoint(worker, session, message)
+            yield _checkpoint_saved(worker, session, message)
         case Extend():
             yield ExtensionRequested(worker=worker, session=session, attempt=message.attempt, seconds=message.seconds)
         case Leaving():
@@ -288,8 +280,12 @@ def events_of(worker: str, session: str, message: FromWorker) -> Iterator[Event]
             raise Broken(f"{type(message).__name__} is not a message for a shard")
 
 
-def _check(event: AttemptEnded) -> Event:
-    """Reject a result that no store would accept here, where it affects no other event."""
+def _attempt_ended(worker: str, session: str, result: Result) -> Event:
+    """Translate a result. One that no store would accept is rejected here, where it affects no other event."""
+    event = AttemptEnded(
+        worker=worker, session=session, attempt=result.attempt, outcome=result.outcome, output=result.output,
+        error=result.error, artifacts=result.artifacts,
+    )  # fmt: skip
     for name, text in (("output", event.output), ("error", event.error)):
         fault = None if text is None else _fault(text, MAX_TEXT_BYTES)
         if fault is not None:
@@ -301,8 +297,8 @@ def _check(event: AttemptEnded) -> Event:
     return event
 
 
-def _check_checkpoint(worker: str, session: str, message: Checkpoint) -> Event:
-    """Reject a checkpoint that no store would accept; the attempt continues."""
+def _checkpoint_saved(worker: str, session: str, message: Checkpoint) -> Event:
+    """Translate a checkpoint. One that no store would accept is rejected; the attempt continues."""
     event = CheckpointSaved(worker=worker, session=session, attempt=message.attempt, document=message.document)
     fault = _fault(message.document, MAX_CHECKPOINT_BYTES)
     return event if fault is None else EventNotStorable(event=event, fault=f"its checkpoint {fault}")
@@ -321,15 +317,3 @@ def _fault(text: str, most: int) -> str | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return f"is not JSON: {error}"
     return None
-
-
-def _ended(worker: str, session: str, result: Result) -> AttemptEnded:
-    return AttemptEnded(
-        worker=worker,
-        session=session,
-        attempt=result.attempt,
-        outcome=result.outcome,
-        output=result.output,
-        error=result.error,
-        artifacts=result.artifacts,
-    )

@@ -33,6 +33,7 @@ from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from mainspring.background import BackgroundLoops, Loop
 from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules, rules_for
@@ -46,7 +47,6 @@ from mainspring.host.job_cache import JobCache
 from mainspring.host.links import Link, Links
 from mainspring.host.maintenance.worker_watch import record_heartbeats_loop
 from mainspring.host.pending_replies import PendingReplies
-from mainspring.host.row_lookups import look_up
 from mainspring.protocol.clock import Clock, StoreTime
 from mainspring.protocol.errors import Fenced, StaleWrite, Unavailable
 from mainspring.protocol.wire import FromWorker, Register
@@ -55,6 +55,7 @@ from mainspring.shard.events import (
     ActionRequest,
     Event,
     RulesChanged,
+    RunRows,
     RunUnreadable,
     SettingsChanged,
     StoreLagged,
@@ -102,7 +103,10 @@ class Leader:
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), scheduler_settings=scheduler_settings)
-        self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
+        self.intake = IntakeReader(
+            store, jobs, self.inbox, term.shard, self.time.now, memory=lambda: self.shard.memory,
+            hold=lambda: self.batch_sizer.hold,
+        )  # fmt: skip
         self._limits = ClusterLimits(store, clock, term, self.inbox)
         self._store = store
         self._clock = clock
@@ -174,7 +178,7 @@ class Leader:
             await self._load()
             self.is_ready = True
             loops: dict[str, Loop] = {
-                "intake": lambda: self.intake.run(lambda: self.shard.memory, lambda: self.batch_sizer.hold),
+                "intake": self.intake.run,
                 "heartbeats": lambda: record_heartbeats_loop(self._store, self._clock, self.links, self.term.shard),
                 "cluster_limits": lambda: self._limits.run(lambda: self.rules),
             }
@@ -258,7 +262,7 @@ class Leader:
         timer = self.shard.seconds_to_timer(self.time.now())
         if timer is None:
             return wait
-        # After the store's clock was set back our time stands still for a while, and a near timer stays near.
+        # After the store's clock was set back, our time does not advance for a while, and a near timer stays near.
         return min(wait, max(timer, MIN_WAIT_SECONDS) if timer > 0 else 0.0)
 
     async def _write(self, batch: Batch) -> None:
@@ -393,7 +397,31 @@ class Leader:
         """Read rows that were not in memory. All decisions are durable by then, so the answer stays valid."""
         await self._finish_write()
         lookups, self._lookups = self._lookups, []
-        return await self._read_with_retry(lambda: look_up(self._store, self._jobs, self.term.shard, lookups))
+        return await self._read_with_retry(lambda: self._with_rows(lookups))
+
+    async def _with_rows(self, lookups: Sequence[LookUpAttempt | LookUpRun]) -> list[Event]:
+        """Return the events of lookups with their rows attached. Raises Unavailable."""
+        reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
+        actions = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
+        events: list[Event] = []
+        if reports:
+            found = await self._store.find_attempts([report.attempt for report in reports])
+            recorded = {attempt.id: attempt for attempt in found}
+            events += [replace(report, looked_up=True, recorded=recorded.get(report.attempt)) for report in reports]
+        for action in actions:
+            events.append(replace(action, rows=await self._rows_of(action.run_id)))
+        return events
+
+    async def _rows_of(self, run_id: str) -> RunRows:
+        rows = await self._store.load_run(run_id)
+        if not rows.runs or rows.runs[0].shard != self.term.shard:
+            return RunRows()
+        run = rows.runs[0]
+        found, _ = await self._jobs.get([run.job_id])
+        return RunRows(
+            run=run, job=found.get(run.job_id), tasks=tuple(rows.tasks), bulk_operations=tuple(rows.bulk_operations),
+            checkpoints=tuple(rows.checkpoints),
+        )  # fmt: skip
 
     async def _read_with_retry(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Read from the store with retries, and keep the lease meanwhile."""

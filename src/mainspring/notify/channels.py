@@ -9,7 +9,7 @@
 
 Every fault is reported with its line. Lines are not quoted, so that a secret in the file does not end up in a log.
 
-To add a kind: its fields in `_FIELDS`, its factory in `_FACTORIES`, and docs/reference/alerts.md.
+To add a kind: its line in `_KINDS`, and docs/reference/alerts.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mainspring.core.model.alerts import AlertKind, Severity
 from mainspring.core.model.notices import AlertFilter
 from mainspring.definitions.files.sources import FileIssue, Node, parse, where
 from mainspring.egress.addresses import why_not_public
+from mainspring.egress.pinned import PinnedClient
 from mainspring.notify import apprise_channel
 from mainspring.notify.apprise_channel import AppriseChannel
 from mainspring.notify.email import Email, Encryption
@@ -41,6 +42,7 @@ Channel: TypeAlias = "Webhook | Email | AppriseChannel"
 
 MAX_CHANNELS = 100
 MAX_FILE_BYTES = 1024 * 1024
+_ALLOWED_BY = "the channel does not set `allow_private: true`"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _MAILBOX = re.compile(r"[^@<>\s]+@[^@<>\s]+|[^@<>\r\n]*<[^@<>\s]+@[^@<>\s]+>")
 _SMTP = re.compile(r"(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -55,11 +57,6 @@ class Kind(StrEnum):
 
 
 _FIELDS_OF_ALL = ("name", "kind", "tenant", "min_severity", "alerts")
-_FIELDS = {
-    Kind.WEBHOOK: ("url", "secret", "allow_private"),
-    Kind.EMAIL: ("smtp", "from", "to", "tls", "username", "password"),
-    Kind.APPRISE: ("url",),
-}
 
 
 def load_channels(path: Path, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
@@ -127,8 +124,9 @@ def _channel(name: str, fields: Fields, clock: Clock) -> Channel | None:
     )
     if kind is None:
         return None
-    fields.refuse_others([*_FIELDS_OF_ALL, *_FIELDS[kind]])
-    return _FACTORIES[kind](name, alert_filter, fields, clock)
+    create, own_fields = _KINDS[kind]
+    fields.refuse_others([*_FIELDS_OF_ALL, *own_fields])
+    return create(name, alert_filter, fields, clock)
 
 
 def _webhook(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock) -> Webhook | None:
@@ -142,7 +140,8 @@ def _webhook(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock)
             fields.add_fault("secret", str(refused))
     if url is None or secret is None or not fields.is_valid:
         return None
-    return Webhook(name, alert_filter, SignedPost(url, secret, clock, allow_private=bool(allow_private)))
+    client = PinnedClient(allow_private=bool(allow_private), allowed_by=_ALLOWED_BY)
+    return Webhook(name, alert_filter, SignedPost(client, url, secret, clock))
 
 
 def _url(fields: Fields, *, allow_private: bool) -> Secret | None:
@@ -197,9 +196,9 @@ def _email(name: str, alert_filter: AlertFilter, fields: Fields, clock: Clock) -
     if server is None or sender is None or encryption is None or not fields.is_valid:
         return None
     return Email(
-        name,
-        alert_filter,
-        clock,
+        name=name,
+        alert_filter=alert_filter,
+        clock=clock,
         host=server["host"].strip("[]"),
         port=int(server["port"]),
         sender=sender,
@@ -223,8 +222,9 @@ def _apprise(name: str, alert_filter: AlertFilter, fields: Fields, _clock: Clock
         return None
 
 
-_FACTORIES: dict[Kind, Callable[[str, AlertFilter, Fields, Clock], Channel | None]] = {
-    Kind.WEBHOOK: _webhook,
-    Kind.EMAIL: _email,
-    Kind.APPRISE: _apprise,
+_KINDS: dict[Kind, tuple[Callable[[str, AlertFilter, Fields, Clock], Channel | None], tuple[str, ...]]] = {
+    Kind.WEBHOOK: (_webhook, ("url", "secret", "allow_private")),
+    Kind.EMAIL: (_email, ("smtp", "from", "to", "tls", "username", "password")),
+    Kind.APPRISE: (_apprise, ("url",)),
 }
+"""How each kind is created, and its own fields."""

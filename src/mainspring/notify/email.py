@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from enum import StrEnum
 
 import aiosmtplib
+import msgspec
 
 from mainspring.core.model.notices import AlertFilter, Notice
 from mainspring.notify.render import text, title
@@ -31,66 +32,51 @@ class Encryption(StrEnum):
     NONE = "none"
 
 
-class Email:
+class Email(msgspec.Struct, frozen=True, kw_only=True):
     """A channel that sends email."""
 
-    def __init__(
-        self,
-        name: str,
-        alert_filter: AlertFilter,
-        clock: Clock,
-        *,
-        host: str,
-        port: int,
-        sender: str,
-        to: Sequence[str],
-        encryption: Encryption = Encryption.STARTTLS,
-        username: str | None = None,
-        password: Secret | None = None,
-        trust: ssl.SSLContext | None = None,
-    ) -> None:
-        self.name = name
-        self.alert_filter = alert_filter
-        self._clock = clock
-        self._host = host
-        self._port = port
-        self._sender = sender
-        self._to = tuple(to)
-        self._encryption = encryption
-        self._username = username
-        self._password = password
-        self._trust = trust or machine_trust()
+    name: str
+    alert_filter: AlertFilter
+    clock: Clock
+    host: str
+    port: int
+    sender: str
+    to: Sequence[str]
+    encryption: Encryption = Encryption.STARTTLS
+    username: str | None = None
+    password: Secret | None = None
+    trust: ssl.SSLContext = msgspec.field(default_factory=machine_trust)
 
     async def send(self, delivery: str, notice: Notice) -> None:
         """Send a notice; all recipients must be accepted. Raises Unavailable."""
         try:
             refused, _ = await aiosmtplib.send(
                 self._message(delivery, notice),
-                hostname=self._host,
-                port=self._port,
-                username=self._username,
-                password=self._password.value if self._password is not None else None,
-                use_tls=self._encryption is Encryption.TLS,
-                start_tls=self._encryption is Encryption.STARTTLS,
-                tls_context=self._trust,
+                hostname=self.host,
+                port=self.port,
+                username=self.username,
+                password=self.password.value if self.password is not None else None,
+                use_tls=self.encryption is Encryption.TLS,
+                start_tls=self.encryption is Encryption.STARTTLS,
+                tls_context=self.trust,
                 local_hostname=socket.gethostname(),
                 timeout=TIMEOUT_SECONDS,
             )
         except aiosmtplib.SMTPResponseException as error:
             # The server's reply may repeat its input, including the password.
-            raise Unavailable(f"{self._host} answered {error.code}: {type(error).__name__}") from None
+            raise Unavailable(f"{self.host} answered {error.code}: {type(error).__name__}") from None
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise Unavailable(f"can't send to {self._host}: {type(error).__name__}", reason="not_reached") from None
+            raise Unavailable(f"can't send to {self.host}: {type(error).__name__}", reason="not_reached") from None
         if refused:
-            message = f"{self._host} rejected {len(refused)} of {len(self._to)} recipients"
+            message = f"{self.host} rejected {len(refused)} of {len(self.to)} recipients"
             raise Unavailable(message, reason="recipients_refused")
 
     def _message(self, delivery: str, notice: Notice) -> EmailMessage:
         message = EmailMessage()
         message["Subject"] = title(notice)
-        message["From"] = self._sender
-        message["To"] = ", ".join(self._to)
-        message["Date"] = format_datetime(self._clock.wall())
+        message["From"] = self.sender
+        message["To"] = ", ".join(self.to)
+        message["Date"] = format_datetime(self.clock.wall())
         message["Message-ID"] = f"<{_NOT_IN_AN_ID.sub('.', delivery)}@mainspring>"
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(text(notice))

@@ -15,9 +15,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-import ssl
 
-from mainspring.egress.addresses import Resolve, resolve
 from mainspring.egress.pinned import PinnedClient, parse_url
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused, Unavailable
@@ -25,40 +23,26 @@ from mainspring.secret_references import Secret
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"
-CHANNEL_HINT = "the channel does not set `allow_private: true`"
-"""Why an alert channel may not use an address that is not public."""
 
 
 class SignedPost:
     """Posts to one URL, with one key."""
 
     def __init__(
-        self,
-        url: Secret,
-        secret: Secret,
-        clock: Clock,
-        *,
-        allow_private: bool = False,
-        resolve: Resolve = resolve,
-        trust: ssl.SSLContext | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        allowed_by: str = CHANNEL_HINT,
+        self, client: PinnedClient, url: Secret, secret: Secret, clock: Clock, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        """`allowed_by` says what does not permit private addresses, for errors.
-
-        Raises Refused for an invalid secret or URL.
-        """
+        """Raises Refused for an invalid secret or URL."""
         self._clock = clock
         self._url = parse_url(url.value)
         self._host = self._url.raw_host.decode()
         self._key = key_of(secret)
-        self._client = PinnedClient(allow_private=allow_private, allowed_by=allowed_by, resolve=resolve, trust=trust)
+        self._client = client
         self._timeout_seconds = timeout_seconds
 
     async def send(self, delivery: str, body: bytes) -> None:
         """Post a body. Raises Unavailable, also for a status other than 2xx, or Refused for a forbidden address."""
         status = await self.post(delivery, body)
-        if not is_success(status):
+        if not 200 <= status < 300:
             raise Unavailable(f"{self._host} answered {status}", reason=f"status_{status}")
 
     async def post(self, delivery: str, body: bytes, media_type: str = "application/json") -> int:
@@ -81,11 +65,6 @@ class SignedPost:
         }
         async with self._client.send("POST", self._url, headers=headers, body=body) as answer:
             return answer.status_code
-
-
-def is_success(status: int) -> bool:
-    """Return whether an HTTP status means success."""
-    return 200 <= status < 300
 
 
 def key_of(secret: Secret) -> bytes:

@@ -35,6 +35,9 @@ class Meters:
     """The counters and histograms of all leaders of a server."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        def seconds(name: str, about: str, *labels: str) -> Histogram:
+            return Histogram(name, about, labels, buckets=_DURATION_BUCKETS, registry=registry)
+
         self.transitions = Counter(
             "mainspring_transitions", "Task transitions by new state.", ["state"], registry=registry
         )
@@ -42,28 +45,13 @@ class Meters:
             "mainspring_failures", "Failed attempts by failure class, without the jobs' own rules.",
             ["class"], registry=registry,
         )  # fmt: skip
-        preemptions = Counter(
-            "mainspring_preemptions", "Preempted tasks.", ["priority"],
-            registry=registry,
-        )  # fmt: skip
+        preemptions = Counter("mainspring_preemptions", "Preempted tasks.", ["priority"], registry=registry)
         self.preemptions = {priority: preemptions.labels(priority.name) for priority in Priority}
         self.runs = Counter("mainspring_runs", "Runs that ended.", ["job", "result"], registry=registry)
-        self.run_seconds = Histogram(
-            "mainspring_run_seconds", "From a run's first start to its end.", ["result"], buckets=_DURATION_BUCKETS,
-            registry=registry,
-        )  # fmt: skip
-        self.late = Histogram(
-            "mainspring_run_late_seconds", "Scheduled runs: from the window to the first start.",
-            buckets=_DURATION_BUCKETS, registry=registry,
-        )  # fmt: skip
-        waits = Histogram(
-            "mainspring_task_wait_seconds", "From QUEUED to the start of the process.", ["priority"],
-            buckets=_DURATION_BUCKETS, registry=registry,
-        )  # fmt: skip
-        lasts = Histogram(
-            "mainspring_task_run_seconds", "From the start of an attempt to its end.", ["priority"],
-            buckets=_DURATION_BUCKETS, registry=registry,
-        )  # fmt: skip
+        self.run_seconds = seconds("mainspring_run_seconds", "From a run's first start to its end.", "result")
+        self.late = seconds("mainspring_run_late_seconds", "Scheduled runs: from the window to the first start.")
+        waits = seconds("mainspring_task_wait_seconds", "From QUEUED to the start of the process.", "priority")
+        lasts = seconds("mainspring_task_run_seconds", "From the start of an attempt to its end.", "priority")
         self.wait = {priority: waits.labels(priority.name) for priority in Priority}
         self.run = {priority: lasts.labels(priority.name) for priority in Priority}
         self.jobs = BoundedLabels()

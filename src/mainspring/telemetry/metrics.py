@@ -13,7 +13,6 @@ of values (`labels.py`); ids of runs and tasks are never labels. docs/reference/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from prometheus_client import (
@@ -24,11 +23,9 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.registry import Collector
 
 from mainspring.core.model.batch import Batch
 from mainspring.host.loop import Leader
-from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.meters import LeaderMeter, Meters
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -90,14 +87,6 @@ class Metrics:
             self._commit_seconds.observe(seconds)
 
         leader.add_listener(committed)
-
-    def watch(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
-        """Collect gauges of these leaders at scrape time."""
-        self.registry.register(LeaderGauges(leaders))
-
-    def add(self, collector: Collector) -> None:
-        """Register another collector."""
-        self.registry.register(collector)
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus format."""

@@ -76,11 +76,6 @@ class RunEventQueue:
         self.dropped = 0
         """Events dropped because the queue was full."""
 
-    @property
-    def has_exporters(self) -> bool:
-        """Whether there are exporters."""
-        return bool(self._exporters)
-
     def follow(self, leader: Leader) -> None:
         """Queue events of a leader's commits."""
 

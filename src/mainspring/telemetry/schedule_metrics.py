@@ -1,7 +1,7 @@
 """Metrics of schedules: lag, next fire, last success.
 
     mainspring_schedule_fire_lag_seconds                                   from the start of the window to its firing
-    mainspring_schedule_next_fire_timestamp_seconds{tenant,schedule}       of the next SHOWN schedules
+    mainspring_schedule_next_fire_timestamp_seconds{tenant,schedule}       of the next MAX_SHOWN schedules
     mainspring_schedule_last_success_timestamp_seconds{tenant,schedule}    of the same schedules
 
 The store is read every READ_SECONDS, so that a scrape does not wait for it.
@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from mainspring.background import repeat
 from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import ScheduleRow
 from mainspring.core.schedules.windows import Outcome
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Broken, Unavailable
+from mainspring.protocol.errors import Broken
 from mainspring.store.ports.schedules import EvaluationResult, FireFilter
 from mainspring.store.ports.store import Store
 from mainspring.telemetry.gauges import gauge
@@ -35,20 +36,14 @@ _MAX_FIRES = 20
 _LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0)
 
 
-class _Shown(msgspec.Struct, frozen=True, kw_only=True):
-    tenant: str
-    name: str
-    next_at: datetime
-    succeeded_at: datetime | None
-
-
 class ScheduleCollector(Collector):
     """Collects the metrics of schedules."""
 
     def __init__(self, store: Store, clock: Clock, registry: CollectorRegistry) -> None:
         self._store = store
         self._clock = clock
-        self._shown: list[_Shown] = []
+        self._shown: list[tuple[ScheduleRow, datetime | None]] = []
+        """The next schedules, with their last success."""
         self._lag = Histogram(
             "mainspring_schedule_fire_lag_seconds", "From the start of a window to its firing.", buckets=_LAGS,
             registry=registry,
@@ -65,12 +60,7 @@ class ScheduleCollector(Collector):
 
     async def run(self) -> None:
         """Read periodically, until cancelled."""
-        while True:
-            try:
-                await self.read()
-            except Unavailable as fault:
-                log.warning("metrics.schedules_unavailable", fault=str(fault))
-            await self._clock.sleep(READ_SECONDS)
+        await repeat(self.read, self._clock, READ_SECONDS, "metrics.schedules_unavailable")
 
     async def read(self) -> None:
         """Read the next schedules and their last successes."""
@@ -85,15 +75,14 @@ class ScheduleCollector(Collector):
                 fires = []
             ends = [fire.run_ended_at for fire in fires if fire.run_state is RunState.SUCCEEDED]
             latest = max((end for end in ends if end is not None), default=None)
-            if row.next_at is not None:
-                shown.append(_Shown(tenant=row.tenant, name=row.name, next_at=row.next_at, succeeded_at=latest))
+            shown.append((row, latest))
         self._shown = shown
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return the values last read."""
         labels = ["tenant", "schedule"]
-        fires = [((one.tenant, one.name), one.next_at.timestamp()) for one in self._shown]
-        successes = [((one.tenant, one.name), one.succeeded_at.timestamp()) for one in self._shown if one.succeeded_at]
+        fires = [((row.tenant, row.name), row.next_at.timestamp()) for row, _ in self._shown if row.next_at]
+        successes = [((row.tenant, row.name), latest.timestamp()) for row, latest in self._shown if latest]
         yield gauge("mainspring_schedule_next_fire_timestamp_seconds", "Next fire of a schedule.", labels, fires)
         yield gauge(
             "mainspring_schedule_last_success_timestamp_seconds",

@@ -31,7 +31,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.run import RunState
 from mainspring.core.model.task import AttemptEnd
 from mainspring.core.model.trace_ids import span_of, trace_of
 from mainspring.telemetry.run_events import AttemptFinished, RunEnded, RunStarted, TelemetryEvent
@@ -137,12 +137,9 @@ class Tracer:
             f"RUN {ended.job}", run.id, span_of(run.id), attributes, run.created_at, run.ended_at, result,
             kind=SpanKind.SERVER,
         )  # fmt: skip
-        self._count(run, ended.job, run.ended_at, result)
-
-    def _count(self, run: Run, job: str, ended_at: datetime, result: str) -> None:
-        labels = {NAMES["job"]: job, NAMES["result"]: result}
-        self._active.add(-1, {NAMES["job"]: job})
-        self._durations.record((ended_at - (run.started_at or run.start_at)).total_seconds(), labels)
+        labels = {NAMES["job"]: ended.job, NAMES["result"]: result}
+        self._active.add(-1, {NAMES["job"]: ended.job})
+        self._durations.record((run.ended_at - (run.started_at or run.start_at)).total_seconds(), labels)
         if result in _FAILED:
             self._errors.add(1, labels)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import asdict
 
 from mainspring.folder.info import ScheduleConfig
 from mainspring.folder.state import state_view
@@ -37,9 +38,7 @@ class TrackedSchedule:
         self.running: dict[str, ActiveRun] = {}
         """By run id."""
         self.follow(known)
-        self.tally = Tally(
-            stats=known.stats, history=known.history, counted=known.counted, counted_until=known.counted_until
-        )
+        self.tally = Tally(**{name: getattr(known, name) for name in Tally.__struct_fields__})
         self.open = known.open
         """Ids of runs that were unfinished in the loaded index."""
         self.may_have_uncounted_runs = False
@@ -55,11 +54,10 @@ class TrackedSchedule:
 
     def known(self) -> IndexEntry:
         """Return its index entry."""
-        tally = self.tally
         return IndexEntry(
             schedule_id=self.schedule_id, pipeline_id=self.pipeline_id, path=self.path, tenant=self.tenant,
-            digest=self.digest, names=self.names, stats=tally.stats, history=tally.history, counted=tally.counted,
-            counted_until=tally.counted_until, open=tuple(dict.fromkeys((*self.open, *self.running))),
+            digest=self.digest, names=self.names, open=tuple(dict.fromkeys((*self.open, *self.running))),
+            **asdict(self.tally),
         )  # fmt: skip
 
     def now(self) -> ScheduleState:

@@ -72,9 +72,8 @@ def restore_archived(directory: Path) -> ScheduleState | StateFault | None:
     return state
 
 
-def drop_state(directory: Path) -> bool:
-    """Delete the state files of a removed pipeline; return whether there were any."""
-    dropped = False
+def drop_state(directory: Path) -> None:
+    """Delete the state files of a removed pipeline."""
     for name in (STATE_FILE, ARCHIVE_FILE, f"{STATE_FILE}.new"):
         try:
             (directory / name).unlink()
@@ -82,9 +81,6 @@ def drop_state(directory: Path) -> bool:
             continue
         except OSError as error:
             log.warning("state.not_dropped", path=str(directory / name), error=error.strerror)
-            continue
-        dropped = True
-    return dropped
 
 
 def _read(path: Path) -> ScheduleState | StateFault | None:

@@ -142,11 +142,6 @@ def error_of(task: TaskView) -> str | None:
     return ": ".join(part for part in (decoded.message or decoded.type, last) if part)[:_MAX_ERROR_LENGTH] or None
 
 
-def with_result(record: RunRecord, result_file: str | None) -> RunRecord:
-    """Return the record with the path of its result file, if one was written."""
-    return record if result_file is None else replace(record, result_file=result_file)
-
-
 def import_tally(state: ScheduleState, now: datetime, *, is_on_server: bool, max_history: int) -> Tally:
     """Return the tally of a state file that is the only source.
 
@@ -319,12 +314,8 @@ def _interrupted(state: ScheduleState, now: datetime) -> RunRecord | None:
 
 
 def _with_nulls(record: RunRecord) -> RunRecord:
-    return replace(
-        record,
-        items_processed=None if record.items_processed is UNSET else record.items_processed,
-        result_file=None if record.result_file is UNSET else record.result_file,
-        error=None if record.error is UNSET else record.error,
-    )
+    unknown = [name for name in ("items_processed", "result_file", "error") if getattr(record, name) is UNSET]
+    return replace(record, **dict.fromkeys(unknown))
 
 
 def _error_of(run: RunView, tasks: Sequence[TaskView], waiting: Sequence[TaskView]) -> str | None:
@@ -344,8 +335,8 @@ def _error_of(run: RunView, tasks: Sequence[TaskView], waiting: Sequence[TaskVie
 
 
 def _format_failure(failed: TaskView, tasks: Sequence[TaskView]) -> str:
-    what = error_of(failed) or failed.because
-    return what if len(tasks) == 1 else f"{failed.name}: {what}"
+    error = error_of(failed) or failed.because
+    return error if len(tasks) == 1 else f"{failed.name}: {error}"
 
 
 def _reported(task: TaskView) -> _Reported | None:

@@ -1,8 +1,8 @@
 """A leader's part of cluster-wide limits (PLC-12): shares of concurrency groups, grants of rate groups.
 
-    RequestShare      ──> take_share, at once, then every second until granted in full  ──> ShareGranted
-    RequestRate  ──> take_rate_grants, those of one turn together                   ──> RateGranted
-    every second   ──> shares of the limits that the shard holds                     ──> ShareWanted, if it has too much
+    RequestShare  ──> take_share, at once, then every second until granted in full  ──> ShareGranted
+    RequestRate   ──> take_rate_grants, those of one turn together                  ──> RateGranted
+    every second  ──> shares of the limits of which the shard has a share           ──> ShareWanted, if it has too much
 
 1. A grant is durable before the shard gets it. A lost share is found again in its row; a lost rate grant is not, which
    only ever allows less.
@@ -96,13 +96,11 @@ class ClusterLimits:
 
     async def _take_rates(self, rules: SharingRules) -> None:
         wanted, self._rates = self._rates, {}
-        requests = []
-        for limit, effect in wanted.items():
-            group = rules.groups.get(limit)
-            if group is not None and group.per_seconds is not None:
-                requests.append(
-                    RateRequest(limit=limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
-                )  # fmt: skip
+        requests = [
+            RateRequest(limit=limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
+            for limit, effect in wanted.items()
+            if (group := rules.groups.get(limit)) is not None and group.per_seconds is not None
+        ]
         if not requests:
             return
         try:

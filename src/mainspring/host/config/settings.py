@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from mainspring.background import repeat
 from mainspring.core.model.settings import (
     SETTINGS,
     Number,
@@ -23,7 +24,7 @@ from mainspring.core.model.settings import (
     scheduler_settings_of,
 )
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.protocol.errors import Refused
 from mainspring.store.ports.admin import SettingOverride, SettingOverrides
 
 log = structlog.get_logger()
@@ -75,12 +76,7 @@ class Settings:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        while True:
-            try:
-                await self.refresh()
-            except Unavailable as fault:
-                log.warning("settings.unavailable", fault=str(fault))
-            await self._clock.sleep(POLL_SECONDS)
+        await repeat(self.refresh, self._clock, POLL_SECONDS, "settings.unavailable")
 
     async def refresh(self) -> dict[str, SettingOverride]:
         """Read the changes and apply them; return the rows by name."""

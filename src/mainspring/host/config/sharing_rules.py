@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import structlog
 
+from mainspring.background import repeat
 from mainspring.core.fairness.sharing_rules import AllRules
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Unavailable
 from mainspring.store.ports.sharing import Rules
 
 log = structlog.get_logger()
@@ -45,12 +45,7 @@ class SharingRulesCache:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        while True:
-            try:
-                await self.refresh()
-            except Unavailable as fault:
-                log.warning("rules.unavailable", fault=str(fault))
-            await self._clock.sleep(POLL_SECONDS)
+        await repeat(self.refresh, self._clock, POLL_SECONDS, "rules.unavailable")
 
     async def refresh(self) -> AllRules:
         """Read the changes and apply them. Raises Unavailable."""

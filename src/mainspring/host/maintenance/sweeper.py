@@ -12,19 +12,14 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Protocol
 
-import structlog
-
-from mainspring.background import Steps
+from mainspring.background import Steps, repeat
 from mainspring.core.model.settings import DEFAULT_RETENTION, Retention
 from mainspring.host.loop import Leader
 from mainspring.host.maintenance.worker_watch import MAX_SILENT_WORKERS, claimant_silent_after, silent_after
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Unavailable
 from mainspring.shard.events import InvariantsDue, RunsExpired, WorkerSilent
 from mainspring.store.ports.front import Liveness
-from mainspring.store.ports.store import Pruned, Sweeps
-
-log = structlog.get_logger()
+from mainspring.store.ports.store import Sweeps
 
 DAYS_AHEAD = 7
 RUNS_PER_PASS = 100
@@ -60,12 +55,7 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except Unavailable as fault:
-                log.warning("sweep.unavailable", fault=str(fault))
-            await self._clock.sleep(POLL_SECONDS)
+        await repeat(self.sweep, self._clock, POLL_SECONDS, "sweep.unavailable")
 
     async def sweep(self) -> None:
         """Run the steps that are due in this pass. Errors are raised after all steps."""
@@ -97,20 +87,16 @@ class Sweeper:
             leader.inbox.put(WorkerSilent(row=row))
         return len(rows)
 
-    async def prune(self) -> list[Pruned]:
+    async def prune(self) -> None:
         """Create the partitions of the next days, and delete what is past its retention."""
         steps = Steps()
         await steps.attempt(self._store.prepare_days(DAYS_AHEAD))
-        taken: list[Pruned] = []
         for what, age in self._retention().ages().items():
-            await steps.attempt(self._prune(what, age, taken))
+            await steps.attempt(self._prune(what, age))
         steps.check()
-        return taken
 
-    async def _prune(self, what: str, age: timedelta, taken: list[Pruned]) -> None:
+    async def _prune(self, what: str, age: timedelta) -> None:
         for _ in range(MAX_CHUNKS):
-            pruned = await self._store.prune(what, age)
-            taken.append(pruned)
-            if not pruned.more:
+            if not (await self._store.prune(what, age)).more:
                 return
             await self._clock.sleep(PAUSE_SECONDS)

@@ -161,12 +161,9 @@ class OutboxDelivery:
             self._failures.pop(name, None)
 
     async def _postpone(self, row: OutboxRow, fault: str) -> None:
-        await self._store.postpone(row.id, self._backoff(row.id), fault)
-
-    def _backoff(self, id: str) -> timedelta:
-        """Return the exponential backoff of a row, by the failures that this host has seen."""
-        failures = self._failures[id] = min(self._failures.get(id, 0) + 1, 16)
-        return min(INITIAL_BACKOFF * (1 << (failures - 1)), MAX_BACKOFF)
+        """Retry a row after an exponential backoff, by the failures that this host has seen."""
+        failures = self._failures[row.id] = min(self._failures.get(row.id, 0) + 1, 16)
+        await self._store.postpone(row.id, min(INITIAL_BACKOFF * (1 << (failures - 1)), MAX_BACKOFF), fault)
 
 
 def _single_row(receiver: GroupReceiver) -> Receiver:

@@ -5,7 +5,7 @@
 
 1. A delivery and its outbox row are one transaction, with an id made of webhook, run and generation: an end that
    arrives twice is one delivery.
-2. A failed delivery is retried by the outbox with backoff, up to TRIES attempts; after that it can be resent manually.
+2. A failed delivery is retried by the outbox with backoff, up to MAX_ATTEMPTS; after that it can be resent manually.
    A failing receiver delays neither other webhooks nor deliveries of other runs.
 3. The end of a run is published if its tenant had a webhook when the run was created (`WebhookCache.has_any`), or if
    it is a run of a schedule.
@@ -50,9 +50,6 @@ _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 
 class _ToSend(msgspec.Struct, frozen=True, kw_only=True):
     delivery: str
-
-
-_TO_SEND = msgspec.json.Decoder(_ToSend)
 
 
 class WebhookCache:
@@ -119,7 +116,7 @@ class Webhooks:
 
     async def send(self, row: OutboxRow) -> None:
         """Send a delivery. Raises if it is to be retried."""
-        delivery = await self._store.find_delivery(_TO_SEND.decode(row.payload).delivery)
+        delivery = await self._store.find_delivery(msgspec.json.decode(row.payload, type=_ToSend).delivery)
         if delivery is None:
             return
         webhook = await self._store.find_webhook(delivery.webhook_id)

@@ -47,8 +47,7 @@ class ScheduleEvaluator:
         """Evaluate these schedules; return the decisions, or nothing if they had to be evaluated one by one.
 
         `may_be_stale`: the rule depends on rows that were read before. If a database failover has changed them since,
-        it
-        raises Unavailable, and the caller reads them again.
+        it raises Unavailable, and the caller reads them again.
         """
         if not ids:
             return []

@@ -37,6 +37,7 @@ from mainspring.core.schedules import schedule_actions as rules
 from mainspring.core.schedules.backfill import Backfill, BackfillCommand, plan_backfill
 from mainspring.core.schedules.evaluate import receive_events
 from mainspring.core.schedules.evaluation import Context, Evaluation, ScheduledRunRequest, evaluate_each
+from mainspring.core.schedules.schedule_actions import TriggerCommand
 from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
 from mainspring.core.schedules.time_zones import EPOCH, INSTANT
 from mainspring.core.schedules.windows import upcoming
@@ -127,24 +128,12 @@ class ScheduleActions:
         self._on_decided = on_decided
         self._random = Random(entropy())
 
-    async def create(
-        self,
-        tenant: str,
-        spec: ScheduleSpec,
-        *,
-        by: str,
-        why: str = "",
-        since: datetime | None = None,
-        audit: AuditEntry | None = None,
-    ) -> ScheduleRow:
-        """Create a schedule; its first window is the next one. Raises Conflict if the name is taken in its tenant.
-
-        With `since`, windows after that time count as missed. `audit.object` is set to the new id.
-        """
+    async def create(self, tenant: str, request: NewScheduleRequest, *, by: str, why: str = "") -> ScheduleRow:
+        """Create a schedule; its first window is the next one. Raises Conflict if the name is taken in its tenant."""
         now = await self._store.time()
-        start = now if since is None else rules.check_since(since, now)
-        pool = await self._check(tenant, spec, start, self._pool)
-        new = self._new(tenant, NewScheduleRequest(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
+        start = now if request.since is None else rules.check_since(request.since, now)
+        pool = await self._check(tenant, request.spec, start, self._pool)
+        new = self._new(tenant, msgspec.structs.replace(request, pool=pool), by, why, now)
         await self._store.insert_schedule(new.row, new.change, new.audit)
         self._wake()
         self._notify([new.row.id])
@@ -215,26 +204,17 @@ class ScheduleActions:
         return decision.schedule
 
     async def trigger(
-        self,
-        id: str,
-        *,
-        by: str,
-        why: str = "",
-        window_at: datetime | None = None,
-        params: str | None = None,
-        audit: AuditEntry | None = None,
-        key: IdempotencyKey | None = None,
+        self, id: str, command: TriggerCommand, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
     ) -> Triggered:
         """Run a schedule now, or for a past window (again), even if other runs are active or it is paused or disabled.
 
-        `params` is a JSON object that overrides parameters of the schedule. The returned fire has the run's id.
+        The returned fire has the run's id.
         """
-        if window_at is not None:
-            window_at = rules.check_window(window_at)
+        window_at = None if command.window_at is None else rules.check_window(command.window_at)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
             past = [] if window_at is None else await self._past(id, window_at, window_at + INSTANT)
-            command = rules.TriggerCommand(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
+            command = msgspec.structs.replace(command, window_at=window_at, past=tuple(past))
             decide = partial(rules.trigger_now, context=self._context, command=command, read=rules.version_of(row))
             evaluated = await self._evaluate_with_key(id, decide, audit, key)
             if evaluated.replayed_ids:
@@ -258,16 +238,33 @@ class ScheduleActions:
         rules.check_backfill(command)
         for _ in range(_MAX_ATTEMPTS):
             row = await self.find(None, id)
-            past = await self._past(id, command.since, command.before)
-            backfill_id = new_id("backfill", await self._store.time(), self._random)
-            action = _BackfillDecision(self._context, command, past, rules.version_of(row), backfill_id)
-            evaluated = await self._evaluate_with_key(id, action.decide, audit, key)
-            if evaluated.replayed_ids:
-                return await self._replay_backfill(row, command, evaluated.replayed_ids[-1])
-            for decision in evaluated.decisions:
-                if action.planned is not None:
-                    return Backfilled(row=decision.backfills[0], planned=action.planned)
+            backfilled = await self._try_backfill(row, command, audit, key)
+            if backfilled is not None:
+                return backfilled
         raise _busy()
+
+    async def _try_backfill(
+        self, row: ScheduleRow, command: BackfillCommand, audit: AuditEntry | None, key: IdempotencyKey | None
+    ) -> Backfilled | None:
+        """Start a backfill; None if the schedule has changed since it was read."""
+        past = await self._past(row.id, command.since, command.before)
+        backfill_id = new_id("backfill", await self._store.time(), self._random)
+        planned: Backfill | None = None
+
+        def decide(evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
+            nonlocal planned
+            read = rules.version_of(row)
+            decisions, planned = rules.backfill(
+                evaluation_batch, self._context, command, past, id=backfill_id, read=read
+            )
+            return decisions
+
+        evaluated = await self._evaluate_with_key(row.id, decide, audit, key)
+        if evaluated.replayed_ids:
+            return await self._replay_backfill(row, command, evaluated.replayed_ids[-1])
+        if planned is None or not evaluated.decisions:
+            return None
+        return Backfilled(row=evaluated.decisions[0].backfills[0], planned=planned)
 
     async def receive_events(
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
@@ -374,27 +371,6 @@ class ScheduleActions:
                 "the range is too long", [Fault(where="since", why="too many fires in the range; choose a shorter one")]
             )
         return fires
-
-
-class _BackfillDecision:
-    """A backfill in progress: keeps the plan of the latest decision."""
-
-    def __init__(
-        self, context: Context, command: BackfillCommand, past: Sequence[FireRow], read: rules.ScheduleVersion, id: str
-    ) -> None:
-        self._context = context
-        self._request = command
-        self._past = past
-        self._read = read
-        self._id = id
-        self.planned: Backfill | None = None
-
-    def decide(self, evaluation_batch: EvaluationBatch) -> Sequence[ScheduleDecision]:
-        """Decide, and keep the plan."""
-        decisions, self.planned = rules.backfill(
-            evaluation_batch, self._context, self._request, self._past, id=self._id, read=self._read
-        )
-        return decisions
 
 
 def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:

@@ -116,6 +116,6 @@ class TriggerLoop:
         due_at = await self._store.next_due()
         if due_at is None or self._store_time is None:
             return POLL_SECONDS
-        now, heard = self._store_time
-        wait = (due_at - now).total_seconds() - (self._clock.monotonic() - heard)
+        now, read_at = self._store_time
+        wait = (due_at - now).total_seconds() - (self._clock.monotonic() - read_at)
         return min(max(wait, MIN_WAIT_SECONDS), POLL_SECONDS)

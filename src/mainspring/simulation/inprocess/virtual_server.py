@@ -18,7 +18,7 @@ from mainspring.host.outbox.alert_episodes import Alerting
 from mainspring.host.outbox.delivery import OutboxDelivery
 from mainspring.host.schedules.evaluation_context import make_context
 from mainspring.host.schedules.evaluator import ScheduleEvaluator
-from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest, ScheduleActions
 from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.protocol.errors import Refused
@@ -102,7 +102,7 @@ class World:
             definition = job.schedule_definition()
             if definition is not None and job.schedule is not None:
                 spec = job.schedule.spec(definition)
-                await schedule_actions.create(job.tenant or TENANT, spec, by="test")
+                await schedule_actions.create(job.tenant or TENANT, NewScheduleRequest(spec=spec), by="test")
                 self._specs.append(spec)
         loops = {"triggers": triggers.run, "outbox": outbox.run}
         await self._running.enter_async_context(engine.host.background.running(loops))

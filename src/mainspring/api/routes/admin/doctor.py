@@ -71,7 +71,7 @@ async def get_server_health(
 
 
 def _failing(background: BackgroundLoops) -> list[FailingLoopView]:
-    return [view_of(FailingLoopView, one, pool=one.shard) for one in background.failing()]
+    return [view_of(FailingLoopView, one.health, name=one.name, pool=one.shard) for one in background.failing()]
 
 
 def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:

@@ -47,7 +47,7 @@ async def get_readiness(store: Store, background: BackgroundLoops) -> Health:
         raise NotLeading(f"{len(lost)} shards have no leader")
     failing = background.failing()
     if failing:
-        loops = ", ".join(f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in failing)
+        loops = ", ".join(f"{one.name} ({one.health.code}, {one.health.failures} failures in a row)" for one in failing)
         raise NotReady(f"background loops keep failing: {loops}")
     return Health()
 

@@ -30,10 +30,10 @@ from mainspring.api.submission.rate_limits import RateClass
 from mainspring.api.views import schedule_views
 from mainspring.api.views.view_of import view_of
 from mainspring.core.schedules.backfill import Backfill, BackfillCommand
-from mainspring.core.schedules.schedule_actions import check_since
+from mainspring.core.schedules.schedule_actions import TriggerCommand, check_since
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import ScheduleSpec
-from mainspring.host.schedules.schedule_actions import ScheduleActions
+from mainspring.host.schedules.schedule_actions import NewScheduleRequest, ScheduleActions
 from mainspring.protocol.errors import VersionMismatch
 from mainspring.protocol.rest.runs import ActionRequest, ActionResult, Page
 from mainspring.protocol.rest.schedules import (
@@ -68,9 +68,8 @@ class ScheduleEditor(RequestComponent):
         since = None if body.since is None else check_since(body.since, await self.time.now())
         entry = new_schedule_entry(self.audit, spec, tenant=tenant, why=why)
         with faults_in("definition"):
-            row = await self.schedule_actions.create(
-                tenant, spec, by=self.audit.actor, why=why, since=since, audit=entry
-            )
+            request = NewScheduleRequest(spec=spec, since=since, audit=entry)
+            row = await self.schedule_actions.create(tenant, request, by=self.audit.actor, why=why)
         view = schedule_views.schedule_view(row, with_definition=True)
         return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
 
@@ -199,8 +198,8 @@ async def trigger_schedule(
     params = msgspec.json.encode(body.params).decode() if body.params else None
     entry = editor.audit.entry(row.id, tenant=row.tenant, why=reason(body.why), after={"window_at": body.window_at})
     triggered = await editor.schedule_actions.trigger(
-        row.id, by=entry.actor, why=entry.why, window_at=body.window_at, params=params, audit=entry,
-        key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
+        row.id, TriggerCommand(window_at=body.window_at, params=params, by=entry.actor, why=entry.why), entry,
+        key_for(key, row.tenant, "trigger_schedule", row.id, body),
     )  # fmt: skip
     return json_response(view_of(FireView, triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
