@@ -24,7 +24,7 @@ from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
 from mainspring.client.client import Client
 from mainspring.demo.checks import Check
-from mainspring.demo.messages import Line
+from mainspring.demo.console_lines import Line
 from mainspring.demo.runner import DemoSettings, DemoStarted, play
 
 DEFAULT_FILE = Path(tempfile.gettempdir()) / "mainspring-commands.txt"

@@ -32,7 +32,7 @@ from mainspring.core.text.durations import parse_seconds
 from mainspring.dsl.job import Job
 from mainspring.protocol.errors import Refused
 from mainspring.simulation.inprocess import virtual_time
-from mainspring.simulation.inprocess.runner import run_in_virtual_time
+from mainspring.simulation.inprocess.run_job import run_in_virtual_time
 from mainspring.simulation.inprocess.virtual_server import World
 from mainspring.task_context.task_context import Context, Identity, inside
 

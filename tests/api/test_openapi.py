@@ -30,7 +30,7 @@ from starlette.requests import Request
 
 from mainspring.api.app import endpoints
 from mainspring.api.http import docs_page, openapi
-from mainspring.api.http.examples import example_of
+from mainspring.api.http.openapi_examples import example_of
 from mainspring.client.client import Client
 from mainspring.protocol.rest.admin import WebhookRequest
 from mainspring.protocol.rest.claims import MAX_WAIT_SECONDS

@@ -20,7 +20,7 @@ def waiting(terminal: Terminal) -> str:
 
 def test_a_decision_is_printed_in_each_format(terminal: Terminal, waiting: str) -> None:
     (one,) = terminal.json("decisions", waiting)
-    assert (one["kind"], one["name"], one["worker"], one["victims"]) == ("no_room", "only", None, [])
+    assert (one["kind"], one["name"], one["worker"], one["victims"]) == ("no_capacity", "only", None, [])
     assert one["request"]["labels"] == {"planet": "mars"}
     assert one["why"]
     assert terminal.out("decisions", waiting, "-q").split() == [one["id"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.doctor.findings import Answer, Check, Report
+from mainspring.doctor.health_check import Answer, Check, Report
 from mainspring.protocol.rest.sharing import FreezeRequest
 from tests.cli.terminal import Terminal
 from tests.e2e.cluster import Server, ServerCluster, submit, until

@@ -64,7 +64,7 @@ def test_a_worker_that_is_held_gets_nothing_new_and_says_why(hold: Hold) -> None
 
     [found] = obstacles(SHAPE, worker)
 
-    assert (found.kind, found.detail) == (ObstacleKind.HELD, f"w0 is {hold} (new kernel (ann))")
+    assert (found.kind, found.detail) == (ObstacleKind.CORDONED, f"w0 is {hold} (new kernel (ann))")
     assert OpenWorkers().update(worker) is False
 
 
@@ -75,7 +75,7 @@ def test_a_leaving_worker_takes_nothing_new() -> None:
 
     [found] = obstacles(SHAPE, worker)
 
-    assert (found.kind, found.detail) == (ObstacleKind.HELD, "w0 is leaving")
+    assert (found.kind, found.detail) == (ObstacleKind.CORDONED, "w0 is leaving")
     assert OpenWorkers().update(worker) is False
 
 
@@ -117,8 +117,8 @@ def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
 @pytest.mark.parametrize(
     ("affinity", "kind", "detail"),
     [
-        (Affinity(affinity=("w1", "w2")), ObstacleKind.NEAR, "w0 is not where extract ran"),
-        (Affinity(anti_affinity=frozenset({"w0"})), ObstacleKind.APART, "w0 runs load of the same run"),
+        (Affinity(affinity=("w1", "w2")), ObstacleKind.AFFINITY, "w0 is not where extract ran"),
+        (Affinity(anti_affinity=frozenset({"w0"})), ObstacleKind.ANTI_AFFINITY, "w0 runs load of the same run"),
     ],
 )
 def test_affinity_can_be_an_obstacle(affinity: Affinity, kind: ObstacleKind, detail: str) -> None:
@@ -132,7 +132,7 @@ def test_affinity_can_be_an_obstacle(affinity: Affinity, kind: ObstacleKind, det
 def test_a_worker_outside_the_zones_of_the_pool_takes_nothing() -> None:
     """ADM-8: the zones of a pool apply to every worker that registers."""
     [found] = obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-3"))
-    assert found.kind is ObstacleKind.OUTSIDE
+    assert found.kind is ObstacleKind.ZONE_NOT_ALLOWED
     assert obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-1")) == []
 
 

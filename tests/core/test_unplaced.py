@@ -37,8 +37,11 @@ def test_every_kind_of_obstacle_has_a_description(kind: ObstacleKind) -> None:
         ([a_worker(H.NO_CAPACITY), a_worker(H.NO_CAPACITY, H.RESERVED)], f"no worker has capacity for {SHAPE}"),
         ([a_worker(H.NO_CAPACITY), a_worker(H.LABEL)], "no worker has capacity: 1 without disk=ssd and gpu, 1 full"),
         ([a_worker(H.NO_CAPACITY, H.ZONE)] * 2, "no worker matches: 2 not in zone eu-1"),
-        ([a_worker(H.TOO_BIG), a_worker(H.OUTSIDE)], "no worker matches: 1 outside the zones of the pool, 1 too small"),
-        ([a_worker(H.NEAR, H.NO_CAPACITY)], "no worker matches: 1 not where load ran"),
+        (
+            [a_worker(H.TOO_BIG), a_worker(H.ZONE_NOT_ALLOWED)],
+            "no worker matches: 1 outside the zones of the pool, 1 too small",
+        ),
+        ([a_worker(H.AFFINITY, H.NO_CAPACITY)], "no worker matches: 1 not where load ran"),
     ],
 )
 def test_permanent_obstacles_come_first_and_each_worker_counts_once(workers: list[list[Obstacle]], said: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.cli.commands.local.demo import DemoPrinter
 from mainspring.cli.options import Printing
-from mainspring.demo.messages import Line, LineCode
+from mainspring.demo.console_lines import Line, LineCode
 from mainspring.demo.runner import DemoStarted
 
 LINE = Line(

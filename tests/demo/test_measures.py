@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from mainspring.demo import checks, measures
+from mainspring.demo.console_lines import Line, LineCode
 from mainspring.demo.measures import Census, Moved
-from mainspring.demo.messages import Line, LineCode
 from mainspring.protocol.rest.schedules import FireView
 from tests.demo.builders import NOON, attempt, later, run, task, worker
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.doctor.facts import Facts, LocalFacts, PoolFacts, TenantFacts
-from mainspring.doctor.findings import Check, Report
+from mainspring.doctor.health_check import Check, Report
 from mainspring.doctor.run_checks import run_checks
 from mainspring.protocol.rest.diagnosis import DiagnosisView, SuggestedActionView, WaitingSumView
 from mainspring.protocol.rest.overviews import LeaseView, PeerView, ServerHealthView

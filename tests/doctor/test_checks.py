@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.doctor.check_local_machine import MIN_FREE_BYTES
 from mainspring.doctor.facts import Facts, JobFacts, LateJob, LocalFacts, PoolFacts
-from mainspring.doctor.findings import Answer, Check
+from mainspring.doctor.health_check import Answer, Check
 from mainspring.doctor.run_checks import run_checks, run_local_checks
 from mainspring.protocol.rest.diagnosis import SuggestedActionView
 from mainspring.protocol.rest.overviews import FailingLoopView, OverdueView

@@ -24,12 +24,12 @@ from mainspring.core.model.settings import SETTINGS
 from mainspring.core.placement import feasibility
 from mainspring.core.schedules import windows
 from mainspring.core.work import isolation
-from mainspring.doctor.findings import Answer
+from mainspring.doctor.health_check import Answer
 from mainspring.host.degradation import DegradationMonitor
 from mainspring.protocol import errors
 from mainspring.protocol.clock import SystemClock
 from mainspring.shard import effects, events
-from mainspring.smoke.outcomes import FaultCode
+from mainspring.smoke.check_results import FaultCode
 from mainspring.telemetry import metrics
 from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.schedule_metrics import ScheduleCollector

@@ -3,7 +3,7 @@
 1. A `placed` decision matches the batch: its worker and attempt are assigned, its request is the task's, fits into its
    free capacity, and that is no more than leases leave that were live both before and after.
 2. The listed victims, and no other tasks, are asked to stop for that task and on that worker.
-3. The task of a `no_room` decision waits, was placed in the same batch, or is held by a circuit breaker.
+3. The task of a `no_capacity` decision waits, was placed in the same batch, or is held by a circuit breaker.
 4. With full sampling, all placements are logged.
 """
 

@@ -12,7 +12,7 @@ from mainspring.simulation.capacity.load import START
 from mainspring.simulation.capacity.measurements import PoolResult
 from mainspring.simulation.capacity.report import Report
 from mainspring.simulation.capacity.scenario import Scenario
-from mainspring.simulation.inprocess.engine import quiet
+from mainspring.simulation.inprocess.in_process_engine import quiet
 from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.simulation.real_engine import play_real

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from mainspring.client.addresses import is_loopback
+from mainspring.client.server_urls import is_loopback
 from mainspring.core.model.artifacts import storage_key
 from mainspring.protocol.errors import NotFound, Refused, Unavailable
 from mainspring.protocol.rest.artifacts import ArtifactView

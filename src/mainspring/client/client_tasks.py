@@ -99,7 +99,7 @@ class TaskCalls(Calls):
         before: datetime | None = None,
         limit: int | None = None,
     ) -> Iterator[DecisionView]:
-        """List scheduling decisions, latest first. `kind` is `placed`, `preempts` or `no_room`."""
+        """List scheduling decisions, latest first. `kind` is `placed`, `preempts` or `no_capacity`."""
         wanted = {
             "task": task, "run": run, "worker": worker, "kind": kind, **self._of_tenant(), "since": since,
             "before": before,

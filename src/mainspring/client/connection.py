@@ -18,8 +18,8 @@ from pathlib import Path
 
 import httpx2
 
-from mainspring.client.addresses import API, Parameters, is_loopback, query_params, read_address, unreachable
 from mainspring.client.responses import MAX_RESPONSE_SECONDS, ResponseBuffer, error_of, requested_delay
+from mainspring.client.server_urls import API, Parameters, is_loopback, query_params, read_address, unreachable
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Overloaded, Unavailable
 from mainspring.protocol.trust import tls_context

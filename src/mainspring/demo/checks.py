@@ -8,9 +8,9 @@ from typing import assert_never
 
 import msgspec
 
-from mainspring.demo import measures, scenario
+from mainspring.demo import demo_jobs, measures
+from mainspring.demo.console_lines import Line, LineCode
 from mainspring.demo.measures import SUCCEEDED, Measure
-from mainspring.demo.messages import Line, LineCode
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,17 +54,17 @@ class Expected:
 
 _FAN_OUT, _RETRY, _RECOVERED = LineCode.FAN_OUT, LineCode.RETRY, LineCode.RECOVERED
 EXPECTED: Sequence[Expected] = (
-    Expected("weather", "weather", _FAN_OUT, task="fetch", count=len(scenario.CITIES)),
-    Expected("weather", "weather", _RETRY, task=scenario.UNLUCKY, attempt=1, error=scenario.FAILURE),
-    Expected("weather", "weather", _RETRY, task=scenario.UNLUCKY, attempt=2, error=scenario.FAILURE),
-    Expected("weather", "weather", _RECOVERED, task=scenario.UNLUCKY, attempt=3),
+    Expected("weather", "weather", _FAN_OUT, task="fetch", count=len(demo_jobs.CITIES)),
+    Expected("weather", "weather", _RETRY, task=demo_jobs.UNLUCKY, attempt=1, error=demo_jobs.FAILURE),
+    Expected("weather", "weather", _RETRY, task=demo_jobs.UNLUCKY, attempt=2, error=demo_jobs.FAILURE),
+    Expected("weather", "weather", _RECOVERED, task=demo_jobs.UNLUCKY, attempt=3),
     Expected("orders", "orders", LineCode.EVENT_RECEIVED),
     Expected("thumbs", "media/thumbs", LineCode.UNPLACEABLE),
-    Expected("flood", "acme/crunch", _FAN_OUT, task="part", count=scenario.FLOOD),
+    Expected("flood", "acme/crunch", _FAN_OUT, task="part", count=demo_jobs.FLOOD),
     Expected("invoices", "invoices", LineCode.FAILED, task="read"),
-    Expected("thumb", "media/thumb", _RETRY, task=scenario.STUCK, attempt=1),
-    Expected("thumb", "media/thumb", _RECOVERED, task=scenario.STUCK, attempt=2),
-    Expected("kill", scenario.VICTIM, LineCode.WORKER_LOST),
+    Expected("thumb", "media/thumb", _RETRY, task=demo_jobs.STUCK, attempt=1),
+    Expected("thumb", "media/thumb", _RECOVERED, task=demo_jobs.STUCK, attempt=2),
+    Expected("kill", demo_jobs.VICTIM, LineCode.WORKER_LOST),
     Expected("storm", "storm", LineCode.STORM),
 )
 """Lines that the demo must report. The numbers of measures are checked by `judge`."""
@@ -96,8 +96,8 @@ def _results(measure: Measure) -> tuple[str, dict[str, bool]]:
         case measures.Forecast():
             return "weather", {
                 "the run succeeds": measure.state == SUCCEEDED,
-                "one task per city": measure.tasks == len(scenario.CITIES),
-                f"{scenario.UNLUCKY} fails twice, then succeeds": measure.ends == ("failed", "failed", "succeeded"),
+                "one task per city": measure.tasks == len(demo_jobs.CITIES),
+                f"{demo_jobs.UNLUCKY} fails twice, then succeeds": measure.ends == ("failed", "failed", "succeeded"),
             }
         case measures.Waiting():
             return "orders", {"no run before the event": measure.runs == 0}
@@ -112,7 +112,7 @@ def _results(measure: Measure) -> tuple[str, dict[str, bool]]:
             tasks = (measure.busy_tasks, measure.modest_tasks)
             return "flood", {
                 "both runs succeed": measure.states == (SUCCEEDED, SUCCEEDED),
-                "all tasks exist": tasks == (scenario.FLOOD, scenario.PREVIEWS),
+                "all tasks exist": tasks == (demo_jobs.FLOOD, demo_jobs.PREVIEWS),
                 "the small run does not wait for the large one": measure.overtaken > 0,
             }
         case measures.DeadLetter():
@@ -138,8 +138,8 @@ def _results(measure: Measure) -> tuple[str, dict[str, bool]]:
             }
         case measures.Storm():
             return "storm", {
-                "all fire at the same instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
-                "each runs once": (measure.runs, measure.succeeded) == (scenario.STORM, scenario.STORM),
+                "all fire at the same instant": (measure.schedules, measure.instants) == (demo_jobs.STORM, 1),
+                "each runs once": (measure.runs, measure.succeeded) == (demo_jobs.STORM, demo_jobs.STORM),
             }
         case measures.Census():
             return "totals", {

@@ -21,12 +21,12 @@ from typing import Literal, Protocol
 import msgspec
 
 from mainspring.client.aio.client import FINAL_RUN_STATES, AsyncClient
-from mainspring.demo import checks, measures, messages
+from mainspring.demo import checks, console_lines, measures
 from mainspring.demo.checks import Check
-from mainspring.demo.cluster import TENANTS, WORKERS, DemoCluster
+from mainspring.demo.console_lines import Line, LineCode
+from mainspring.demo.demo_cluster import TENANTS, WORKERS, DemoCluster
+from mainspring.demo.demo_jobs import Timetable
 from mainspring.demo.measures import Census
-from mainspring.demo.messages import Line, LineCode
-from mainspring.demo.scenario import Timetable
 from mainspring.demo.scenes import SCENES, Scene, SceneContext
 from mainspring.event_loop import fast_loop
 from mainspring.protocol.clock import SystemClock
@@ -122,7 +122,7 @@ class _EventFollower:
         """Report transitions until cancelled."""
         async with self._client.events() as changes:
             async for change in changes:
-                if change is not None and messages.is_notable(change):
+                if change is not None and console_lines.is_notable(change):
                     await self._report(change)
 
     async def _report(self, change: TransitionView) -> None:
@@ -135,7 +135,7 @@ class _EventFollower:
             attempts = [] if is_begin else await self._client.attempts(change.task_id)
         except NotFound:
             return  # The run has moved to history.
-        line = messages.line_for_change(change, run, task, attempts)
+        line = console_lines.line_for_change(change, run, task, attempts)
         if line is not None:
             if is_begin:
                 self._begun.add(change.run_id)
@@ -222,7 +222,7 @@ class _DemoRun:
         await self._clock.sleep(context.times.seconds(scene.at_seconds))
         try:
             async for measure in scene.play(context):
-                line = messages.line_for_measure(measure)
+                line = console_lines.line_for_measure(measure)
                 if line is not None:
                     self._on_line(line, self._clock.wall())
                 for check in checks.judge(measure):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from mainspring.client.aio.client import FINAL_RUN_STATES, AsyncClient
-from mainspring.demo import measures, scenario
-from mainspring.demo.cluster import DemoCluster
+from mainspring.demo import demo_jobs, measures
+from mainspring.demo.demo_cluster import DemoCluster
+from mainspring.demo.demo_jobs import Timetable
 from mainspring.demo.measures import Measure
-from mainspring.demo.scenario import Timetable
 from mainspring.protocol.clock import Clock
 from mainspring.protocol.rest.runs import RunView, TaskView
 from mainspring.protocol.rest.schedules import FireView
@@ -65,8 +65,8 @@ class Scene(NamedTuple):
 async def heartbeat(context: SceneContext) -> AsyncIterator[Measure]:
     """A schedule fires repeatedly."""
     client = context.cluster.clients["default"]
-    await client.submit_job(scenario.heartbeat())
-    await client.put_schedule("heartbeat", scenario.heartbeat_schedule(context.times))
+    await client.submit_job(demo_jobs.heartbeat())
+    await client.put_schedule("heartbeat", demo_jobs.heartbeat_schedule(context.times))
 
     async def two_beats() -> measures.Beats | None:
         fires = await _all(client.fires("heartbeat", outcomes=["ran"]))
@@ -79,32 +79,32 @@ async def heartbeat(context: SceneContext) -> AsyncIterator[Measure]:
 async def weather(context: SceneContext) -> AsyncIterator[Measure]:
     """A graph with a fan-out in which one task needs three attempts."""
     client = context.cluster.clients["default"]
-    run = await context.finished_run((await _start(client, scenario.weather(context.times))).id)
+    run = await context.finished_run((await _start(client, demo_jobs.weather(context.times))).id)
     fetches = [task async for task in client.tasks_of(run.id) if task.name == "fetch"]
-    unlucky = next(task for task in fetches if task.label == scenario.UNLUCKY)
+    unlucky = next(task for task in fetches if task.label == demo_jobs.UNLUCKY)
     yield measures.Forecast(run_id=run.id, state=run.state, tasks=len(fetches), ends=await _ends(client, unlucky))
 
 
 async def orders(context: SceneContext) -> AsyncIterator[Measure]:
     """A schedule waits for an event, which the demo sends unless the user does."""
     client = context.cluster.clients["default"]
-    await client.submit_job(scenario.orders())
-    schedule = await client.put_schedule("orders", scenario.orders_schedule())
+    await client.submit_job(demo_jobs.orders())
+    schedule = await client.put_schedule("orders", demo_jobs.orders_schedule())
     runs = await _all(client.runs(job="orders"))
-    yield measures.Waiting(schedule=schedule.name, trigger=schedule.trigger, event=scenario.EVENT, runs=len(runs))
+    yield measures.Waiting(schedule=schedule.name, trigger=schedule.trigger, event=demo_jobs.EVENT, runs=len(runs))
     send_at = context.clock.monotonic() + context.times.seconds(_EVENT_AFTER_SECONDS)
 
     async def came() -> FireView | None:
         nonlocal send_at
         if context.clock.monotonic() >= send_at:
             send_at = float("inf")
-            if not await _all(client.received_events(type=scenario.EVENT, limit=1)):
-                await client.send_events([client.event(scenario.EVENT, source=_OWN_SOURCE, data={"rows": 5})])
+            if not await _all(client.received_events(type=demo_jobs.EVENT, limit=1)):
+                await client.send_events([client.event(demo_jobs.EVENT, source=_OWN_SOURCE, data={"rows": 5})])
         return next(iter(await _all(client.fires("orders", outcomes=["ran"]))), None)
 
-    fire = await context.until(came, f"orders ran after {scenario.EVENT}")
+    fire = await context.until(came, f"orders ran after {demo_jobs.EVENT}")
     run = await context.finished_run(fire.run_id or "")
-    first = (await _all(client.received_events(type=scenario.EVENT)))[-1]
+    first = (await _all(client.received_events(type=demo_jobs.EVENT)))[-1]
     yield measures.Arrived(
         schedule=schedule.name, event=first.type, by_hand=first.source != _OWN_SOURCE, state=run.state
     )
@@ -113,14 +113,14 @@ async def orders(context: SceneContext) -> AsyncIterator[Measure]:
 async def thumbs(context: SceneContext) -> AsyncIterator[Measure]:
     """A task requires a label that no worker has."""
     client = context.cluster.clients["media"]
-    run = await _start(client, scenario.thumbs())
+    run = await _start(client, demo_jobs.thumbs())
 
     async def queued() -> TaskView | None:
         return next((task for task in await _all(client.tasks_of(run.id)) if task.state == "QUEUED"), None)
 
     task = await context.until(queued, "thumbs is queued")
     workers = await _all(client.workers())
-    label, value = scenario.GPU
+    label, value = demo_jobs.GPU
     yield measures.Unplaceable(
         run_id=run.id, state=task.state, wanted=f"{label}={value}", workers=len(workers),
         offering=measures.offering(workers, label, value),
@@ -130,13 +130,13 @@ async def thumbs(context: SceneContext) -> AsyncIterator[Measure]:
 async def flood(context: SceneContext) -> AsyncIterator[Measure]:
     """One tenant submits far more than the cluster can run, then another submits a few tasks."""
     acme, media = context.cluster.clients["acme"], context.cluster.clients["media"]
-    much = await _start(acme, scenario.flood(context.times), scenario.parts(scenario.FLOOD))
+    much = await _start(acme, demo_jobs.flood(context.times), demo_jobs.parts(demo_jobs.FLOOD))
 
     async def begun() -> bool:
         return (await acme.count_tasks(states=["RUNNING"])).value > 0
 
     await context.until(begun, "acme's tasks run")
-    little = await _start(media, scenario.previews(), scenario.parts(scenario.PREVIEWS))
+    little = await _start(media, demo_jobs.previews(), demo_jobs.parts(demo_jobs.PREVIEWS))
     states = ((await context.finished_run(much.id)).state, (await context.finished_run(little.id)).state)
     yield measures.share(await _all(acme.tasks_of(much.id)), await _all(media.tasks_of(little.id)), states)
 
@@ -144,7 +144,7 @@ async def flood(context: SceneContext) -> AsyncIterator[Measure]:
 async def invoices(context: SceneContext) -> AsyncIterator[Measure]:
     """A permanent failure."""
     client = context.cluster.clients["default"]
-    run = await context.finished_run((await _start(client, scenario.invoices())).id)
+    run = await context.finished_run((await _start(client, demo_jobs.invoices())).id)
     (task,) = await _all(client.tasks_of(run.id))
     dead = [letter async for letter in client.dead_letters(job="invoices") if letter.run_id == run.id]
     yield measures.DeadLetter(
@@ -157,9 +157,9 @@ async def thumb(context: SceneContext) -> AsyncIterator[Measure]:
     """A task hangs; it is detected, stopped and retried."""
     client = context.cluster.clients["media"]
     run = await context.finished_run(
-        (await _start(client, scenario.thumb(context.times), scenario.parts(scenario.THUMBS))).id
+        (await _start(client, demo_jobs.thumb(context.times), demo_jobs.parts(demo_jobs.THUMBS))).id
     )
-    stuck = next(task for task in await _all(client.tasks_of(run.id)) if task.label == scenario.STUCK)
+    stuck = next(task for task in await _all(client.tasks_of(run.id)) if task.label == demo_jobs.STUCK)
 
     async def alert() -> str | None:
         found = [one async for one in client.alerts(is_open=None) if one.kind == "stalled"]
@@ -175,7 +175,7 @@ _BEFORE_THE_KILL = ("weather", "crunch", "preview", "invoices", "thumb")
 
 async def kill(context: SceneContext) -> AsyncIterator[Measure]:
     """A worker is killed while it runs tasks."""
-    client, name = context.cluster.clients["default"], scenario.VICTIM
+    client, name = context.cluster.clients["default"], demo_jobs.VICTIM
     ledger = context.folder / "ledger"
 
     async def quiet() -> bool:
@@ -183,7 +183,7 @@ async def kill(context: SceneContext) -> AsyncIterator[Measure]:
         return all(run.state in FINAL_RUN_STATES for run in before)
 
     await context.until(quiet, "earlier runs have ended")
-    run = await _start(client, scenario.haul(context.times, ledger), scenario.parts(scenario.LOADS))
+    run = await _start(client, demo_jobs.haul(context.times, ledger), demo_jobs.parts(demo_jobs.LOADS))
 
     async def carrying() -> list[TaskView] | None:
         return [task async for task in client.tasks(run=run.id, worker=name, states=["RUNNING"])] or None
@@ -211,9 +211,9 @@ async def kill(context: SceneContext) -> AsyncIterator[Measure]:
 async def storm(context: SceneContext) -> AsyncIterator[Measure]:
     """Many schedules fire at the same instant."""
     client = context.cluster.clients["default"]
-    await client.submit_job(scenario.storm())
+    await client.submit_job(demo_jobs.storm())
     at = _next_second(context.clock.wall() + timedelta(seconds=max(_SET_UP_SECONDS, context.times.seconds(10))))
-    schedules = scenario.storm_schedules(at)
+    schedules = demo_jobs.storm_schedules(at)
     await asyncio.gather(*(client.create_schedule(schedule) for schedule in schedules))
 
     async def all_over() -> list[RunView] | None:
@@ -240,7 +240,7 @@ SCENES: Sequence[Scene] = (
 """All scenes in order. Each starts at its time, even if earlier ones have not ended."""
 
 
-async def _start(client: AsyncClient, job: scenario.Json, params: dict[str, object] | None = None) -> RunView:
+async def _start(client: AsyncClient, job: demo_jobs.Json, params: dict[str, object] | None = None) -> RunView:
     return await client.submit((await client.submit_job(job)).id, params=params)
 
 

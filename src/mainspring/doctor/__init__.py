@@ -4,7 +4,7 @@
     local_machine.py    probes this machine if no server answers
     facts.py            what both collected
     check_*.py          pure functions from facts to checks; each is a part of a runbook
-    findings.py         a check, and the report of all checks
+    health_check.py     a check, and the report of all checks
     run_checks.py       which checks run, in which order
 
 To add a check: a function in one of `check_*.py`, in the order of the runbook, a case that fails it in tests/doctor,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts, LateJob
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 
 LATE_SECONDS = 60.0
 """Start delay from which a run without a deadline counts as late."""

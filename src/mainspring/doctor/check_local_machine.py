@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import LocalFacts
-from mainspring.doctor.findings import Check, Question
+from mainspring.doctor.health_check import Check, Question
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """Free disk space below which the check fails."""

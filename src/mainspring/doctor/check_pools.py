@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.check_servers import ALIVE_SECONDS
 from mainspring.doctor.facts import Facts, PoolFacts
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 from mainspring.protocol.rest.overviews import LeaseView, ServerHealthView
 from mainspring.protocol.rest.runs import WorkerView
 

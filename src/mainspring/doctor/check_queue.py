@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, REASONS, Facts, PoolFacts
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 from mainspring.protocol.rest.schedules import BreakerView
 from mainspring.protocol.rest.sharing import QueueView
 

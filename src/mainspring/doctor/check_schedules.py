@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 
 TOPIC = "Schedules"
 _MISSED = "late"
@@ -32,7 +32,7 @@ def _overdue(facts: Facts) -> Check:
     return question.no(
         "overdue.late",
         f"{format_count(len(late), 'schedule is', 'schedules are')} overdue: {format_list(named)}",
-        "every server fires schedules: check the server logs for `triggers.failed`; meanwhile trigger it manually",
+        "check the server logs for `background.failed` and `triggers.unavailable`; meanwhile trigger it manually",
         f"mainspring trigger {late[0].schedule} -t {late[0].tenant}",
     )
 

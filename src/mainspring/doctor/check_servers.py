@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainspring.core.text.durations import format_seconds
 from mainspring.doctor.facts import Facts
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 from mainspring.protocol.rest.overviews import ServerHealthView
 
 SLOW_STORE_SECONDS = 0.25
@@ -166,7 +166,8 @@ def _versions(facts: Facts, server_health: ServerHealthView) -> Check:
     others += [
         f"worker {one.id} {one.version}"
         for one in facts.workers
-        if one.status == "ready" and one.version != server_health.version
+        # HTTP workers need not report a version.
+        if one.status == "ready" and one.version not in {"", server_health.version}
     ]
     if facts.version != server_health.version:
         others.insert(0, f"this command {facts.version}")

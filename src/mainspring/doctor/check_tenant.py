@@ -8,7 +8,7 @@ from datetime import timedelta
 from mainspring.core.text.durations import format_seconds
 from mainspring.core.text.quantities import format_bytes
 from mainspring.doctor.facts import NEVER_STARTS, Facts, TenantFacts
-from mainspring.doctor.findings import Check, Question, format_count, format_list
+from mainspring.doctor.health_check import Check, Question, format_count, format_list
 from mainspring.protocol.rest.runs import TaskView
 from mainspring.protocol.rest.schedules import DurationView
 from mainspring.protocol.rest.sharing import TenantUseView

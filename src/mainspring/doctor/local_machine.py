@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from msgspec.structs import replace
 
-from mainspring.client.addresses import is_loopback, read_address
+from mainspring.client.server_urls import is_loopback, read_address
 from mainspring.doctor.facts import LocalFacts
 from mainspring.protocol.errors import StoreUnusable
 from mainspring.store.sqlite.file import refuse_network

@@ -10,7 +10,7 @@ from mainspring.doctor.check_schedules import check_schedules
 from mainspring.doctor.check_servers import check_servers
 from mainspring.doctor.check_tenant import check_tenant
 from mainspring.doctor.facts import Facts, LocalFacts
-from mainspring.doctor.findings import Answer, Check, Report
+from mainspring.doctor.health_check import Answer, Check, Report
 
 _ALL = (check_servers, check_pools, check_queue, check_schedules, check_lateness, check_tenant)
 

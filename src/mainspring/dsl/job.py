@@ -148,7 +148,7 @@ class Job(Generic[P, R]):
         does the same without waiting for delays. Raises Refused for invalid parameters.
         """
         self._refuse_while_loading("run")
-        from mainspring.simulation.inprocess.runner import run_in_process
+        from mainspring.simulation.inprocess.run_job import run_in_process
 
         return run_in_process(self, self.bind(args, params))
 

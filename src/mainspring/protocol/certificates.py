@@ -5,7 +5,7 @@
     server       for installations without another authority: host names, signed by the same one
 
 All keys are on the curve P-256, supported by every TLS library. A worker's certificate is for clients only, a server's
-for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enrol`).
+for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enroll`).
 """
 
 from __future__ import annotations
@@ -292,4 +292,4 @@ def _needed() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise Refused("certificates require the extra enrol\nhint: pip install 'mainspring[enrol]'") from error
+        raise Refused("certificates require the extra enroll\nhint: pip install 'mainspring[enroll]'") from error

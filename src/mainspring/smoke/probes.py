@@ -46,8 +46,8 @@ class Kind(StrEnum):
     LARGE = "large"
     ZONE = "zone"
     LABEL = "label"
-    NEAR = "affinity"
-    APART = "anti_affinity"
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti_affinity"
     RETRY = "retry"
     P1 = "p1"
     NEVER = "never"
@@ -64,8 +64,8 @@ ABOUT = {
     Kind.LARGE: "half of the largest worker",
     Kind.ZONE: "required zone",
     Kind.LABEL: "required label",
-    Kind.NEAR: "affinity: worker of the previous task",
-    Kind.APART: "anti-affinity: not with the others",
+    Kind.AFFINITY: "affinity: worker of the previous task",
+    Kind.ANTI_AFFINITY: "anti-affinity: not with the others",
     Kind.RETRY: "fails, then succeeds on retry",
     Kind.NEVER: "unplaceable: label that no worker has",
     Kind.GPU: "GPU",
@@ -73,11 +73,11 @@ ABOUT = {
     Kind.PREFER: "preferred label",
 }
 _SHARES = {
-    Kind.P2: 24, Kind.P1: 12, Kind.P0: 6, Kind.LARGE: 4, Kind.ZONE: 14, Kind.LABEL: 10, Kind.NEAR: 8, Kind.APART: 6,
-    Kind.RETRY: 3, Kind.NEVER: 1, Kind.GPU: 4, Kind.GROUP: 4, Kind.PREFER: 4,
+    Kind.P2: 24, Kind.P1: 12, Kind.P0: 6, Kind.LARGE: 4, Kind.ZONE: 14, Kind.LABEL: 10, Kind.AFFINITY: 8,
+    Kind.ANTI_AFFINITY: 6, Kind.RETRY: 3, Kind.NEVER: 1, Kind.GPU: 4, Kind.GROUP: 4, Kind.PREFER: 4,
 }  # fmt: skip
 """Percentage of tasks per kind."""
-_MIN_TASKS = {Kind.NEAR: 2, Kind.APART: 2}
+_MIN_TASKS = {Kind.AFFINITY: 2, Kind.ANTI_AFFINITY: 2}
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,11 +197,11 @@ def _numbers(kinds: Sequence[Kind], tasks: int) -> dict[Kind, int]:
 def _fitting(kind: Kind, number: int) -> int:
     """Adjust a count to its kind: affinity needs pairs, one unplaceable task suffices, anti-affinity is limited."""
     match kind:
-        case Kind.NEAR:
+        case Kind.AFFINITY:
             return number - number % 2
         case Kind.NEVER:
             return 1
-        case Kind.APART:
+        case Kind.ANTI_AFFINITY:
             return min(number, _MAX_APART)
         case _:
             return number
@@ -209,13 +209,13 @@ def _fitting(kind: Kind, number: int) -> int:
 
 def _requirements(kind: Kind, environment: Environment, number: int) -> dict[str, Requirements]:
     """Return the requirements of a probe's tasks, by name."""
-    if kind is Kind.NEAR:
+    if kind is Kind.AFFINITY:
         pairs = range(number // 2)
         return {f"first{pair}": Requirements() for pair in pairs} | {
             f"second{pair}": Requirements(affinity=f"first{pair}") for pair in pairs
         }
     names = [f"t{place}" for place in range(number)]
-    if kind is Kind.APART:
+    if kind is Kind.ANTI_AFFINITY:
         return {name: Requirements(anti_affinity=tuple(other for other in names if other != name)) for name in names}
     choices = list(_choices(kind, environment))
     return {name: choices[place % len(choices)] for place, name in enumerate(names)}

@@ -17,7 +17,7 @@ from mainspring.protocol.errors import MainspringError, NotFound, Refused
 from mainspring.protocol.ids import entropy
 from mainspring.protocol.rest.runs import RunView, WorkerView
 from mainspring.protocol.rest.sharing import Amounts, GroupRequest
-from mainspring.smoke.outcomes import KindLine, ProbeResult, TaskRecord, Violation, judge
+from mainspring.smoke.check_results import KindLine, ProbeResult, TaskRecord, Violation, judge
 from mainspring.smoke.probes import MAX_IN_GROUP, Environment, Kind, Plan, Probe, definition, plan
 
 _POLL_SECONDS = 0.5

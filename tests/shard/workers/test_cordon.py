@@ -46,7 +46,7 @@ def test_a_cordon_is_in_the_row_and_in_the_diagnosis(world: World) -> None:
     run = world.given_run(task("a"))
     shape = world.shard.memory.runs[run.id].job.shapes[0]
     [found] = obstacles(shape, world.shard.memory.workers["w1"])
-    assert (found.kind, found.detail) == (ObstacleKind.HELD, "w1 is cordoned (new kernel (ann))")
+    assert (found.kind, found.detail) == (ObstacleKind.CORDONED, "w1 is cordoned (new kernel (ann))")
 
 
 @pytest.mark.parametrize("kind", [CordonWorker, DrainWorker, EvictWorker])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from starlette.requests import Request
 
-from mainspring.api.http.examples import example_of
+from mainspring.api.http.openapi_examples import example_of
 from mainspring.api.http.problems import MEDIA_TYPE
 from mainspring.api.http.routing import Endpoint, Parameter
 from mainspring.protocol.rest.runs import Problem

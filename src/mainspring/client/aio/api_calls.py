@@ -12,9 +12,9 @@ from typing import Self, TypeVar
 import msgspec
 
 from mainspring import __version__
-from mainspring.client.addresses import Parameters
 from mainspring.client.aio.connection import Connection
 from mainspring.client.responses import decode
+from mainspring.client.server_urls import Parameters
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.runs import MAX_PAGE_SIZE, ActionRequest, ActionResult, Count, Page

@@ -14,8 +14,8 @@ from typing import Self
 import httpx2
 import msgspec
 
-from mainspring.client.addresses import Parameters
 from mainspring.client.aio.connection import Connection
+from mainspring.client.server_urls import Parameters
 from mainspring.protocol.errors import Unavailable
 from mainspring.protocol.rest.runs import TransitionView
 

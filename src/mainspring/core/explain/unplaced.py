@@ -40,15 +40,15 @@ def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources
 def _describe(shape: Shape) -> dict[ObstacleKind, str]:
     """Describe the workers with each obstacle, the most permanent obstacle first."""
     return {
-        H.OUTSIDE: "outside the zones of the pool",
+        H.ZONE_NOT_ALLOWED: "outside the zones of the pool",
         H.ZONE: f"not in zone {shape.zone}",
         H.LABEL: f"without {' and '.join(format_label(key, value) for key, value in shape.labels)}",
         H.TOO_BIG: "too small",
         H.REFUSED: "refused such a task",
-        H.NEAR: f"not where {', '.join(shape.affinity)} ran",
-        H.APART: f"with {', '.join(shape.anti_affinity)} of the same run",
+        H.AFFINITY: f"not where {', '.join(shape.affinity)} ran",
+        H.ANTI_AFFINITY: f"with {', '.join(shape.anti_affinity)} of the same run",
         H.NOT_READY: "silent",
-        H.HELD: "cordoned, draining or leaving",
+        H.CORDONED: "cordoned, draining or leaving",
         H.UNCLAIMED: "without an open claim",
         H.RESERVED: "with capacity reserved for others",
         H.NO_CAPACITY: "full",

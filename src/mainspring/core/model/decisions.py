@@ -2,7 +2,7 @@
 
     placed     a task was assigned to a worker; sampled by `decisions_sampled_per_1000`
     preempts   tasks are preempted to make capacity; always logged
-    no_room    no worker can take the oldest task of a shape; at most once in 10 seconds per shape
+    no_capacity    no worker can take the oldest task of a shape; at most once in 10 seconds per shape
 
 A batch contains the decisions that it executes, so a decision is logged exactly if it was executed. Sampling of
 placements is derived from the lease id, so it is deterministic per seed.
@@ -42,7 +42,7 @@ class DecisionKind(StrEnum):
 
     PLACED = "placed"
     PREEMPTS = "preempts"
-    NO_CAPACITY = "no_room"
+    NO_CAPACITY = "no_capacity"
 
 
 class PreemptedTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -62,29 +62,29 @@ class ObstacleKind(StrEnum):
     """Kinds of obstacles."""
 
     NOT_READY = "not_ready"
-    HELD = "held"
+    CORDONED = "cordoned"
     """The worker is cordoned, draining or leaving: it takes nothing new."""
     UNCLAIMED = "unclaimed"
     """The worker claims its work, and has no open claim."""
     LABEL = "label"
     ZONE = "zone"
-    OUTSIDE = "outside"
+    ZONE_NOT_ALLOWED = "zone_not_allowed"
     """The worker is in a zone that the pool does not allow."""
     TOO_BIG = "too_big"
     """The task does not fit the worker even when it is idle."""
-    NO_CAPACITY = "no_room"
-    RESERVED = "kept"
+    NO_CAPACITY = "no_capacity"
+    RESERVED = "reserved"
     """There is capacity, but it is reserved for another task."""
-    NEAR = "affinity"
+    AFFINITY = "affinity"
     """Affinity: the task must run where another of its run is."""
-    APART = "anti_affinity"
+    ANTI_AFFINITY = "anti_affinity"
     """Anti-affinity: the task must not run where another of its run is."""
     REFUSED = "refused"
     """The worker reported that it can't run such a task."""
 
 
 H = ObstacleKind
-PERMANENT = frozenset({H.LABEL, H.ZONE, H.OUTSIDE, H.TOO_BIG, H.NEAR, H.REFUSED})
+PERMANENT = frozenset({H.LABEL, H.ZONE, H.ZONE_NOT_ALLOWED, H.TOO_BIG, H.AFFINITY, H.REFUSED})
 """Obstacles that don't pass: `is_feasible` is false for a worker with one of these, and for no other."""
 
 
@@ -169,11 +169,11 @@ def obstacles(
         found.append(Obstacle(H.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
     if zones and worker.zone not in zones:
         detail = f"{worker.id} is in zone {worker.zone or 'none'}, which is not one of the pool's"
-        found.append(Obstacle(H.OUTSIDE, detail))
+        found.append(Obstacle(H.ZONE_NOT_ALLOWED, detail))
     if affinity.affinity is not None and worker.id not in affinity.affinity:
-        found.append(Obstacle(H.NEAR, f"{worker.id} is not where {', '.join(shape.affinity)} ran"))
+        found.append(Obstacle(H.AFFINITY, f"{worker.id} is not where {', '.join(shape.affinity)} ran"))
     if worker.id in affinity.anti_affinity:
-        found.append(Obstacle(H.APART, f"{worker.id} runs {', '.join(shape.anti_affinity)} of the same run"))
+        found.append(Obstacle(H.ANTI_AFFINITY, f"{worker.id} runs {', '.join(shape.anti_affinity)} of the same run"))
     if worker.refused and shape in worker.refused:
         found.append(Obstacle(H.REFUSED, f"{worker.id} refused such a task"))
     free = worker.free_for(task_id)
@@ -385,7 +385,7 @@ def _why_not_accepting(worker: Worker) -> list[Obstacle]:
     found = []
     if worker.hold or worker.leaving:
         held = f"{worker.hold} ({worker.hold_why})" if worker.hold else "leaving"
-        found.append(Obstacle(H.HELD, f"{worker.id} is {held}"))
+        found.append(Obstacle(H.CORDONED, f"{worker.id} is {held}"))
     if worker.claim_slots == 0:
         found.append(Obstacle(H.UNCLAIMED, f"{worker.id} has no claim open"))
     return found

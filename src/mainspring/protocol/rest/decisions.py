@@ -42,7 +42,7 @@ class DecisionView(View, frozen=True, kw_only=True):
     id: str
     at: datetime
     kind: str
-    """`placed`, `preempts` or `no_room`."""
+    """`placed`, `preempts` or `no_capacity`."""
     pool: str
     tenant: str
     task_id: str

@@ -256,7 +256,7 @@ def _more_workers(case: _Case) -> Iterator[_Candidate]:
 def _uncordoned(case: _Case) -> Iterator[_Candidate]:
     """A cordoned worker that would take it."""
     for worker in case.memory.workers.values():
-        if worker.hold and _obstacle_kinds(case, worker) == {ObstacleKind.HELD}:
+        if worker.hold and _obstacle_kinds(case, worker) == {ObstacleKind.CORDONED}:
             says, command = words.uncordon(worker.id)
             event = UncordonWorker(worker=worker.id, by=_ACTOR)
             yield _Candidate(kind=SuggestionKind.ASK, says=says, command=command, events=(event,))

@@ -96,7 +96,7 @@ def _format_unavailable(matched: matching.WorkerMatch) -> str:
     worker = matched.worker
     if ObstacleKind.NOT_READY in matched.kinds:
         return f"{worker.status}"
-    if ObstacleKind.HELD not in matched.kinds:
+    if ObstacleKind.CORDONED not in matched.kinds:
         return "no claim open"
     return worker.hold or "leaving"  # the reason of a cordon may name people
 

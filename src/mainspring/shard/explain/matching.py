@@ -29,7 +29,7 @@ from mainspring.shard.state.memory import ShardMemory
 MAX_EXAMINED = 128
 SETTLED_SECONDS = 5.0
 """Life of a leader after which its workers have reconnected."""
-_UNAVAILABLE = frozenset({ObstacleKind.NOT_READY, ObstacleKind.HELD, ObstacleKind.UNCLAIMED})
+_UNAVAILABLE = frozenset({ObstacleKind.NOT_READY, ObstacleKind.CORDONED, ObstacleKind.UNCLAIMED})
 _CAPACITY = frozenset({ObstacleKind.NO_CAPACITY, ObstacleKind.RESERVED})
 
 

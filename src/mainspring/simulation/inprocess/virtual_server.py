@@ -22,8 +22,8 @@ from mainspring.host.schedules.schedule_actions import NewScheduleRequest, Sched
 from mainspring.host.schedules.schedule_outbox import CONCURRENT_KINDS, ScheduleOutbox
 from mainspring.host.schedules.trigger_loop import TriggerLoop
 from mainspring.protocol.errors import Refused
-from mainspring.simulation.inprocess.engine import POOL, TENANT, LocalEngine, quiet
-from mainspring.simulation.inprocess.runner import idle_seconds
+from mainspring.simulation.inprocess.in_process_engine import POOL, TENANT, LocalEngine, quiet
+from mainspring.simulation.inprocess.run_job import idle_seconds
 from mainspring.simulation.inprocess.virtual_time import START, VirtualClock, VirtualLoop
 from mainspring.store.ports.front import RunFilter
 

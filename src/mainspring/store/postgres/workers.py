@@ -35,7 +35,7 @@ class PostgresWorkers(PostgresCalls, WorkerLists):
 
     async def enroll(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the identity of a worker that joined."""
-        return await self._call(_enrol, row, audit)
+        return await self._call(_enroll, row, audit)
 
     async def renew_identity(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the latest certificate of an identity."""
@@ -60,7 +60,7 @@ async def _revoke(connection: Connection, table: str, key: str, value: str, audi
     return ended
 
 
-async def _enrol(connection: Connection, row: IdentityRow, audit: AuditEntry) -> bool:
+async def _enroll(connection: Connection, row: IdentityRow, audit: AuditEntry) -> bool:
     async with transaction(connection):
         has_joined = await connection.fetchval(statements.HAS_JOINED, row.name, row.key, row.join_token)
         if not has_joined and not await connection.fetchval(statements.COUNT_USE, row.join_token, row.enrolled_at):

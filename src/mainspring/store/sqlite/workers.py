@@ -31,7 +31,7 @@ class SqliteWorkers(Calls, WorkerLists):
 
     async def enroll(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the identity of a worker that joined."""
-        return await self._write(_enrol, row, audit, self._now())
+        return await self._write(_enroll, row, audit, self._now())
 
     async def renew_identity(self, row: IdentityRow, audit: AuditEntry) -> bool:
         """Keep the latest certificate of an identity."""
@@ -54,7 +54,7 @@ def _revoke(db: sqlite3.Connection, table: str, key: str, value: str, audit: Aud
     return ended
 
 
-def _enrol(db: sqlite3.Connection, row: IdentityRow, audit: AuditEntry, now: int) -> bool:
+def _enroll(db: sqlite3.Connection, row: IdentityRow, audit: AuditEntry, now: int) -> bool:
     has_joined = find(db, statements.HAS_JOINED, [row.name, row.key, row.join_token]).fetchone()
     if not has_joined and not find(db, statements.COUNT_USE, [row.join_token, row.enrolled_at]).fetchall():
         return False

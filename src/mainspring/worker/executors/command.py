@@ -20,7 +20,7 @@ from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.attempt_handle import AttemptHandle, AttemptResult, result_of
 from mainspring.worker.executors.executor import Executor
-from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
+from mainspring.worker.executors.task_templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.confinement import confinement_of
 from mainspring.worker.sandbox.sandbox import Sandbox

@@ -27,7 +27,7 @@ from mainspring.worker.executors.attempt_handle import AttemptHandle, exit_failu
 from mainspring.worker.executors.command import CommandExecutor
 from mainspring.worker.executors.container_engine import Engine, engine_environment
 from mainspring.worker.executors.executor import Runtime
-from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
+from mainspring.worker.executors.task_templates import rendered_argv, rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.sandbox import Sandbox
 

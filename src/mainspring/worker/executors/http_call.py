@@ -24,7 +24,7 @@ from mainspring.protocol.wire import Assignment, Outcome
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES
 from mainspring.worker.executors.attempt_handle import AttemptHandle, failure
 from mainspring.worker.executors.executor import Executor, Runtime
-from mainspring.worker.executors.templates import template_values
+from mainspring.worker.executors.task_templates import template_values
 from mainspring.worker.logs.capture import Capture
 
 if TYPE_CHECKING:

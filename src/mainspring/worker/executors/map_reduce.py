@@ -18,7 +18,7 @@ from mainspring.core.work.work import MapReduce, Work
 from mainspring.protocol.wire import Assignment
 from mainspring.worker.executors.attempt_files import AttemptFiles
 from mainspring.worker.executors.command import CommandExecutor
-from mainspring.worker.executors.templates import rendered_env, template_values
+from mainspring.worker.executors.task_templates import rendered_env, template_values
 from mainspring.worker.logs.capture import Capture
 from mainspring.worker.sandbox.sandbox import Sandbox
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mainspring.demo.checks import Check
-    from mainspring.demo.messages import Line
+    from mainspring.demo.console_lines import Line
     from mainspring.demo.runner import DemoSettings, DemoStarted, DemoSummary
 
 _PORT = 8484
@@ -150,7 +150,7 @@ class DemoPrinter:
         """Print a line with its time and command."""
         from rich.text import Text
 
-        from mainspring.demo.messages import format_clock
+        from mainspring.demo.console_lines import format_clock
 
         message = f"{line.subject:<{_SUBJECT_WIDTH}} {line.text}"
         start = f"  {format_clock(at_seconds)}  "
@@ -172,7 +172,7 @@ class DemoPrinter:
 
     def on_scenes_finished(self) -> None:
         """Print commands to try."""
-        from mainspring.demo.messages import YOUR_TURN
+        from mainspring.demo.console_lines import YOUR_TURN
 
         lines = ["", "  Try these in another terminal:"]
         if self._address != self._configured_server:
@@ -184,7 +184,7 @@ class DemoPrinter:
     def on_end(self, summary: DemoSummary) -> None:
         """Print the summary."""
         from mainspring.cli.render.output import print_one
-        from mainspring.demo.messages import format_census
+        from mainspring.demo.console_lines import format_census
 
         def print_text() -> None:
             folder = f"kept {summary.folder}" if summary.kept else f"removed {summary.folder}"

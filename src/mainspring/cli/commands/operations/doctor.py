@@ -12,8 +12,8 @@ import rich_click as click
 from mainspring.cli.options import ConnectionOptions, Printing, pool_option
 from mainspring.cli.render import terminal
 from mainspring.cli.resource import Session, with_session
-from mainspring.doctor.findings import Answer, Check, Report
 from mainspring.doctor.gather import gather
+from mainspring.doctor.health_check import Answer, Check, Report
 from mainspring.doctor.local_machine import probe_local_machine
 from mainspring.doctor.run_checks import run_checks, run_local_checks
 from mainspring.protocol.clock import SystemClock

@@ -18,7 +18,7 @@ from mainspring.cli.resource import Session, with_session
 from mainspring.core.text.durations import format_seconds
 from mainspring.protocol.clock import SystemClock
 from mainspring.protocol.errors import Forbidden
-from mainspring.smoke.outcomes import KindLine, Violation
+from mainspring.smoke.check_results import KindLine, Violation
 from mainspring.smoke.trial import SmokeReport, Trial, run_trial
 
 KINDS = Table.of(

@@ -85,7 +85,7 @@ def deploy(
 def _is_here(connection: ConnectionOptions) -> bool:
     """Whether the server is on this machine."""
     from mainspring.cli.config.connection_settings import resolve_connection_settings
-    from mainspring.client.addresses import is_loopback, read_address
+    from mainspring.client.server_urls import is_loopback, read_address
 
     server = resolve_connection_settings(connection).server.value
     return server is None or is_loopback(read_address(server).host)

@@ -11,9 +11,9 @@ import rich_click as click
 from mainspring.cli.config.connection_settings import resolve_connection_settings
 from mainspring.cli.options import ConnectionOptions, Printing
 from mainspring.cli.render.output import Table, format_when
-from mainspring.client.addresses import is_loopback, read_address
 from mainspring.client.api_calls import DEFAULT_SERVER
 from mainspring.client.client import Client
+from mainspring.client.server_urls import is_loopback, read_address
 from mainspring.core.text.suggestions import did_you_mean
 from mainspring.folder.discover import scan, walk
 from mainspring.folder.lock import is_locked

@@ -155,7 +155,7 @@ def logs(session: Session, what: str, follow: bool, tail: int | None, attempt: i
     LogView(client, session.printing, tail=tail, attempt=attempt).show(found, follow=follow, failed=failed)
 
 
-DECISION_KINDS = ("placed", "preempts", "no_room")
+DECISION_KINDS = ("placed", "preempts", "no_capacity")
 
 
 @click.command("decisions", cls=ListCommand)

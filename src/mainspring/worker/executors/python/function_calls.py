@@ -32,7 +32,7 @@ from mainspring.protocol.wire import Assignment
 from mainspring.task_context import task_context as contexts
 from mainspring.worker.executors.attempt_files import MAX_OUTPUT_BYTES, identity_of
 from mainspring.worker.executors.attempt_handle import failure
-from mainspring.worker.executors.templates import rendered, rendered_env, template_values
+from mainspring.worker.executors.task_templates import rendered, rendered_env, template_values
 
 MAX_TRACEBACK_LENGTH = 8 * 1024
 WORKER_MODULE = "__mainspring_worker__"

@@ -38,7 +38,7 @@ from mainspring.worker.executors.remote.cluster import (
     retry_until_available,
 )
 from mainspring.worker.executors.remote.output_lines import OutputReader
-from mainspring.worker.executors.templates import rendered_argv, rendered_env, template_values
+from mainspring.worker.executors.task_templates import rendered_argv, rendered_env, template_values
 
 log = structlog.get_logger(__name__)
 

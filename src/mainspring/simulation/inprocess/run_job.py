@@ -12,7 +12,7 @@ from mainspring.client.results import RunResult
 from mainspring.dsl.job import Job
 from mainspring.protocol.clock import SystemClock
 from mainspring.shard.state.timers import MAX_TURN_SECONDS
-from mainspring.simulation.inprocess.engine import LocalEngine, quiet
+from mainspring.simulation.inprocess.in_process_engine import LocalEngine, quiet
 from mainspring.simulation.inprocess.virtual_time import VirtualClock, VirtualLoop
 
 

@@ -52,15 +52,15 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 class FaultCode(StrEnum):
     """Kinds of violations."""
 
-    NOT_MADE = "not_made"
+    NOT_CREATED = "not_created"
     NOT_SUCCEEDED = "not_succeeded"
     UNKNOWN_WORKER = "unknown_worker"
     LABELS = "labels"
     ZONE = "zone"
     GPUS = "gpus"
     SIZE = "size"
-    NOT_NEAR = "not_near"
-    NOT_APART = "not_apart"
+    AFFINITY_VIOLATED = "affinity_violated"
+    ANTI_AFFINITY_VIOLATED = "anti_affinity_violated"
     GROUP_LIMIT = "group_limit"
     ATTEMPTS = "attempts"
     OUTPUT = "output"
@@ -129,14 +129,14 @@ def check(result: ProbeResult, workers: Mapping[str, WorkerView]) -> list[Violat
     for name, requirements in result.probe.task_requirements.items():
         record = tasks.get(name)
         if record is None:
-            code, why = FaultCode.NOT_MADE, "the task was not created"
+            code, why = FaultCode.NOT_CREATED, "the task was not created"
             found.append(Violation(kind=result.probe.kind, code=code, task=name, worker="", why=why))
             continue
         found += [
             Violation(kind=result.probe.kind, code=code, task=record.task.id, worker=record.worker, why=why)
             for code, why in _faults(result, record, requirements, tasks, workers)
         ]
-    if result.probe.kind is Kind.APART:
+    if result.probe.kind is Kind.ANTI_AFFINITY:
         found += _colocated(result)
     if result.probe.kind is Kind.GROUP:
         found += _over_limit(result)
@@ -240,7 +240,7 @@ def _faults(
     before = None if requirements.affinity is None else tasks.get(requirements.affinity)
     if before is not None and before.worker != record.worker:
         why = f"ran on {record.worker} instead of {before.worker}, where {before.name} ran"
-        found.append((FaultCode.NOT_NEAR, why))
+        found.append((FaultCode.AFFINITY_VIOLATED, why))
     if len(record.attempts) != requirements.attempts:
         why = f"took {len(record.attempts)} attempts instead of {requirements.attempts}"
         found.append((FaultCode.ATTEMPTS, why))
@@ -275,7 +275,7 @@ def _colocated(result: ProbeResult) -> Iterator[Violation]:
     for one, other in combinations(result.tasks, 2):
         if one.worker and one.worker == other.worker and _overlap(one.last, other.last):
             why = f"ran on {one.worker} at the same time as {other.name}, despite anti-affinity"
-            code = FaultCode.NOT_APART
+            code = FaultCode.ANTI_AFFINITY_VIOLATED
             yield Violation(kind=result.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
 
 

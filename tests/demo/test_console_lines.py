@@ -9,9 +9,8 @@ import pytest
 import rich_click as click
 
 from mainspring.cli.main import main
-from mainspring.demo import messages
-from mainspring.demo.measures import Arrived, Census, Killed, Moved, Share, Storm, Unplaceable
-from mainspring.demo.messages import (
+from mainspring.demo import console_lines
+from mainspring.demo.console_lines import (
     Line,
     LineCode,
     format_census,
@@ -20,6 +19,7 @@ from mainspring.demo.messages import (
     line_for_change,
     line_for_measure,
 )
+from mainspring.demo.measures import Arrived, Census, Killed, Moved, Share, Storm, Unplaceable
 from tests.demo.builders import RUN, attempt, change, run, task
 
 
@@ -148,7 +148,7 @@ def test_the_clock_counts_minutes_and_seconds(seconds: float, expected: str) -> 
     assert format_clock(seconds) == expected
 
 
-@pytest.mark.parametrize("typed", [command for command, _ in messages.YOUR_TURN])
+@pytest.mark.parametrize("typed", [command for command, _ in console_lines.YOUR_TURN])
 def test_suggested_commands_exist(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my-pipelines").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.protocol.rest.runs import AttemptView, WorkerView
-from mainspring.smoke.outcomes import Assessment, ProbeResult, TaskRecord, judge
+from mainspring.smoke.check_results import Assessment, ProbeResult, TaskRecord, judge
 from mainspring.smoke.probes import Kind, Probe, Requirements
 from tests.doctor.builders import RUN, ago, task, worker
 
@@ -95,7 +95,7 @@ def test_a_failed_task_is_reported_with_its_reason() -> None:
 
 
 def test_a_missing_task_is_a_violation() -> None:
-    assert faults(Kind.P2, {"a": Requirements(), "b": Requirements()}, done("a")) == ["not_made"]
+    assert faults(Kind.P2, {"a": Requirements(), "b": Requirements()}, done("a")) == ["not_created"]
 
 
 def test_a_wrong_output_is_a_violation() -> None:
@@ -107,16 +107,18 @@ def test_a_wrong_output_is_a_violation() -> None:
 def test_affinity_requires_the_same_worker() -> None:
     task_requirements = {"first": Requirements(), "second": Requirements(affinity="first")}
 
-    assert faults(Kind.NEAR, task_requirements, done("first"), done("second")) == []
-    assert faults(Kind.NEAR, task_requirements, done("first"), done("second", "w2")) == ["not_near"]
+    assert faults(Kind.AFFINITY, task_requirements, done("first"), done("second")) == []
+    assert faults(Kind.AFFINITY, task_requirements, done("first"), done("second", "w2")) == ["affinity_violated"]
 
 
 def test_anti_affinity_forbids_overlap_on_a_worker() -> None:
     task_requirements = {"a": Requirements(anti_affinity=("b",)), "b": Requirements(anti_affinity=("a",))}
 
-    assert faults(Kind.APART, task_requirements, done("a"), done("b", "w2")) == []
-    assert faults(Kind.APART, task_requirements, done("a"), done("b", start=5, end=1)) == []
-    assert faults(Kind.APART, task_requirements, done("a"), done("b", start=6, end=1)) == ["not_apart"]
+    assert faults(Kind.ANTI_AFFINITY, task_requirements, done("a"), done("b", "w2")) == []
+    assert faults(Kind.ANTI_AFFINITY, task_requirements, done("a"), done("b", start=5, end=1)) == []
+    assert faults(Kind.ANTI_AFFINITY, task_requirements, done("a"), done("b", start=6, end=1)) == [
+        "anti_affinity_violated"
+    ]
 
 
 def test_a_group_limits_concurrency() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.demo.cluster import CORES, WORKERS
+from mainspring.demo.demo_cluster import CORES, WORKERS
 
 Json = Mapping[str, object]
 
