@@ -134,5 +134,5 @@ tasks:
     with pytest.raises(InvalidFile) as caught:
         read_pipeline(text, "p.yaml", local_zone="UTC")
     assert [fault.why for fault in caught.value.faults] == [
-        "unknown parameter 'dya', did you mean `day`?", "unknown parameter 'dayy', did you mean `day`?",
+        "unknown parameter 'dya', did you mean day?", "unknown parameter 'dayy', did you mean day?",
     ]  # fmt: skip

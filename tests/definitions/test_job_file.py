@@ -292,7 +292,7 @@ tasks:
         "4:14 `timeout` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
         "5:14 `retries` must be from 0 to 4",
         "8:17 unknown resource `cpus`, did you mean `cpu`?",
-        "10:13 unknown task 'aa', did you mean `a`?",
+        "10:13 unknown task 'aa', did you mean a?",
     ]
 
 

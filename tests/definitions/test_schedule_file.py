@@ -73,7 +73,7 @@ max_failures: never
     [
         ('cron: "61 5 * * *"\n', "3:1", "minute: 61 is not from 0 to 59"),
         ('cron: "0 0 30 2 *"\n', "3:1", "never matches"),
-        ('cron: "0 5 * * *"\ntimezone: Europe/Pariss\n', "4:1", "did you mean `Europe/Paris`?"),
+        ('cron: "0 5 * * *"\ntimezone: Europe/Pariss\n', "4:1", "did you mean Europe/Paris?"),
         ("cron: * * * * *\n", "3:8", "quote a string that begins with"),
         ("every: 15m\nat: 2036-01-01T00:00:00Z\n", "4:1", "`at` and `every` can't be combined"),
         ("every: 15m\ntimezone: Europe/Paris\n", "4:1", "`timezone` requires `cron`, not `every`"),

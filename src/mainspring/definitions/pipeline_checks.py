@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
-from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.field_values import suggestion
 from mainspring.definitions.files.sources import FileIssue, Position, where
 from mainspring.definitions.pipeline_file import Pipeline
@@ -34,7 +33,7 @@ def unknown_afters(pipelines: Sequence[Pipeline], ids: set[str]) -> list[Fault]:
     found = []
     for pipeline in pipelines:
         for other in sorted(_waits_for(pipeline) - ids):
-            note = suggestion(did_you_mean(other, ids - {pipeline.id}))
+            note = suggestion(other, ids - {pipeline.id})
             why = f"waits for `{other}`, which is not in this folder, {note}".removesuffix(", ")
             found.append(Fault(where=where(pipeline.file, _place(pipeline)), why=why))
     return found

@@ -13,7 +13,6 @@ import msgspec
 
 from mainspring.core.schedules.schedule_json import decode_schedule
 from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
-from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.drafts import Draft
 from mainspring.definitions.files.field_values import Path, as_flag, suggestion
 from mainspring.definitions.files.pipeline_fields import BESIDE_BLOCK, BLOCK_FIELDS, FROM_PIPELINE, ON_KEYS, Param
@@ -192,5 +191,5 @@ def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str
 def _refuse(draft: Draft, key: str, entry: Entry, what: str, known: list[str] | tuple[str, ...]) -> None:
     if draft.is_full:
         return
-    note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"known: {', '.join(known)}")
+    note = suggestion(key, known) or ("" if len(known) > _FEW else f"known: {', '.join(known)}")
     draft.add(entry.place, f"unknown field `{key}` of {what}", note)

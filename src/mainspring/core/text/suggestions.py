@@ -14,6 +14,12 @@ _MIN_SWAP_LENGTH = 3
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `, did you mean x?` for the most similar known name, to end a sentence with; empty if none is similar."""
+    best = most_similar(word, known)
+    return f", did you mean {best}?" if best else ""
+
+
+def most_similar(word: str, known: Iterable[str]) -> str:
+    """Return the most similar known name; empty if none is similar."""
     pairs = _pairs(word)
     best, likeness = "", _MIN_SIMILARITY
     for name in sorted(known):
@@ -24,7 +30,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
             share = max(share, len(word) / (len(word) + 1))
         if share > likeness:
             best, likeness = name, share
-    return f", did you mean {best}?" if best else ""
+    return best
 
 
 def _share(pairs: set[str], others: set[str]) -> float:

@@ -12,10 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mainspring.core.text.suggestions import did_you_mean
 from mainspring.definitions.files.field_values import (
     MAX_ISSUES,
-    SUGGESTION,
     Field,
     Path,
     Unreadable,
@@ -128,7 +126,7 @@ class Draft:
 
     def add_unknown(self, key: str, entry: Entry, known: Collection[str], at: Path) -> None:
         """Add an unknown field, with a suggestion."""
-        note = "" if self.is_full else suggestion(did_you_mean(key, known))
+        note = "" if self.is_full else suggestion(key, known)
         self.add(entry.place, f"unknown field `{key}`", note, at=at)
 
     def _add_all(self, flawed: Unreadable, at: Path) -> None:
@@ -172,11 +170,10 @@ def issue_of(
     """
     steps = path_steps(fault.where) if steps is None else steps
     key = (written or {}).get(steps) or next((step for step in reversed(steps) if isinstance(step, str)), "")
-    why = SUGGESTION.sub("", fault.why)
     while steps and steps not in places:
         steps = steps[:-1]
     place = places.get(steps, Position(0, 0))
-    return FileIssue(place=place, why=named(key, why) if key else why, note=suggestion(fault.why))
+    return FileIssue(place=place, why=named(key, fault.why) if key else fault.why)
 
 
 def path_steps(path: str) -> Path:

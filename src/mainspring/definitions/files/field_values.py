@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.core.text.durations import parse_seconds
 from mainspring.core.text.quantities import parse_bytes
-from mainspring.core.text.suggestions import did_you_mean
+from mainspring.core.text.suggestions import most_similar
 from mainspring.definitions.files.sources import Entry, FileIssue, Node, plain
 
 Path: TypeAlias = "tuple[str | int, ...]"
@@ -25,7 +25,6 @@ Inner: TypeAlias = "tuple[str, Callable[[Node], object]]"
 T = TypeVar("T")
 MAX_ISSUES = 100
 """Issues reported per file. Also bounds the time for a file full of them."""
-SUGGESTION = re.compile(r",? did you mean (.+)\?$")
 
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _ONE_EXPRESSION = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
@@ -197,7 +196,7 @@ class OneOf(msgspec.Struct, frozen=True):
     def __call__(self, node: Node) -> str:
         word = as_text(node)
         if word not in self.words:
-            note = suggestion(did_you_mean(word, self.words))
+            note = suggestion(word, self.words)
             raise mismatch(node, f"must be one of {', '.join(self.words)}", note)
         return word
 
@@ -255,7 +254,7 @@ def whole_number(value: object) -> int:
 
 def unknown(node: Node, why: str, word: str, known: Collection[str]) -> Exception:
     """Return the exception for an unknown word, with a suggestion."""
-    return mismatch(node, why, suggestion(did_you_mean(word, known)) or f"known: {', '.join(known)}")
+    return mismatch(node, why, suggestion(word, known) or f"known: {', '.join(known)}")
 
 
 def named(key: str, why: str) -> str:
@@ -263,7 +262,7 @@ def named(key: str, why: str) -> str:
     return f"`{key}` {why}" if _PREDICATE.match(why) else why
 
 
-def suggestion(sentence: str) -> str:
-    """Return the suggestion at the end of a fault, as a note beside the mark."""
-    match = SUGGESTION.search(sentence)
-    return f"did you mean `{match[1]}`?" if match else ""
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return the note beside the mark of an unknown word: the most similar known one."""
+    name = most_similar(word, known)
+    return f"did you mean `{name}`?" if name else ""
