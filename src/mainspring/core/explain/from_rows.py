@@ -262,7 +262,7 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.PAUSED,
         verdict=messages.paused(run.because or "paused"),
-        expected=Expected.unknown("someone has to resume it"),
+        expected=Expected.unknown("an operator must resume it"),
         suggestions=(Suggestion.ask("Resume it", f"mainspring resume {run.id}", _ADMITTED_SOON),),
     )
 

@@ -59,7 +59,7 @@ def frozen(row: FreezeRow, now: datetime) -> str:
     scope = f"{row.kind} {row.subject}" if row.subject else "everything"
     why = f' ("{row.why}")' if row.why else ""
     ends = "until it is unfrozen" if row.until is None else f"until {format_clock(row.until, now)}"
-    return f"{row.by} froze {scope} at {format_clock(row.since, now)}{why}; nothing of it starts {ends}"
+    return f"{row.by} froze {scope} at {format_clock(row.since, now)}{why}; no new tasks start {ends}"
 
 
 def paused(why: str) -> str:

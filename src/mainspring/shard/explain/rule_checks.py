@@ -63,7 +63,7 @@ def frozen(context: TaskContext) -> GateBlock | None:
 
 
 def _describe_frozen(context: TaskContext, row: FreezeRow) -> Finding:
-    ends = Expected.unknown("someone has to unfreeze it")
+    ends = Expected.unknown("an operator must unfreeze it")
     if row.until is not None:
         ends = Expected.at(row.until, "the freeze ends then")
     return Finding(
@@ -93,7 +93,7 @@ def paused(context: TaskContext) -> GateBlock | None:
     found = Finding(
         reason=Reason.PAUSED,
         verdict=words.paused(run.because or "paused") if run.held is None else words.held(run.held),
-        expected=Expected.unknown("someone has to resume it"),
+        expected=Expected.unknown("an operator must resume it"),
         blockers=named([Blocker("run", run.id, f"{run.id} is {'held' if run.held else 'paused'}")]),
     )
     return GateBlock(words.PAUSED, Reason.PAUSED, "its run is paused", lambda: found)
