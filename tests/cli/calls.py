@@ -1,6 +1,7 @@
 """Example arguments of each command.
 
-Braces are replaced by existing resources (`Things` in `test_walk.py`), `{it}` by the output of the `before` command.
+Braces are replaced by existing resources (`Things` in `test_every_command.py`), `{it}` by the output of the `before`
+command.
 """
 
 from __future__ import annotations

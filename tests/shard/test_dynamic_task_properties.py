@@ -1,4 +1,4 @@
-"""Runs that grow while people retry them and leaders change: paths that a story of `test_any_story.py` seldom takes.
+"""Runs that grow while people retry them and leaders change, which `test_shard_properties.py` seldom generates.
 
 The same machine, driven by a generator of its own that prefers jobs that grow, results, and retries of ended tasks.
 """

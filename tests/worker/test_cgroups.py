@@ -1,7 +1,7 @@
 """Cgroups: detection, limits and counters.
 
 Version 2 is tested on a tree of plain files, as this machine may have none; the kernel itself is tested in
-`supervisor/test_levels.py`.
+`supervisor/test_isolation.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Capacity gates of a queued task: no matching worker, none large enough, fragmentation, others first, all full.
 
 The scheduler's own record is `FairQueues.parked`: shapes without capacity. The order is asked of the functions that it
-decides by: strict priority, then `sharing.rank`.
+decides by: strict priority, then `fair_share.rank`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which workers of a pool match a task, and what keeps these from taking it now.
 
 Of a large fleet a part is examined. That no worker matches is reported only after a scan of all of them: it costs
-0.5 µs a worker (`placement.is_feasible`), and is done only if none of the part matches.
+0.5 µs a worker (`feasibility.is_feasible`), and is done only if none of the part matches.
 """
 
 from __future__ import annotations

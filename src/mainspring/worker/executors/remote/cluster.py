@@ -59,7 +59,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     """Set for a failure with nothing but an exit code."""
     error: str | None = None
-    """Set for other failures: an error in the format of `executors.failure`."""
+    """Set for other failures: an error in the format of `attempt_handle.failure`."""
 
     @property
     def has_ended(self) -> bool:
